@@ -1,0 +1,5 @@
+//! Distributed read/write locks for Redis Cluster.
+
+mod clock;
+mod node;
+mod router;

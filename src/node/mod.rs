@@ -1,0 +1,113 @@
+//! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
+//!
+//! A backend (`redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and [`Subscription`]. It adds nothing to
+//! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
+//! router's: it drops the future of a call whose time is up, and what was sent stays sent.
+
+mod words;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+
+pub(crate) use words::Words;
+
+/// Where a server listens, as the client dials it (after any address translation).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Address {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// What a server answered to one command.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Nil,
+    Int(i64),
+    /// A bulk or a simple string ("OK").
+    Text(Bytes),
+    List(Vec<Reply>),
+    Error(ServerError),
+}
+
+/// An error reply: the word it begins with (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code} {detail}")]
+pub(crate) struct ServerError {
+    pub(crate) code: String,
+    pub(crate) detail: String,
+}
+
+/// A call that got no answer from the server.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct NodeError {
+    pub(crate) message: String,
+    /// The command may have reached the server. When in doubt, true.
+    pub(crate) maybe_sent: bool,
+    /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad certificate.
+    pub(crate) permanent: bool,
+    #[source]
+    pub(crate) source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// Opens connections.
+pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
+    /// Opens and authenticates a connection that carries commands.
+    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>>;
+
+    /// Opens a connection that carries subscriptions alone. What happens on it comes out of the receiver, which ends
+    /// when the connection is gone.
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<(Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>), NodeError>>;
+}
+
+/// A connection that carries commands. Calls from many tasks share it; their answers come in order.
+pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
+    /// Sends one command.
+    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>>;
+
+    /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error reply is an
+    /// answer: the others of the pipeline stand.
+    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>>;
+
+    /// False once the connection is known to be of no further use.
+    fn is_usable(&self) -> bool;
+}
+
+/// A connection that carries shard subscriptions, one channel a command.
+pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
+    /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>>;
+
+    /// `SUNSUBSCRIBE channel`.
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>>;
+}
+
+/// What a subscription's connection tells.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Notice {
+    /// The server confirmed the subscription.
+    Joined { channel: Bytes },
+    /// The server ended it, asked or unasked (the slot has moved, the master was demoted).
+    Left { channel: Bytes },
+    /// The server refused it (`MOVED`, `NOPERM`, unknown command).
+    Refused { channel: Bytes, error: ServerError },
+    Message { channel: Bytes, payload: Bytes },
+}

@@ -1,0 +1,82 @@
+//! What the layers above ask of the router, and what they get.
+//!
+//! Every script has the same envelope, so that the router can fill in what only it knows:
+//!
+//! - `ARGV[1]` is the name of the server that the call is sent to (its run id, shortened; `-` if unknown), and `ARGV[2]` is `not_after`
+//!   as that server's clock reads, in ms (0 if there is none). Both are filled in anew for each attempt.
+//! - A reply is a list whose first element is that server's time in ms. Errors have no envelope.
+
+use crate::clock::Moment;
+use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::router::Slot;
+
+/// A Lua script: its text and its SHA-1 digest in hexadecimal.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+    pub(crate) digest: String,
+}
+
+/// A call of a script on one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) script: &'static Script,
+    pub(crate) slot: Slot,
+    pub(crate) key: bytes::Bytes,
+    /// `ARGV[3]` and on.
+    pub(crate) args: Words,
+    /// The moment past which the server must refuse to run it (scripts that acquire).
+    pub(crate) not_after: Option<Moment>,
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    /// When the attempt that was answered was sent, and when its answer came.
+    pub(crate) sent: Moment,
+    pub(crate) received: Moment,
+    /// Who answered.
+    pub(crate) address: Address,
+    /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
+    /// them can still arrive until then.
+    pub(crate) loose: Option<u64>,
+}
+
+/// A call that came to no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct CallError {
+    pub(crate) reason: Reason,
+    /// As in [`Answer::loose`]. `None` means that the script was not run and will not be.
+    pub(crate) loose: Option<u64>,
+    /// The last thing that went wrong on the way, if that is not the reason itself.
+    #[source]
+    pub(crate) last: Option<NodeError>,
+}
+
+/// Why a call came to no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Reason {
+    /// The deadline passed while the slot could not be served; the last answer says why.
+    #[error("no answer in time{}", .0.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
+    TimedOut(Option<ServerError>),
+    /// More redirects than the limit: masters that name each other.
+    #[error("gave up after {0} redirects")]
+    TooManyRedirects(u32),
+    /// The server said no: rights, memory, wrong type, a script error.
+    #[error("{0}")]
+    Refused(ServerError),
+    /// No node could be reached, or none serves the slot.
+    #[error("no node serves slot {0}")]
+    NoNode(Slot),
+    /// A reply that is not of the script's shape, or not of the protocol.
+    #[error("unexpected reply: {0}")]
+    Garbled(String),
+    /// A connection error that no retry can mend (wrong password, TLS).
+    #[error("cannot connect")]
+    Permanent,
+    #[error("the client is shut down")]
+    Closed,
+}

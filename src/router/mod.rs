@@ -1,0 +1,7 @@
+//! The router: slots, the slot map, redirects, retries.
+
+mod call;
+mod slot;
+
+pub(crate) use call::{Answer, Call, CallError, Reason, Script};
+pub use slot::Slot;
