@@ -3,3 +3,5 @@
 mod clock;
 mod node;
 mod router;
+
+pub use router::{CrossSlot, Slot, assert_same_slot};

@@ -4,4 +4,4 @@ mod call;
 mod slot;
 
 pub(crate) use call::{Answer, Call, CallError, Reason, Script};
-pub use slot::Slot;
+pub use slot::{CrossSlot, Slot, assert_same_slot};
