@@ -4,6 +4,8 @@
 //! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
 //! router's: it drops the future of a call whose time is up, and what was sent stays sent.
 
+#[cfg(test)]
+pub(crate) mod fake;
 mod words;
 
 use std::error::Error as StdError;
@@ -65,6 +67,28 @@ pub(crate) struct NodeError {
     pub(crate) source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
+impl NodeError {
+    /// A failure before anything was sent.
+    pub(crate) fn unsent(message: impl Into<String>) -> NodeError {
+        NodeError {
+            message: message.into(),
+            maybe_sent: false,
+            permanent: false,
+            source: None,
+        }
+    }
+
+    /// The same failure for another call that it also befell. (Its source stays with the first one.)
+    pub(crate) fn shared(&self) -> NodeError {
+        NodeError {
+            message: self.message.clone(),
+            maybe_sent: self.maybe_sent,
+            permanent: self.permanent,
+            source: None,
+        }
+    }
+}
+
 /// Opens connections.
 pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
@@ -72,11 +96,11 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
 
     /// Opens a connection that carries subscriptions alone. What happens on it comes out of the receiver, which ends
     /// when the connection is gone.
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<(Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>), NodeError>>;
+    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>>;
 }
+
+/// A connection that carries subscriptions, and what happens on it.
+pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>);
 
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {

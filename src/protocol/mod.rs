@@ -1,6 +1,28 @@
-//! The protocol: typed requests and replies of each script.
+//! The protocol: typed requests and replies of each script. `docs/protocol.md` specifies it.
 
+mod acquire;
+mod key;
+mod push;
+mod release;
+mod renew;
+mod reply;
 mod script;
 
-pub use script::scripts;
+pub use acquire::Fairness;
+pub(crate) use acquire::{Acquire, Acquired, Goal, Grant, Wait};
+pub(crate) use key::{ClientId, LockKey, OwnerId};
+pub(crate) use push::Push;
+pub(crate) use release::{Ended, Release, pump, pumped};
+pub(crate) use renew::{Downgrade, Renew, Renewed};
+pub(crate) use reply::{BadReply, Envelope};
 pub(crate) use script::Scripts;
+pub use script::scripts;
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Shared with other readers.
+    Read,
+    /// Alone.
+    Write,
+}

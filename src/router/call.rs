@@ -85,7 +85,10 @@ pub(crate) enum Reason {
     /// The server said no: rights, memory, wrong type, a script error.
     #[error("{0}")]
     Refused(ServerError),
-    /// No node could be reached, or none serves the slot.
+    /// No node of the cluster could be reached to begin with.
+    #[error("no node of the cluster can be reached")]
+    Unreachable,
+    /// No node serves the slot.
     #[error("no node serves slot {0}")]
     NoNode(Slot),
     /// A reply that is not of the script's shape, or not of the protocol.

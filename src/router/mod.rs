@@ -1,8 +1,178 @@
 //! The router: slots, the slot map, redirects, retries.
 
+mod answer;
+mod batch;
 mod call;
+mod clock_bound;
+mod connection;
+mod connections;
+mod course;
+mod map;
 mod slot;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod translation;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use crate::clock::{Clock, Moment};
+use crate::node::{Address, Connector};
+use connections::Connections;
+use course::Course;
+use topology::{Topology, Whom};
+use translation::Translation;
 
 pub use call::Script;
 pub(crate) use call::{Answer, Call, CallError, Reason};
+pub(crate) use clock_bound::ClockBound;
 pub use slot::{CrossSlot, Slot, assert_same_slot};
+pub(crate) use translation::AddressTranslation;
+
+/// Settings of the router. Each duration is the limit for one thing.
+#[derive(Clone)]
+pub(crate) struct RouterSettings {
+    /// Nodes of the cluster to begin with. One that can be reached is enough.
+    pub(crate) seeds: Vec<Address>,
+    /// For a connection to be opened, authenticated and answered on.
+    pub(crate) connect_timeout: Duration,
+    /// For one attempt of a call; then its outcome is unknown, and the call is repeated.
+    pub(crate) response_timeout: Duration,
+    /// Redirects that one call follows.
+    pub(crate) max_redirects: u32,
+    /// From one refresh of the slot map in the background to the next.
+    pub(crate) refresh_interval: Duration,
+    pub(crate) translate: Option<AddressTranslation>,
+}
+
+impl Default for RouterSettings {
+    fn default() -> Self {
+        RouterSettings {
+            seeds: Vec::new(),
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_millis(500),
+            max_redirects: 16,
+            refresh_interval: Duration::from_secs(30),
+            translate: None,
+        }
+    }
+}
+
+impl fmt::Debug for RouterSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouterSettings")
+            .field("seeds", &self.seeds)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .field("max_redirects", &self.max_redirects)
+            .field("refresh_interval", &self.refresh_interval)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Brings calls to the servers that serve their slots.
+#[derive(Debug)]
+pub(crate) struct Router {
+    clock: Arc<dyn Clock>,
+    response_timeout: Duration,
+    max_redirects: u32,
+    connections: Arc<Connections>,
+    topology: Arc<Topology>,
+    background: AbortHandle,
+}
+
+impl Router {
+    /// Fetches the slot map from the first seed that answers.
+    pub(crate) async fn connect(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        settings: RouterSettings,
+    ) -> Result<Arc<Router>, CallError> {
+        let connections = Connections::new(connector, clock.clone(), settings.connect_timeout);
+        let topology = Topology::new(
+            connections.clone(),
+            clock.clone(),
+            settings.seeds,
+            Translation(settings.translate),
+            settings.response_timeout,
+        );
+        topology.fetch(Whom::Anyone).await.map_err(|failure| CallError {
+            reason: if failure.permanent {
+                Reason::Permanent
+            } else {
+                Reason::Unreachable
+            },
+            loose: None,
+            last: Some(failure),
+        })?;
+        let background = tokio::spawn(refresh_slowly(
+            topology.clone(),
+            clock.clone(),
+            settings.refresh_interval,
+        ));
+        Ok(Arc::new(Router {
+            clock,
+            response_timeout: settings.response_timeout,
+            max_redirects: settings.max_redirects,
+            connections,
+            topology,
+            background: background.abort_handle(),
+        }))
+    }
+
+    /// Brings one call to the server of its slot, wherever that is, and its answer back before the deadline.
+    ///
+    /// A future that is dropped may leave a command under way, which can still arrive until the call's `not_after`.
+    pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
+        Course::new(self, call, deadline).run().await
+    }
+
+    /// What is known of that server's clock, if there is a connection to it.
+    pub(crate) fn bound(&self, address: &Address) -> Option<ClockBound> {
+        self.connections.ready(address).map(|connection| connection.bound())
+    }
+
+    /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
+    pub(crate) async fn close(&self) {
+        self.background.abort();
+        self.connections.close();
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.background.abort();
+    }
+}
+
+/// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
+async fn refresh_slowly(topology: Arc<Topology>, clock: Arc<dyn Clock>, interval: Duration) {
+    loop {
+        clock.sleep_until(clock.now().after(jittered(interval))).await;
+        topology.refresh(Whom::Anyone).await;
+        topology.forget_strangers();
+    }
+}
+
+/// A random duration from half of this one to all of it, so that clients do not march in step.
+fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(0.5 + 0.5 * fastrand::f64())
+}
+
+// What these locks hold is whole at every moment, so a panic elsewhere does not spoil it.
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,131 @@
+//! When a lease that a server granted ends by the local clock, and when it is due for renewal.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::protocol::Grant;
+use crate::router::ClockBound;
+
+/// The part of a lease after which it is renewed: a third, so that two more tries fit in.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// How far before its due moment a renewal may go out, as a part of the interval: so that leases taken together spread out.
+const JITTER: f64 = 0.1;
+
+/// The margin for a lease when none is set: a twentieth of it, at most half a second.
+pub(crate) fn default_margin(lease: Duration) -> Duration {
+    (lease / 20).min(Duration::from_millis(500))
+}
+
+/// When the lease in a reply ends here. The server read its clock after the request was sent, so counting from then is never too late,
+/// whichever attempt it was that the server granted.
+pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
+    sent.after(Duration::from_millis(grant.deadline.saturating_sub(server_now))).before(margin)
+}
+
+/// When a lease that was pushed ends here, or nothing if that cannot be told: then the server must be asked.
+///
+/// The start of such a lease was not seen. `bound` says that the server's clock does not reach the deadline before a certain moment; and the server read
+/// `push_now` before the message came. Where the two differ, the earlier one counts.
+pub(crate) fn pushed_ends(
+    grant: Grant,
+    push_now: u64,
+    received: Moment,
+    bound: Option<&ClockBound>,
+    margin: Duration,
+) -> Option<Moment> {
+    let bound = bound.filter(|bound| bound.is_consistent())?;
+    let by_bound = bound.not_before(grant.deadline)?;
+    let by_message = received.after(Duration::from_millis(grant.deadline.saturating_sub(push_now)));
+    Some(by_bound.min(by_message).before(margin))
+}
+
+/// When a lease that was confirmed at `sent` is to be renewed; `random` is from 0 to 1.
+pub(crate) fn renew_at(sent: Moment, lease: Duration, random: f64) -> Moment {
+    sent.after((lease / RENEWALS_PER_LEASE).mul_f64(1.0 - JITTER * random))
+}
+
+/// When a renewal that failed is tried again.
+pub(crate) fn retry_at(now: Moment, lease: Duration, random: f64) -> Moment {
+    let pause = (lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    now.after(pause.mul_f64(1.0 - 0.5 * random))
+}
+
+/// How long, and how often, a lease is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Renewals {
+    /// How many more, if there is a limit.
+    pub(crate) left: Option<u32>,
+    /// The end of the longest hold, if there is one.
+    pub(crate) hold_ends: Option<Moment>,
+}
+
+impl Renewals {
+    /// Whether another one may be sent at `now`.
+    pub(crate) fn go_on(&self, now: Moment) -> bool {
+        self.left != Some(0) && self.hold_ends.is_none_or(|ends| now < ends)
+    }
+
+    pub(crate) fn count_one(&mut self) {
+        self.left = self.left.map(|left| left.saturating_sub(1));
+    }
+
+    /// The lease to ask for at `now`: never past the end of the longest hold.
+    pub(crate) fn lease(&self, now: Moment, lease: Duration) -> Duration {
+        self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_sending_and_from_what_the_server_says_is_left() {
+        let grant = Grant { token: 1, deadline: 9_000 };
+        assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_400));
+        // An earlier attempt was granted, this one only heard of it: less is left than the lease.
+        assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(590));
+        assert_eq!(ends(grant, 9_500, at(500), ms(10)), at(490));
+    }
+
+    #[test]
+    fn a_pushed_lease_counts_from_the_earlier_of_two_bounds() {
+        let grant = Grant { token: 1, deadline: 9_000 };
+        let mut bound = ClockBound::default();
+        bound.observe(at(100), at(140), 8_000);
+        // By the bound the server reaches 9000 at 1100 or later, by the message at 1160 or earlier.
+        assert_eq!(pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)), Some(at(1_050)));
+        // The server's clock was set back between: then the message is the earlier one.
+        assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_010)));
+        assert_eq!(pushed_ends(grant, 8_050, at(210), None, ms(0)), None);
+    }
+
+    #[test]
+    fn renewals_stop_at_their_limits() {
+        let mut twice = Renewals { left: Some(2), hold_ends: None };
+        assert!(twice.go_on(at(0)));
+        twice.count_one();
+        twice.count_one();
+        assert!(!twice.go_on(at(0)));
+        let held = Renewals { left: None, hold_ends: Some(at(1_000)) };
+        assert!(held.go_on(at(999)) && !held.go_on(at(1_000)));
+        assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
+    }
+
+    #[test]
+    fn a_renewal_goes_out_by_a_third_of_the_lease() {
+        assert_eq!(renew_at(at(0), ms(3_000), 0.0), at(1_000));
+        assert_eq!(renew_at(at(0), ms(3_000), 1.0), at(900));
+        assert_eq!(retry_at(at(0), ms(3_000), 0.0), at(300));
+        assert_eq!(retry_at(at(0), ms(60_000), 1.0), at(500));
+    }
+}

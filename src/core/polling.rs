@@ -1,0 +1,52 @@
+//! How often a waiter looks, as the net under the push.
+
+use std::time::Duration;
+
+/// The times of waiting that a client is set to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Between two looks of the head of the queue; each place behind it adds as much.
+    pub(crate) interval: Duration,
+    /// How long a place in the queue lives without a look.
+    pub(crate) liveness: Duration,
+    /// How long a grant waits to be claimed by a client that hears of it.
+    pub(crate) window: Duration,
+}
+
+impl Pace {
+    /// The time until the next look; `random` is from 0 to 1.
+    pub(crate) fn next_look(&self, ahead: u64, random: f64) -> Duration {
+        self.longest(ahead).mul_f64(1.0 - 0.2 * random)
+    }
+
+    /// The window for one that hears of grants, or only finds them when it looks.
+    pub(crate) fn window(&self, hears: bool, ahead: u64) -> Duration {
+        if hears { self.window } else { self.window.max(2 * self.longest(ahead)) }
+    }
+
+    fn longest(&self, ahead: u64) -> Duration {
+        let places = u32::try_from(ahead.saturating_add(1)).unwrap_or(u32::MAX);
+        self.interval.saturating_mul(places).min(self.liveness / 3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_further_back_looks_less_often() {
+        let pace = Pace {
+            interval: Duration::from_millis(250),
+            liveness: Duration::from_secs(9),
+            window: Duration::from_secs(1),
+        };
+        assert_eq!(pace.next_look(0, 0.0), Duration::from_millis(250));
+        assert_eq!(pace.next_look(0, 1.0), Duration::from_millis(200));
+        assert_eq!(pace.next_look(3, 0.0), Duration::from_secs(1));
+        assert_eq!(pace.next_look(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(pace.window(true, 50), Duration::from_secs(1));
+        assert_eq!(pace.window(false, 0), Duration::from_secs(1));
+        assert_eq!(pace.window(false, 50), Duration::from_secs(6));
+    }
+}

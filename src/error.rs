@@ -1,0 +1,165 @@
+//! What can go wrong, said so that the caller knows what to do.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::node::{NodeError, ServerError};
+use crate::router::{CallError, CrossSlot, Reason, Slot};
+
+/// The result of this library's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of this library: a [kind](ErrorKind) that says what to do, the lock it is about, and what the server or the connection
+/// said as its [source](std::error::Error::source).
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    lock: Option<(Arc<str>, Slot)>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What to do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The time that was given is over and it was not this caller's turn. Nobody is at fault: try later.
+    TimedOut,
+    /// The number of tries that was given is used up.
+    TriesUsedUp,
+    /// The client was shut down, or the caller's own token cancelled the wait.
+    Cancelled,
+    /// The lease is lost: stop, the fencing token is stale.
+    Lost,
+    /// The cluster cannot serve this slot now: no master for it, no connection, too few replicas.
+    Unavailable,
+    /// Another reader waits to be upgraded already: release this one, or each waits for the other for ever.
+    Conflict,
+    /// The server said no: a missing right, a full memory, a wrong password.
+    Refused,
+    /// An argument is out of its range.
+    Invalid,
+    /// The key holds something that is no lock of this protocol. It was left as it was.
+    Foreign,
+    /// The lock is of another version of the protocol. It was left as it was.
+    Incompatible,
+    /// Keys that must share a slot do not.
+    CrossSlot,
+    /// The lock's queue has reached its limit.
+    TooManyWaiters,
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The name of the lock it is about.
+    pub fn lock(&self) -> Option<&str> {
+        self.0.lock.as_ref().map(|(name, _)| &**name)
+    }
+
+    /// The slot of the lock it is about.
+    pub fn slot(&self) -> Option<Slot> {
+        self.0.lock.as_ref().map(|(_, slot)| *slot)
+    }
+
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner { kind, message: message.into(), lock: None, source: None }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn about(mut self, name: &Arc<str>, slot: Slot) -> Self {
+        self.0.lock = Some((name.clone(), slot));
+        self
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        let CallError { reason, last, .. } = error;
+        match reason {
+            Reason::Refused(said) => said.into(),
+            Reason::Permanent => {
+                let refused = Error::new(ErrorKind::Refused, "the server does not let this client in");
+                last.into_iter().fold(refused, Error::because)
+            }
+            Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
+            Reason::TimedOut(Some(said)) => {
+                Error::new(ErrorKind::Unavailable, "the slot could not be served in time").because(said)
+            }
+            reason => {
+                let unavailable = Error::new(ErrorKind::Unavailable, reason.to_string());
+                last.into_iter().fold(unavailable, Error::because)
+            }
+        }
+    }
+}
+
+impl From<ServerError> for Error {
+    fn from(said: ServerError) -> Self {
+        let (kind, message) = match said.code.as_str() {
+            "WRONGTYPE" => (ErrorKind::Foreign, "the key holds a value of another type"),
+            "LOCKFOREIGN" => (ErrorKind::Foreign, "the key holds a hash that is no lock"),
+            _ if said.detail.contains("LOCKFOREIGN") => (ErrorKind::Foreign, "the lock's hash is malformed"),
+            "LOCKVERSION" => (ErrorKind::Incompatible, "the lock is of another version of the protocol"),
+            "OOM" => (ErrorKind::Refused, "the server's memory is full"),
+            "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
+            _ if said.detail.contains("NOPERM") || said.detail.contains("can't run this command") => {
+                (ErrorKind::Refused, "the user lacks a right that the scripts need")
+            }
+            _ => (ErrorKind::Refused, "the server refused"),
+        };
+        Error::new(kind, message).because(said)
+    }
+}
+
+impl From<NodeError> for Error {
+    fn from(error: NodeError) -> Self {
+        let kind = if error.permanent { ErrorKind::Refused } else { ErrorKind::Unavailable };
+        Error::new(kind, "no connection").because(error)
+    }
+}
+
+impl From<CrossSlot> for Error {
+    fn from(error: CrossSlot) -> Self {
+        Error::new(ErrorKind::CrossSlot, error.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, slot)) = &self.0.lock {
+            write!(f, "lock `{name}` (slot {slot}): ")?;
+        }
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("lock", &self.0.lock)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,427 @@
+//! Servers that answer what a test tells them to, on the paused clock of the test's runtime.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::clock::{Clock, Moment};
+use crate::node::{Address, Connector, Node, NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words};
+
+/// The time of every fake server when its test begins.
+pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// The time of the test's runtime.
+#[derive(Debug)]
+pub(crate) struct TestClock(Instant);
+
+impl TestClock {
+    pub(crate) fn start() -> Arc<TestClock> {
+        Arc::new(TestClock(Instant::now()))
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Moment {
+        Moment::from_origin(self.0.elapsed())
+    }
+
+    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+        tokio::time::sleep_until(self.0 + until.since_origin()).boxed()
+    }
+}
+
+/// What a server does with a command.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Answer(Reply),
+    /// Answers after a while.
+    Late(Duration, Reply),
+    /// Never answers.
+    Hang,
+    /// The connection breaks.
+    Break {
+        maybe_sent: bool,
+    },
+    /// A pipeline gets one answer too few.
+    Short,
+}
+
+/// How a server takes a new connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Door {
+    #[default]
+    Open,
+    Refuses,
+    Hangs,
+    /// Refuses for good (a wrong password).
+    Locked,
+}
+
+/// A cluster of fake servers, named by host (their port is always 1).
+#[derive(Clone)]
+pub(crate) struct Fakes(Arc<Shared>);
+
+struct Shared {
+    started: Instant,
+    servers: Mutex<HashMap<Arc<str>, Server>>,
+}
+
+#[derive(Default)]
+struct Server {
+    door: Door,
+    dials: usize,
+    /// Does not answer anything.
+    stopped: bool,
+    /// What happens to the next scripts; then they are answered.
+    scripts: VecDeque<Act>,
+    /// What happens to all scripts that `scripts` does not cover.
+    always: Option<Act>,
+    slots: Option<Reply>,
+    /// Breaks all connections made so far when it is counted up.
+    generation: usize,
+    log: Vec<String>,
+    subscribers: Vec<mpsc::UnboundedSender<Notice>>,
+    joins: VecDeque<JoinAct>,
+}
+
+/// What a server does with `SSUBSCRIBE`. Without any, it confirms it.
+#[derive(Clone, Debug)]
+pub(crate) enum JoinAct {
+    Refuse(&'static str),
+    Ignore,
+}
+
+impl fmt::Debug for Fakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fakes")
+    }
+}
+
+impl Fakes {
+    /// Servers that all name these owners of ranges of slots.
+    pub(crate) fn new(ranges: &[(u16, u16, &str)]) -> Fakes {
+        let fakes = Fakes(Arc::new(Shared {
+            started: Instant::now(),
+            servers: Mutex::default(),
+        }));
+        fakes.set_slots(ranges);
+        fakes
+    }
+
+    /// Makes all servers name these owners.
+    pub(crate) fn set_slots(&self, ranges: &[(u16, u16, &str)]) {
+        for (.., host) in ranges {
+            self.with(host, |_| ());
+        }
+        for server in self.servers().values_mut() {
+            server.slots = Some(slots(ranges));
+        }
+    }
+
+    pub(crate) fn set_slots_of(&self, host: &str, reply: Reply) {
+        self.with(host, |server| server.slots = Some(reply));
+    }
+
+    pub(crate) fn set_door(&self, host: &str, door: Door) {
+        self.with(host, |server| server.door = door);
+    }
+
+    /// Makes the next scripts at that server end so, one after another.
+    pub(crate) fn script(&self, host: &str, acts: impl IntoIterator<Item = Act>) {
+        self.with(host, |server| server.scripts.extend(acts));
+    }
+
+    /// Makes all scripts at that server end so.
+    pub(crate) fn always(&self, host: &str, act: Act) {
+        self.with(host, |server| server.always = Some(act));
+    }
+
+    /// Stops a server as SIGSTOP does: it takes connections and commands, and does not answer.
+    pub(crate) fn stop(&self, host: &str, stopped: bool) {
+        self.with(host, |server| server.stopped = stopped);
+    }
+
+    /// Breaks all connections to that server.
+    pub(crate) fn cut(&self, host: &str) {
+        self.with(host, |server| {
+            server.generation += 1;
+            server.subscribers.clear();
+        });
+    }
+
+    pub(crate) fn dials(&self, host: &str) -> usize {
+        self.with(host, |server| server.dials)
+    }
+
+    /// The commands that server got since the last look, but those of the handshake.
+    pub(crate) fn log(&self, host: &str) -> Vec<String> {
+        self.with(host, |server| std::mem::take(&mut server.log))
+    }
+
+    /// How often a server was asked something, by the beginning of the command. Does not empty the log.
+    pub(crate) fn count(&self, host: &str, beginning: &str) -> usize {
+        self.with(host, |server| {
+            server.log.iter().filter(|line| line.starts_with(beginning)).count()
+        })
+    }
+
+    pub(crate) fn on_join(&self, host: &str, acts: impl IntoIterator<Item = JoinAct>) {
+        self.with(host, |server| server.joins.extend(acts));
+    }
+
+    /// Tells this to all who subscribe at that server.
+    pub(crate) fn notify(&self, host: &str, notice: Notice) {
+        self.with(host, |server| {
+            server
+                .subscribers
+                .retain(|subscriber| subscriber.send(notice.clone()).is_ok())
+        });
+    }
+
+    pub(crate) fn server_ms(&self) -> u64 {
+        EPOCH_MS + self.0.started.elapsed().as_millis() as u64
+    }
+
+    fn servers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Server>> {
+        self.0.servers.lock().unwrap()
+    }
+
+    fn with<T>(&self, host: &str, act: impl FnOnce(&mut Server) -> T) -> T {
+        act(self.servers().entry(host.into()).or_default())
+    }
+
+    /// What that server does with a command.
+    fn act(&self, host: &str, command: &Words) -> Act {
+        let words: Vec<_> = command.iter().map(String::from_utf8_lossy).collect();
+        let ms = self.server_ms();
+        self.with(host, |server| {
+            match &*words[0] {
+                "TIME" | "INFO" => {}
+                _ => server.log.push(words.join(" ")),
+            }
+            if server.stopped {
+                return Act::Hang;
+            }
+            match &*words[0] {
+                "TIME" => Act::Answer(Reply::List(vec![
+                    text(&(ms / 1000).to_string()),
+                    text(&(ms % 1000 * 1000).to_string()),
+                ])),
+                "INFO" => Act::Answer(text(&format!("# Server\r\nrun_id:{host}-0123456789abcdef\r\n"))),
+                "CLUSTER" => Act::Answer(server.slots.clone().unwrap_or(Reply::Nil)),
+                "ASKING" => Act::Answer(text("OK")),
+                "EVAL" | "EVALSHA" => {
+                    let next = server.scripts.pop_front().or_else(|| server.always.clone());
+                    next.unwrap_or_else(|| {
+                        Act::Answer(Reply::List(vec![Reply::Int(ms as i64), text("ok"), Reply::Int(0)]))
+                    })
+                }
+                other => panic!("a command that no fake server knows: {other}"),
+            }
+        })
+    }
+}
+
+impl Connector for Fakes {
+    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        async move {
+            let generation = self.enter(&address.host).await?;
+            let node: Arc<dyn Node> = Arc::new(FakeNode {
+                fakes: self.clone(),
+                host: address.host.clone(),
+                generation,
+            });
+            Ok(node)
+        }
+        .boxed()
+    }
+
+    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+        async move {
+            self.enter(&address.host).await?;
+            let (notify, notices) = mpsc::unbounded_channel();
+            self.with(&address.host, |server| server.subscribers.push(notify.clone()));
+            let subscription: Arc<dyn Subscription> = Arc::new(FakeSubscription {
+                fakes: self.clone(),
+                host: address.host.clone(),
+                notify: notify.downgrade(),
+            });
+            Ok((subscription, notices))
+        }
+        .boxed()
+    }
+}
+
+impl Fakes {
+    async fn enter(&self, host: &str) -> Result<usize, NodeError> {
+        let door = self.with(host, |server| {
+            server.dials += 1;
+            server.door
+        });
+        tokio::task::yield_now().await;
+        match door {
+            Door::Open => Ok(self.with(host, |server| server.generation)),
+            Door::Refuses => Err(NodeError::unsent("connection refused")),
+            Door::Hangs => future::pending().await,
+            Door::Locked => Err(NodeError {
+                permanent: true,
+                ..NodeError::unsent("WRONGPASS")
+            }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct FakeNode {
+    fakes: Fakes,
+    host: Arc<str>,
+    generation: usize,
+}
+
+impl Node for FakeNode {
+    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        async move {
+            let mut replies = self.pipeline(std::slice::from_ref(command)).await?;
+            Ok(replies.pop().unwrap_or(Reply::Nil))
+        }
+        .boxed()
+    }
+
+    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
+        async move {
+            if !self.is_usable() {
+                return Err(broken(false));
+            }
+            let mut replies = Vec::new();
+            // A server takes the whole pipeline, whatever becomes of the first commands of it.
+            let acts: Vec<Act> = commands
+                .iter()
+                .map(|command| self.fakes.act(&self.host, command))
+                .collect();
+            tokio::task::yield_now().await;
+            for act in acts {
+                match act {
+                    Act::Answer(reply) => replies.push(reply),
+                    Act::Late(wait, reply) => {
+                        tokio::time::sleep(wait).await;
+                        replies.push(reply);
+                    }
+                    Act::Hang => future::pending().await,
+                    Act::Break { maybe_sent } => return Err(broken(maybe_sent)),
+                    Act::Short => {}
+                }
+            }
+            if !self.is_usable() {
+                return Err(broken(true));
+            }
+            Ok(replies)
+        }
+        .boxed()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.fakes.with(&self.host, |server| server.generation) == self.generation
+    }
+}
+
+#[derive(Debug)]
+struct FakeSubscription {
+    fakes: Fakes,
+    host: Arc<str>,
+    notify: mpsc::WeakUnboundedSender<Notice>,
+}
+
+impl Subscription for FakeSubscription {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+        async move {
+            let Some(notify) = self.notify.upgrade() else {
+                return Err(broken(false));
+            };
+            let (stopped, act) = self.fakes.with(&self.host, |server| {
+                let guest = if asking { " asking" } else { "" };
+                server
+                    .log
+                    .push(format!("SSUBSCRIBE {}{guest}", String::from_utf8_lossy(channel)));
+                (server.stopped, server.joins.pop_front())
+            });
+            let channel = Bytes::copy_from_slice(channel);
+            match act {
+                _ if stopped => {}
+                None => drop(notify.send(Notice::Joined { channel })),
+                Some(JoinAct::Refuse(text)) => drop(notify.send(Notice::Refused {
+                    channel,
+                    error: server_error(text),
+                })),
+                Some(JoinAct::Ignore) => {}
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+        async move {
+            let Some(notify) = self.notify.upgrade() else {
+                return Err(broken(false));
+            };
+            self.fakes.with(&self.host, |server| {
+                server
+                    .log
+                    .push(format!("SUNSUBSCRIBE {}", String::from_utf8_lossy(channel)));
+            });
+            drop(notify.send(Notice::Left {
+                channel: Bytes::copy_from_slice(channel),
+            }));
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn broken(maybe_sent: bool) -> NodeError {
+    NodeError {
+        maybe_sent,
+        ..NodeError::unsent("connection reset")
+    }
+}
+
+pub(crate) fn address(host: &str) -> Address {
+    Address {
+        host: host.into(),
+        port: 1,
+    }
+}
+
+pub(crate) fn text(text: &str) -> Reply {
+    Reply::Text(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+pub(crate) fn server_error(text: &str) -> ServerError {
+    let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    ServerError {
+        code: code.into(),
+        detail: detail.into(),
+    }
+}
+
+/// An error reply.
+pub(crate) fn refusal(text: &str) -> Act {
+    Act::Answer(Reply::Error(server_error(text)))
+}
+
+/// A reply to `CLUSTER SLOTS`.
+pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> Reply {
+    let range = |&(first, last, host): &(u16, u16, &str)| {
+        let node = Reply::List(vec![text(host), Reply::Int(1), text("id")]);
+        Reply::List(vec![Reply::Int(first.into()), Reply::Int(last.into()), node])
+    };
+    Reply::List(ranges.iter().map(range).collect())
+}

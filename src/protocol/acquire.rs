@@ -1,0 +1,134 @@
+//! `acquire_read`, `acquire_write` and `upgrade`.
+
+use std::time::Duration;
+
+use super::key::{LockKey, OwnerId};
+use super::reply::{BadReply, Elements, Envelope};
+use super::{Mode, Scripts};
+use crate::clock::Moment;
+use crate::node::{Reply, Words};
+use crate::router::Call;
+
+/// Who goes first when readers and writers wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fairness {
+    /// First in, first out within writers and within readers; when a write ends, the readers that wait by then go before the next writer.
+    /// Nobody starves.
+    #[default]
+    PhaseFair,
+    /// Readers do not wait for waiting writers, unless one of those is phase-fair. A stream of readers can keep writers out for ever.
+    ReadersFirst,
+}
+
+/// What one who wants a lock asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Acquire {
+    pub(crate) owner: OwnerId,
+    pub(crate) lease: Duration,
+    pub(crate) goal: Goal,
+    pub(crate) wait: Option<Wait>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    Take(Mode, Fairness),
+    /// From read to write; the token is that of the read.
+    Upgrade { token: u64 },
+}
+
+/// What a place in the queue is taken with.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    /// How long a grant waits to be claimed.
+    pub(crate) window: Duration,
+    /// How long the place lives without a poll.
+    pub(crate) liveness: Duration,
+    /// The ticket that was given before, 0 if none was.
+    pub(crate) ticket: u64,
+    /// The most waiters that the queue may have.
+    pub(crate) limit: u64,
+    /// The server where the waiter's client is subscribed.
+    pub(crate) joined_at: Option<String>,
+}
+
+/// How it went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Granted(Grant),
+    Queued { ticket: u64, ahead: u64, holder_ends: u64 },
+    Refused { holder_ends: u64 },
+    Full { waiters: u64 },
+    Stale,
+    Conflict,
+    Revoked,
+    Lost,
+}
+
+/// A lease as the server has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) token: u64,
+    /// When the lease ends, server ms.
+    pub(crate) deadline: u64,
+}
+
+impl Grant {
+    pub(super) fn read(elements: &mut Elements) -> Result<Grant, BadReply> {
+        Ok(Grant { token: elements.number()?, deadline: elements.number()? })
+    }
+}
+
+impl Acquire {
+    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey, not_after: Moment) -> Call {
+        let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
+        let (script, args) = match self.goal {
+            Goal::Take(Mode::Read, fairness) => (&scripts.acquire_read, args.word(letter(fairness))),
+            Goal::Take(Mode::Write, fairness) => (&scripts.acquire_write, args.word(letter(fairness))),
+            Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),
+        };
+        let args = match &self.wait {
+            None => args,
+            Some(wait) => args
+                .number(millis(wait.window))
+                .number(millis(wait.liveness))
+                .number(wait.ticket)
+                .number(wait.limit)
+                .word(wait.joined_at.as_deref().unwrap_or("-"))
+                .word(lock.slot.tag()),
+        };
+        Call { script, slot: lock.slot, key: lock.key.clone(), args, not_after: Some(not_after) }
+    }
+
+    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Acquired), BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let acquired = match status.as_bytes() {
+            b"granted" => Acquired::Granted(Grant::read(&mut rest)?),
+            b"queued" => Acquired::Queued {
+                ticket: rest.number()?,
+                ahead: rest.number()?,
+                holder_ends: rest.number()?,
+            },
+            b"refused" => Acquired::Refused { holder_ends: rest.number()? },
+            b"full" => Acquired::Full { waiters: rest.number()? },
+            b"stale" => Acquired::Stale,
+            b"conflict" => Acquired::Conflict,
+            b"revoked" => Acquired::Revoked,
+            b"lost" => Acquired::Lost,
+            _ => return Err(status.unknown()),
+        };
+        Ok((envelope, acquired))
+    }
+}
+
+fn letter(fairness: Fairness) -> &'static str {
+    match fairness {
+        Fairness::PhaseFair => "f",
+        Fairness::ReadersFirst => "r",
+    }
+}
+
+/// Whole milliseconds, at least one.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+}

@@ -1,0 +1,61 @@
+//! `release` and `pump`.
+
+use super::Scripts;
+use super::acquire::Grant;
+use super::key::{LockKey, OwnerId};
+use super::reply::{BadReply, Elements, Envelope};
+use crate::node::{Reply, Words};
+use crate::router::Call;
+
+/// Ends what an owner has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Release {
+    pub(crate) owner: OwnerId,
+    /// Only the wait for an upgrade.
+    pub(crate) only_wait: bool,
+}
+
+/// How it went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It held.
+    Released,
+    /// It waited.
+    Left,
+    /// Its lease had run out before.
+    Expired,
+    /// The lock knows nothing of it.
+    Absent,
+    /// The upgrade whose wait was to end has been granted.
+    Writing(Grant),
+}
+
+impl Release {
+    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
+        let args = Words::new().word(self.owner.as_str()).word(if self.only_wait { "wait" } else { "all" });
+        Call { script: &scripts.release, slot: lock.slot, key: lock.key.clone(), args, not_after: None }
+    }
+
+    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Ended), BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let ended = match status.as_bytes() {
+            b"released" => Ended::Released,
+            b"left" => Ended::Left,
+            b"expired" => Ended::Expired,
+            b"absent" => Ended::Absent,
+            b"writing" => Ended::Writing(Grant::read(&mut rest)?),
+            _ => return Err(status.unknown()),
+        };
+        Ok((envelope, ended))
+    }
+}
+
+/// A call that goes on with what another left over.
+pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
+    Call { script: &scripts.pump, slot: lock.slot, key: lock.key.clone(), args: Words::new(), not_after: None }
+}
+
+/// Its reply.
+pub(crate) fn pumped(reply: Reply) -> Result<Envelope, BadReply> {
+    Elements::open(reply).map(|(envelope, _, _)| envelope)
+}

@@ -1,0 +1,61 @@
+//! `renew` and `downgrade`.
+
+use std::time::Duration;
+
+use super::Scripts;
+use super::acquire::{Grant, millis};
+use super::key::{LockKey, OwnerId};
+use super::reply::{BadReply, Elements, Envelope};
+use crate::node::{Reply, Words};
+use crate::router::Call;
+
+/// Makes a lease longer, or claims a grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renew {
+    pub(crate) owner: OwnerId,
+    pub(crate) lease: Duration,
+}
+
+/// How a renewal or a downgrade went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    Held(Grant),
+    /// The lease stands and will not be made longer.
+    Revoked(Grant),
+    Lost,
+}
+
+impl Renew {
+    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
+        let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
+        Call { script: &scripts.renew, slot: lock.slot, key: lock.key.clone(), args, not_after: None }
+    }
+}
+
+/// Turns a write into a read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Downgrade {
+    pub(crate) owner: OwnerId,
+    pub(crate) token: u64,
+    pub(crate) lease: Duration,
+}
+
+impl Downgrade {
+    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
+        let args = Words::new().word(self.owner.as_str()).number(self.token).number(millis(self.lease));
+        Call { script: &scripts.downgrade, slot: lock.slot, key: lock.key.clone(), args, not_after: None }
+    }
+}
+
+impl Renewed {
+    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Renewed), BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let renewed = match status.as_bytes() {
+            b"renewed" | b"granted" => Renewed::Held(Grant::read(&mut rest)?),
+            b"revoked" => Renewed::Revoked(Grant::read(&mut rest)?),
+            b"lost" => Renewed::Lost,
+            _ => return Err(status.unknown()),
+        };
+        Ok((envelope, renewed))
+    }
+}

@@ -1,0 +1,282 @@
+//! What each answer of a server means: the one table.
+
+use crate::node::{Address, Reply, ServerError};
+use crate::router::Slot;
+use crate::router::translation::Translation;
+
+/// What to do after an answer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Decision {
+    /// The script ran, and this is its reply.
+    Done(Reply),
+    /// The slot belongs to that node: go there, and remember it.
+    Moved(Address),
+    /// The key is not here while the slot migrates: ask that node, this once.
+    Ask(Address),
+    /// The server does not know the script: send its text there.
+    NoScript,
+    /// It cannot be served just now. If `refresh` is set, perhaps another node can.
+    Backoff { error: ServerError, refresh: bool },
+    /// The server said no.
+    Refused(ServerError),
+    /// This is not of the protocol.
+    Garbled(String),
+}
+
+/// What to do after this answer of the server at `asked` to a call of a script on a key of `slot`.
+pub(crate) fn decide(reply: Reply, slot: Slot, asked: &Address, translation: &Translation) -> Decision {
+    match reply {
+        Reply::Error(error) => decide_error(error, slot, asked, translation),
+        reply if server_ms(&reply).is_some() => Decision::Done(reply),
+        reply => Decision::Garbled(format!("no reply of a script: {reply:?}")),
+    }
+}
+
+/// The server's time, which every reply of a script begins with.
+pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::List(items) => match items.first() {
+            Some(Reply::Int(ms)) => u64::try_from(*ms).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn decide_error(error: ServerError, slot: Slot, asked: &Address, translation: &Translation) -> Decision {
+    let error = unwrapped(error);
+    let target = || redirect(&error, slot, asked, translation);
+    match error.code.as_str() {
+        "MOVED" => target().map_or_else(Decision::Garbled, Decision::Moved),
+        "ASK" => target().map_or_else(Decision::Garbled, Decision::Ask),
+        "NOSCRIPT" => Decision::NoScript,
+        // Some keys have moved and some have not, or another script runs: it passes.
+        "TRYAGAIN" | "BUSY" => Decision::Backoff { error, refresh: false },
+        // A failover is under way, or a node starts, or it has become a replica.
+        "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => Decision::Backoff { error, refresh: true },
+        _ => Decision::Refused(error),
+    }
+}
+
+/// The target of a `MOVED` or `ASK`: `<slot> <host>:<port>`, where the host may be empty.
+fn redirect(error: &ServerError, slot: Slot, asked: &Address, translation: &Translation) -> Result<Address, String> {
+    parse_redirect(&error.detail)
+        .filter(|(of, ..)| *of == slot)
+        .map(|(_, host, port)| translation.address(host, port, asked))
+        .ok_or_else(|| format!("a redirect that makes no sense for slot {slot}: {error}"))
+}
+
+/// The slot, host and port in the text of a redirect.
+fn parse_redirect(detail: &str) -> Option<(Slot, &str, u16)> {
+    let mut words = detail.split_ascii_whitespace();
+    let slot = words.next()?.parse().ok().and_then(Slot::new)?;
+    let (host, port) = words.next()?.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    words.next().is_none().then_some((slot, host, port))
+}
+
+/// The owner that a `MOVED` names, for whatever slot, if the error is one.
+pub(crate) fn moved_to(error: &ServerError, asked: &Address, translation: &Translation) -> Option<(Slot, Address)> {
+    let (slot, host, port) = parse_redirect(&error.detail).filter(|_| error.code == "MOVED")?;
+    Some((slot, translation.address(host, port, asked)))
+}
+
+/// Servers before 7.0 wrap the error of a command in a script: `ERR Error running script (...): ... -OOM command not
+/// allowed`. Unwrapped, it has the code that later versions give it.
+fn unwrapped(error: ServerError) -> ServerError {
+    if error.code != "ERR" || !error.detail.starts_with("Error running script") {
+        return error;
+    }
+    let inner = error.detail.split(": -").nth(1).and_then(|inner| inner.split_once(' '));
+    match inner {
+        Some((code, detail)) if code.bytes().all(|byte| byte.is_ascii_uppercase()) && !code.is_empty() => ServerError {
+            code: code.into(),
+            detail: detail.trim_end().into(),
+        },
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn asked() -> Address {
+        Address {
+            host: "asked".into(),
+            port: 7000,
+        }
+    }
+
+    fn slot() -> Slot {
+        Slot::new(3999).unwrap()
+    }
+
+    fn error(text: &str) -> ServerError {
+        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+        ServerError {
+            code: code.into(),
+            detail: detail.into(),
+        }
+    }
+
+    fn on(text: &str) -> Decision {
+        decide(Reply::Error(error(text)), slot(), &asked(), &Translation::default())
+    }
+
+    fn to(host: &str, port: u16) -> Address {
+        Address {
+            host: host.into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn redirects() {
+        assert_eq!(on("MOVED 3999 127.0.0.1:6381"), Decision::Moved(to("127.0.0.1", 6381)));
+        assert_eq!(
+            on("ASK 3999 node-1.example:6381"),
+            Decision::Ask(to("node-1.example", 6381))
+        );
+        assert_eq!(
+            on("MOVED 3999 :6379"),
+            Decision::Moved(to("asked", 6379)),
+            "the same host"
+        );
+        assert_eq!(on("MOVED 3999 ?:6379"), Decision::Moved(to("asked", 6379)));
+        assert_eq!(on("MOVED 3999 ::1:6379"), Decision::Moved(to("::1", 6379)));
+        assert_eq!(on("ASK 3999 [fe80::2]:6379"), Decision::Ask(to("fe80::2", 6379)));
+    }
+
+    #[test]
+    fn redirects_are_translated() {
+        let translation = Translation(Some(Arc::new(|_, port| ("outside".into(), port + 1))));
+        let reply = Reply::Error(error("MOVED 3999 inside:1"));
+        assert_eq!(
+            decide(reply, slot(), &asked(), &translation),
+            Decision::Moved(to("outside", 2))
+        );
+    }
+
+    #[test]
+    fn garbage_for_a_redirect_is_an_error_of_its_own() {
+        for text in [
+            "MOVED",
+            "MOVED 3999",
+            "MOVED 3999 ",
+            "MOVED 3999 host",
+            "MOVED 3999 host:",
+            "MOVED 3999 host:0",
+            "MOVED 3999 host:65536",
+            "MOVED 3999 host:port",
+            "MOVED 16384 host:1",
+            "MOVED -1 host:1",
+            "MOVED x host:1",
+            "MOVED 4000 host:1",
+            "MOVED 3999 host:1 more",
+            "ASK",
+            "ASK 3999",
+            "ASK host:1 3999",
+        ] {
+            assert!(matches!(on(text), Decision::Garbled(_)), "{text} gave {:?}", on(text));
+        }
+    }
+
+    #[test]
+    fn what_passes_and_what_does_not() {
+        assert_eq!(on("NOSCRIPT No matching script. Please use EVAL."), Decision::NoScript);
+        for (text, refreshes) in [
+            ("TRYAGAIN Multiple keys request during rehashing of slot", false),
+            ("BUSY Redis is busy running a script.", false),
+            ("CLUSTERDOWN The cluster is down", true),
+            ("CLUSTERDOWN Hash slot not served", true),
+            ("LOADING Redis is loading the dataset in memory", true),
+            ("MASTERDOWN Link with MASTER is down", true),
+            ("READONLY You can't write against a read only replica.", true),
+        ] {
+            assert_eq!(
+                on(text),
+                Decision::Backoff {
+                    error: error(text),
+                    refresh: refreshes
+                }
+            );
+        }
+        for text in [
+            "OOM command not allowed",
+            "NOPERM no",
+            "WRONGTYPE x",
+            "LOCKFOREIGN x",
+            "ERR x",
+            "MOVEDX 1",
+            "",
+        ] {
+            assert_eq!(on(text), Decision::Refused(error(text)));
+        }
+    }
+
+    #[test]
+    fn errors_inside_a_script_of_an_old_server_are_unwrapped() {
+        let wrapped = |inner: &str| {
+            format!(
+                "ERR Error running script (call to f_2fa2b029f72572e803ff55a09b1282699aecae6a): @user_script:1: {inner}"
+            )
+        };
+        let readonly = "READONLY You can't write against a read only replica.";
+        assert_eq!(
+            on(&wrapped(&format!("@user_script: 1: -{readonly}"))),
+            Decision::Backoff {
+                error: error(readonly),
+                refresh: true
+            }
+        );
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(
+            on(&wrapped(&format!("@user_script: 1: -{oom}"))),
+            Decision::Refused(error(oom))
+        );
+        for inner in ["user_script:1: attempt to index a nil value", "a: -b c", "a: -"] {
+            assert_eq!(on(&wrapped(inner)), Decision::Refused(error(&wrapped(inner))));
+        }
+    }
+
+    #[test]
+    fn a_reply_begins_with_the_time() {
+        let reply = |items| decide(Reply::List(items), slot(), &asked(), &Translation::default());
+        let whole = vec![Reply::Int(1700), Reply::Text("ok".into()), Reply::Int(0)];
+        assert_eq!(reply(whole.clone()), Decision::Done(Reply::List(whole)));
+        assert_eq!(server_ms(&Reply::List(vec![Reply::Int(1700)])), Some(1700));
+        for short in [
+            vec![],
+            vec![Reply::Nil],
+            vec![Reply::Text("1700".into())],
+            vec![Reply::Int(-1)],
+        ] {
+            assert!(matches!(reply(short), Decision::Garbled(_)));
+        }
+        for other in [Reply::Nil, Reply::Int(1700), Reply::Text("OK".into())] {
+            assert!(matches!(
+                decide(other, slot(), &asked(), &Translation::default()),
+                Decision::Garbled(_)
+            ));
+        }
+    }
+
+    #[test]
+    fn a_refused_subscription_names_the_owner() {
+        let translation = Translation::default();
+        let moved = error("MOVED 3999 :6381");
+        assert_eq!(
+            moved_to(&moved, &asked(), &translation),
+            Some((slot(), to("asked", 6381)))
+        );
+        assert_eq!(moved_to(&error("ASK 3999 :6381"), &asked(), &translation), None);
+        assert_eq!(moved_to(&error("MOVED x"), &asked(), &translation), None);
+    }
+}

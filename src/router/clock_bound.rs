@@ -1,0 +1,219 @@
+//! What is known of one server's clock, from the times in its replies.
+//!
+//! A request that was sent at local `t0`, answered with the server's time `S` and received at local `t1` says that the
+//! server's clock read `S` at some local moment from `t0` to `t1`. Many such answers narrow it down.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// Answers older than one to two of these are forgotten, since clocks drift and are set.
+const GENERATION: Duration = Duration::from_secs(5);
+
+/// Bounds for the difference between local time and the clock of one server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClockBound {
+    previous: Span,
+    current: Span,
+    newest: Span,
+    /// When the current generation began.
+    since: Moment,
+}
+
+impl ClockBound {
+    /// Takes the time in a reply into account.
+    pub(crate) fn observe(&mut self, sent: Moment, received: Moment, server_ms: u64) {
+        let age = received.since(self.since);
+        if age >= GENERATION {
+            self.previous = if age >= 2 * GENERATION {
+                Span::ANYTHING
+            } else {
+                self.current
+            };
+            self.current = Span::ANYTHING;
+            self.since = received;
+        }
+        self.newest = Span::observed(sent, received, server_ms);
+        self.current = self.current.narrowed(self.newest);
+    }
+
+    /// The server's clock reaches `server_ms` no earlier than at this local moment. `None` if nothing is known, or
+    /// if the answers contradict each other (one of the clocks was set).
+    pub(crate) fn not_before(&self, server_ms: u64) -> Option<Moment> {
+        let span = self.span();
+        (span.is_bounded() && span.is_consistent())
+            .then(|| moment(micros_of_ms(server_ms).saturating_add(span.earliest)))
+    }
+
+    /// The server's clock reads at most this at local moment `at`. `None` if nothing is known.
+    pub(crate) fn server_ms_at_most(&self, at: Moment) -> Option<u64> {
+        let span = if self.is_consistent() { self.span() } else { self.newest };
+        span.is_bounded()
+            .then(|| micros(at).saturating_sub(span.earliest).max(0).unsigned_abs() / 1000)
+    }
+
+    /// False if the answers contradict each other: one of the two clocks was set.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.span().is_consistent()
+    }
+
+    fn span(&self) -> Span {
+        self.previous.narrowed(self.current)
+    }
+}
+
+/// Bounds of (local time - server time), in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    earliest: i64,
+    latest: i64,
+}
+
+impl Span {
+    const ANYTHING: Span = Span {
+        earliest: i64::MIN,
+        latest: i64::MAX,
+    };
+
+    fn observed(sent: Moment, received: Moment, server_ms: u64) -> Span {
+        let server = micros_of_ms(server_ms);
+        // A server that says `S` ms may be almost a millisecond further.
+        Span {
+            earliest: micros(sent).saturating_sub(server.saturating_add(1000)),
+            latest: micros(received).saturating_sub(server),
+        }
+    }
+
+    fn narrowed(self, other: Span) -> Span {
+        Span {
+            earliest: self.earliest.max(other.earliest),
+            latest: self.latest.min(other.latest),
+        }
+    }
+
+    fn is_bounded(self) -> bool {
+        self.earliest != i64::MIN
+    }
+
+    fn is_consistent(self) -> bool {
+        self.earliest <= self.latest
+    }
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Span::ANYTHING
+    }
+}
+
+fn micros(at: Moment) -> i64 {
+    i64::try_from(at.since_origin().as_micros()).unwrap_or(i64::MAX)
+}
+
+fn micros_of_ms(server_ms: u64) -> i64 {
+    i64::try_from(server_ms.saturating_mul(1000)).unwrap_or(i64::MAX)
+}
+
+fn moment(micros: i64) -> Moment {
+    Moment::from_origin(Duration::from_micros(micros.max(0).unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn nothing_is_known_at_first() {
+        let bound = ClockBound::default();
+        assert_eq!(bound.not_before(1), None);
+        assert_eq!(bound.server_ms_at_most(at(1)), None);
+        assert!(bound.is_consistent());
+    }
+
+    #[test]
+    fn one_answer_bounds_the_clock_by_its_round_trip() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(100), at(140), 1_000_000);
+        // It read 1,000,000 to 1,000,000.999 between 100 and 140.
+        assert_eq!(bound.not_before(1_000_500), Some(at(599)));
+        assert_eq!(bound.server_ms_at_most(at(600)), Some(1_000_501));
+    }
+
+    #[test]
+    fn answers_narrow_it_down() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(100), at(140), 1_000_000); // the offset is 99 ms to 140 ms below
+        bound.observe(at(200), at(201), 1_000_070);
+        assert_eq!(bound.not_before(1_001_000), Some(at(1129)));
+        assert!(bound.is_consistent());
+        // A slower answer does not widen it again.
+        bound.observe(at(300), at(400), 1_000_250);
+        assert_eq!(bound.not_before(1_001_000), Some(at(1129)));
+    }
+
+    #[test]
+    fn the_true_moment_is_never_before_the_bound() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..1000 {
+            let offset = random.u64(1_000..1_000_000); // the server's µs at local 0
+            let mut bound = ClockBound::default();
+            let mut now = 0;
+            for _ in 0..20 {
+                let sent = now + random.u64(0..50_000);
+                let served = sent + random.u64(0..20_000);
+                now = served + random.u64(0..20_000);
+                let moment = |micros| Moment::from_origin(Duration::from_micros(micros));
+                bound.observe(moment(sent), moment(now), (served + offset) / 1000);
+                assert!(bound.is_consistent());
+                let deadline_ms = (now + offset) / 1000 + random.u64(1..5000);
+                let truly = moment(deadline_ms * 1000 - offset);
+                assert!(bound.not_before(deadline_ms).unwrap() <= truly);
+                assert!(bound.server_ms_at_most(truly).unwrap() >= deadline_ms);
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed_and_believed_after_a_while() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(100), at(101), 1_000_000);
+        bound.observe(at(200), at(201), 1_030_000);
+        assert!(!bound.is_consistent());
+        assert_eq!(bound.not_before(1_040_000), None);
+        assert_eq!(
+            bound.server_ms_at_most(at(200)),
+            Some(1_030_001),
+            "the newest answer counts"
+        );
+        bound.observe(at(5_300), at(5_301), 1_035_100);
+        assert!(!bound.is_consistent(), "the generation before still counts");
+        bound.observe(at(10_400), at(10_401), 1_040_200);
+        assert!(bound.is_consistent());
+        assert_eq!(bound.not_before(1_041_000), Some(at(11_199)));
+    }
+
+    #[test]
+    fn after_a_long_silence_only_the_new_answer_counts() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(100), at(100), 1_000_000);
+        bound.observe(at(3_600_100), at(3_600_150), 4_599_800);
+        assert!(bound.is_consistent());
+        assert_eq!(bound.not_before(4_599_900), Some(at(3_600_199)));
+    }
+
+    #[test]
+    fn nonsense_does_not_overflow() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(0), at(0), u64::MAX);
+        bound.observe(at(u64::MAX / 2), at(u64::MAX / 2), 0);
+        let _ = (
+            bound.not_before(u64::MAX),
+            bound.server_ms_at_most(at(u64::MAX / 2)),
+            bound.is_consistent(),
+        );
+    }
+}

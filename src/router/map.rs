@@ -1,0 +1,258 @@
+//! Which node serves which slot.
+
+use crate::node::{Address, Reply};
+use crate::router::Slot;
+use crate::router::translation::Translation;
+
+/// Marks a slot that no node serves, as far as is known.
+const NOBODY: u16 = u16::MAX;
+
+/// The owner of every slot, and all nodes that are known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SlotMap {
+    /// Masters and replicas.
+    nodes: Vec<Address>,
+    /// For each slot an index into `nodes`, or [`NOBODY`].
+    owners: Box<[u16]>,
+}
+
+impl SlotMap {
+    /// A map that knows no owner yet.
+    pub(crate) fn empty() -> SlotMap {
+        SlotMap {
+            nodes: Vec::new(),
+            owners: Slot::all().map(|_| NOBODY).collect(),
+        }
+    }
+
+    /// The map of a server that is not in a cluster: it serves all slots.
+    pub(crate) fn single(address: Address) -> SlotMap {
+        SlotMap {
+            nodes: vec![address],
+            owners: Slot::all().map(|_| 0).collect(),
+        }
+    }
+
+    /// The map that the server at `asked` gave as its reply to `CLUSTER SLOTS`; else what is wrong with the reply.
+    pub(crate) fn parse(reply: &Reply, asked: &Address, translation: &Translation) -> Result<SlotMap, String> {
+        let mut map = SlotMap::empty();
+        for entry in list(reply, "the reply")? {
+            let [first, last, master, replicas @ ..] = list(entry, "a range")? else {
+                return Err(format!("a range of slots without an owner: {entry:?}"));
+            };
+            let owner = map.index_of(node(master, asked, translation)?);
+            let (first, last) = (slot(first)?, slot(last)?);
+            if first > last {
+                return Err(format!("a range of slots that ends before it begins: {entry:?}"));
+            }
+            map.owners[first.index()..=last.index()].fill(owner);
+            for replica in replicas {
+                map.index_of(node(replica, asked, translation)?);
+            }
+        }
+        Ok(map)
+    }
+
+    /// Who serves the slot.
+    pub(crate) fn owner(&self, slot: Slot) -> Option<&Address> {
+        self.nodes.get(usize::from(self.owners[slot.index()]))
+    }
+
+    /// Notes that a server named `address` as the slot's owner. True if that is news.
+    pub(crate) fn moved(&mut self, slot: Slot, address: Address) -> bool {
+        let owner = self.index_of(address);
+        std::mem::replace(&mut self.owners[slot.index()], owner) != owner
+    }
+
+    /// All nodes that are known, masters and replicas.
+    pub(crate) fn nodes(&self) -> &[Address] {
+        &self.nodes
+    }
+
+    /// True if no slot has an owner.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.owners.iter().all(|owner| *owner == NOBODY)
+    }
+
+    /// True if both say the same about every slot.
+    pub(crate) fn agrees(&self, other: &SlotMap) -> bool {
+        (self.nodes == other.nodes && self.owners == other.owners)
+            || Slot::all().all(|slot| self.owner(slot) == other.owner(slot))
+    }
+
+    fn index_of(&mut self, address: Address) -> u16 {
+        let known = self.nodes.iter().position(|node| *node == address);
+        let index = known.unwrap_or_else(|| {
+            self.nodes.push(address);
+            self.nodes.len() - 1
+        });
+        u16::try_from(index).unwrap_or(NOBODY)
+    }
+}
+
+fn list<'a>(reply: &'a Reply, what: &str) -> Result<&'a [Reply], String> {
+    match reply {
+        Reply::List(items) => Ok(items),
+        other => Err(format!("{what} is no list: {other:?}")),
+    }
+}
+
+fn slot(reply: &Reply) -> Result<Slot, String> {
+    match reply {
+        Reply::Int(number) => u16::try_from(*number).ok().and_then(Slot::new),
+        _ => None,
+    }
+    .ok_or_else(|| format!("no slot: {reply:?}"))
+}
+
+/// A node as `CLUSTER SLOTS` has it: host, port, and since 7.0 id and further names.
+fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<Address, String> {
+    let garbled = || format!("no node: {reply:?}");
+    let [host, port, rest @ ..] = list(reply, "a node")? else {
+        return Err(garbled());
+    };
+    let host = match host {
+        Reply::Nil => "",
+        Reply::Text(text) => std::str::from_utf8(text).map_err(|_| garbled())?,
+        _ => return Err(garbled()),
+    };
+    let port = match port {
+        Reply::Int(port) => u16::try_from(*port)
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or_else(garbled)?,
+        _ => return Err(garbled()),
+    };
+    // A node that should be announced by a host name but has none is announced as `?`, with its IP address aside.
+    let host = if host == "?" {
+        further_name(rest, "ip").unwrap_or(host)
+    } else {
+        host
+    };
+    Ok(translation.address(host, port, asked))
+}
+
+/// The further name of this kind in what follows a node's host and port: its id, and a list of kinds and names.
+fn further_name<'a>(rest: &'a [Reply], kind: &str) -> Option<&'a str> {
+    let [_, Reply::List(names), ..] = rest else { return None };
+    names.chunks_exact(2).find_map(|pair| match pair {
+        [Reply::Text(key), Reply::Text(name)] if key == kind => std::str::from_utf8(name).ok(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn address(host: &str, port: u16) -> Address {
+        Address {
+            host: host.into(),
+            port,
+        }
+    }
+
+    fn asked() -> Address {
+        address("asked", 7000)
+    }
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Text(text.into())
+    }
+
+    fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = Reply>) -> Reply {
+        Reply::List([Reply::Int(first), Reply::Int(last)].into_iter().chain(nodes).collect())
+    }
+
+    fn node(host: Reply, port: i64) -> Reply {
+        Reply::List(vec![host, Reply::Int(port), text("id")])
+    }
+
+    fn owner(map: &SlotMap, slot: u16) -> Option<String> {
+        map.owner(Slot::new(slot).unwrap()).map(ToString::to_string)
+    }
+
+    #[test]
+    fn ranges_and_replicas() {
+        let reply = Reply::List(vec![
+            range(0, 5460, [node(text("a"), 1), node(text("d"), 4)]),
+            range(5461, 5461, [node(text("b"), 2)]),
+            range(16383, 16383, [node(text("::1"), 3)]),
+        ]);
+        let map = SlotMap::parse(&reply, &asked(), &Translation::default()).unwrap();
+        assert_eq!(owner(&map, 0).as_deref(), Some("a:1"));
+        assert_eq!(owner(&map, 5460).as_deref(), Some("a:1"));
+        assert_eq!(owner(&map, 5461).as_deref(), Some("b:2"));
+        assert_eq!(owner(&map, 5462), None);
+        assert_eq!(owner(&map, 16383).as_deref(), Some("[::1]:3"));
+        assert_eq!(map.nodes().len(), 4);
+        assert!(!map.is_empty());
+    }
+
+    #[test]
+    fn a_host_that_is_not_known_is_the_one_that_was_asked() {
+        let names = Reply::List(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
+        let named_aside = Reply::List(vec![text("?"), Reply::Int(5), text("id"), names]);
+        let translation = Translation(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
+        let reply = Reply::List(vec![
+            range(0, 0, [node(Reply::Nil, 1)]),
+            range(1, 1, [node(text(""), 2)]),
+            range(2, 2, [node(text("?"), 3)]),
+            range(3, 3, [node(text("inside"), 4)]),
+            range(4, 4, [named_aside]),
+        ]);
+        let map = SlotMap::parse(&reply, &asked(), &translation).unwrap();
+        let owners: Vec<_> = (0..5).map(|slot| owner(&map, slot).unwrap()).collect();
+        assert_eq!(
+            owners,
+            [
+                "asked:1",
+                "asked:2",
+                "asked:3",
+                "inside.outside:1004",
+                "10.0.0.9.outside:1005"
+            ]
+        );
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        for reply in [
+            Reply::Nil,
+            Reply::Int(1),
+            Reply::List(vec![Reply::Int(1)]),
+            Reply::List(vec![range(0, 1, [])]),
+            Reply::List(vec![range(0, 16384, [node(text("a"), 1)])]),
+            Reply::List(vec![range(-1, 1, [node(text("a"), 1)])]),
+            Reply::List(vec![range(2, 1, [node(text("a"), 1)])]),
+            Reply::List(vec![range(0, 1, [node(text("a"), 0)])]),
+            Reply::List(vec![range(0, 1, [node(text("a"), 65536)])]),
+            Reply::List(vec![range(0, 1, [node(Reply::Int(1), 1)])]),
+            Reply::List(vec![range(0, 1, [Reply::List(vec![text("a")])])]),
+            Reply::List(vec![range(0, 1, [text("a")])]),
+        ] {
+            let outcome = SlotMap::parse(&reply, &asked(), &Translation::default());
+            assert!(outcome.is_err(), "{reply:?} gave {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_moved_slot_has_a_new_owner_at_once() {
+        let mut map = SlotMap::single(asked());
+        let slot = Slot::of("x");
+        assert!(map.moved(slot, address("new", 1)));
+        assert!(!map.moved(slot, address("new", 1)), "no news");
+        assert_eq!(map.owner(slot), Some(&address("new", 1)));
+        assert_eq!(map.owner(Slot::of("y")), Some(&asked()));
+        assert!(!map.agrees(&SlotMap::single(asked())));
+        assert!(map.moved(slot, asked()));
+        assert!(
+            map.agrees(&SlotMap::single(asked())),
+            "nodes that own nothing do not matter"
+        );
+        assert!(SlotMap::empty().is_empty());
+        assert_eq!(SlotMap::empty().owner(slot), None);
+    }
+}
