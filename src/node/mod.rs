@@ -4,8 +4,11 @@
 //! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
 //! router's: it drops the future of a call whose time is up, and what was sent stays sent.
 
+mod credentials;
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 mod words;
 
 use std::error::Error as StdError;
@@ -16,6 +19,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
+pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 pub(crate) use words::Words;
 
 /// Where a server listens, as the client dials it (after any address translation).
