@@ -9,6 +9,7 @@ mod connections;
 mod course;
 mod map;
 mod slot;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod topology;
@@ -30,6 +31,7 @@ use translation::Translation;
 pub use call::Script;
 pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
+pub(crate) use subscriptions::{Event, Subscriptions};
 pub use slot::{CrossSlot, Slot, assert_same_slot};
 pub(crate) use translation::AddressTranslation;
 
@@ -129,6 +131,12 @@ impl Router {
     /// A future that is dropped may leave a command under way, which can still arrive until the call's `not_after`.
     pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
         Course::new(self, call, deadline).run().await
+    }
+
+    pub(crate) fn subscriptions(&self) -> &Subscriptions { &Subscriptions }
+    /// Who serves a slot, as far as is known: for grouping what goes the same way.
+    pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
+        self.topology.owner(slot)
     }
 
     /// What is known of that server's clock, if there is a connection to it.

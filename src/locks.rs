@@ -1,0 +1,278 @@
+//! The entrance: a client of one cluster, and what it can be set to.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::Connector;
+use crate::protocol::{ClientId, Fairness, Scripts};
+use crate::router::{Router, RouterSettings};
+use crate::rwlock::RwLock;
+use crate::settings::Settings;
+use crate::worker;
+
+/// A client of one cluster (or of a single server): makes locks, keeps the leases that are held by it.
+///
+/// Clones share everything, and cost nothing; one client is enough for a process. It has one connection to each master that it needs, one more for
+/// subscriptions to each where it waits, and one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
+/// clones and all guards are gone, the task ends.
+#[derive(Clone)]
+pub struct Locks {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Arc<Client>,
+}
+
+impl Locks {
+    /// Connects to a cluster, of which any one node is enough, or to a single server, with the default settings. URLs are
+    /// `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS (feature `redis-tls`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::connect`].
+    #[cfg(feature = "redis")]
+    pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Locks> {
+        Locks::builder().servers(urls).connect().await
+    }
+
+    /// Settings to connect with.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A read/write lock by its name. The name's hash tag counts: `order:{42}` and `invoice:{42}` share a slot. No round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
+    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
+        RwLock::new(self.inner.client.clone(), name.as_ref())
+    }
+
+    /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
+    /// the time is over; then says how many owners may still be known to the servers (their leases end them).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the releases go on in the background.
+    pub async fn shutdown(&self, within: Duration) -> usize {
+        let client = &self.inner.client;
+        client.close();
+        let until = client.clock.now().after(within);
+        for acquisition in client.all() {
+            client.abandon(&acquisition);
+        }
+        while !client.is_drained() {
+            let mut drained = std::pin::pin!(client.drained.notified());
+            drained.as_mut().enable();
+            if client.is_drained() {
+                break;
+            }
+            let sleep = client.clock.sleep_until(until);
+            if let futures::future::Either::Right(_) = futures::future::select(drained, sleep).await {
+                break;
+            }
+        }
+        let left = client.all().len();
+        client.router.close().await;
+        left
+    }
+
+    /// Starts a client over connections of any kind.
+    pub(crate) async fn start(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        scripts: &'static Scripts,
+        settings: Settings,
+        router: RouterSettings,
+    ) -> Result<Locks> {
+        settings.check()?;
+        let mut random = [0; 11];
+        getrandom::fill(&mut random)
+            .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+        let router = Router::connect(connector, clock.clone(), router).await?;
+        let events = router.subscriptions().events();
+        let client = Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
+        tokio::spawn(worker::run(client.clone(), events));
+        Ok(Locks { inner: Arc::new(Inner { client }) })
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks").field("settings", &self.inner.client.settings).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.client.disown();
+    }
+}
+
+/// Settings of a client. No setter fails; [`connect`](Builder::connect) checks them.
+#[derive(Clone, Debug, Default)]
+#[must_use = "settings do nothing until `connect`"]
+pub struct Builder {
+    settings: Settings,
+    router: RouterSettings,
+    #[cfg(feature = "redis")]
+    redis: RedisSettings,
+}
+
+#[cfg(feature = "redis")]
+#[derive(Clone, Debug, Default)]
+struct RedisSettings {
+    urls: Vec<String>,
+    connector: crate::node::redis::RedisConnector,
+}
+
+impl Builder {
+    /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients of a lock need the same.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// How long the server keeps a lock for a holder that it hears nothing of, 10 ms to 30 days. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How much earlier a lease ends here than at the server, at most half of the lease. It covers the difference in speed of the two clocks and
+    /// the skew between two servers when the lock moves from one to the other. Default: a twentieth of the lease, at most 500 ms.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.settings.margin = Some(margin);
+        self
+    }
+
+    /// Who goes first when readers and writers wait. Default: phase-fair.
+    pub fn fairness(mut self, fairness: Fairness) -> Self {
+        self.settings.fairness = fairness;
+        self
+    }
+
+    /// The most waiters that the queue of one lock may have; one more is refused. Default: 10,000.
+    pub fn most_waiters(mut self, most: u64) -> Self {
+        self.settings.most_waiters = most;
+        self
+    }
+
+    /// How often the head of a queue looks by itself; each place behind it adds as much. Default: 250 ms.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.pace.interval = interval;
+        self
+    }
+
+    /// How long a place in a queue is kept for a waiter that does not look, at least three poll intervals. Default: 10 s.
+    pub fn waiter_liveness(mut self, liveness: Duration) -> Self {
+        self.settings.pace.liveness = liveness;
+        self
+    }
+
+    /// How long a grant waits to be claimed by the waiter that it was pushed to. A dead waiter that nobody knows to be dead costs the queue this
+    /// long. Default: 1 s.
+    pub fn claim_window(mut self, window: Duration) -> Self {
+        self.settings.pace.window = window;
+        self
+    }
+
+    /// How long a call goes on trying when the cluster cannot serve it. Default: 10 s.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.call_timeout = timeout;
+        self
+    }
+
+    /// The longest time for one connection to be made. Default: 1 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.router.connect_timeout = timeout;
+        self
+    }
+
+    /// The longest time that one attempt of a call waits for its answer; then it is repeated, elsewhere if the slot has moved. Default: 500 ms.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.router.response_timeout = timeout;
+        self
+    }
+
+    /// Turns the host and port that a server announces into those to connect to: for containers, tunnels, forwarded ports.
+    pub fn translate(mut self, translate: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
+        self.router.translate = Some(Arc::new(translate));
+        self
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Builder {
+    /// The servers to begin with, by URL: any one node of the cluster is enough.
+    pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        self.redis.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
+        self
+    }
+
+    /// Who this client says it is, asked at each new connection: so passwords can change while it runs. Default: what the first URL says.
+    pub fn credentials(mut self, provider: impl crate::CredentialsProvider) -> Self {
+        self.redis.connector.credentials = Some(Arc::new(provider));
+        self
+    }
+
+    /// The name in the servers' `CLIENT LIST`. Default: none.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.redis.connector.client_name = Some(name.into());
+        self
+    }
+
+    /// For `rediss://`: root certificates (PEM) to trust instead of the system's. Needs the feature `redis-tls`.
+    pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.redis.connector.tls.get_or_insert_default().roots = Some(pem.into());
+        self
+    }
+
+    /// For `rediss://`: this client's certificate and its key (PEM). Needs the feature `redis-tls`.
+    pub fn tls_client(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.redis.connector.tls.get_or_insert_default().client = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or URLs that are none or differ in what they say beside the address;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
+    /// does not let this client in.
+    pub async fn connect(mut self) -> Result<Locks> {
+        self.settings.check()?;
+        let mut servers = Vec::new();
+        for url in &self.redis.urls {
+            let server: crate::node::redis::Server =
+                url.parse().map_err(|error| Error::invalid("not the URL of a server").because(error))?;
+            servers.push(server);
+        }
+        let Some(first) = servers.first() else {
+            return Err(Error::invalid("no server was named"));
+        };
+        if servers.iter().any(|other| other.tls != first.tls || other.database != first.database) {
+            return Err(Error::invalid("the URLs differ in TLS or database"));
+        }
+        let connector = &mut self.redis.connector;
+        if first.tls {
+            connector.tls.get_or_insert_default();
+        } else if connector.tls.is_some() {
+            return Err(Error::invalid("certificates need URLs with rediss://"));
+        }
+        connector.database = first.database;
+        if connector.credentials.is_none() {
+            connector.credentials = first.credentials.clone().map(|credentials| Arc::new(credentials) as _);
+        }
+        self.router.seeds = servers.into_iter().map(|server| server.address).collect();
+        let clock = Arc::new(crate::clock::SystemClock);
+        Locks::start(Arc::new(self.redis.connector), clock, Scripts::built_in(), self.settings, self.router).await
+    }
+}
