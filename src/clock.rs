@@ -42,3 +42,56 @@ pub(crate) trait Clock: Debug + Send + Sync + 'static {
     /// Ends when `now()` has reached `until`, and may end a little later.
     fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()>;
 }
+
+/// The machine's own clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SystemClock;
+
+/// A sleep of tokio stands still while the machine is suspended. So a long one is cut into pieces, and the local time
+/// looked at between them: then it ends soon after the machine wakes.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+impl Clock for SystemClock {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn now(&self) -> Moment {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Moment(Duration::new(
+            time.tv_sec.unsigned_abs(),
+            time.tv_nsec.unsigned_abs() as u32,
+        ))
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[allow(clippy::disallowed_methods)]
+    fn now(&self) -> Moment {
+        static ORIGIN: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+        Moment(ORIGIN.elapsed())
+    }
+
+    #[allow(clippy::disallowed_methods)]
+    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            loop {
+                let left = until.since(SystemClock.now());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_clock_runs_and_sleeps() {
+        let start = SystemClock.now();
+        let until = start.after(Duration::from_millis(5));
+        SystemClock.sleep_until(until).await;
+        assert!(SystemClock.now() >= until);
+        SystemClock.sleep_until(start).await;
+    }
+}

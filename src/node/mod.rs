@@ -104,10 +104,20 @@ pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Notice {
     /// The server confirmed the subscription.
-    Joined { channel: Bytes },
+    Joined {
+        channel: Bytes,
+    },
     /// The server ended it, asked or unasked (the slot has moved, the master was demoted).
-    Left { channel: Bytes },
+    Left {
+        channel: Bytes,
+    },
     /// The server refused it (`MOVED`, `NOPERM`, unknown command).
-    Refused { channel: Bytes, error: ServerError },
-    Message { channel: Bytes, payload: Bytes },
+    Refused {
+        channel: Bytes,
+        error: ServerError,
+    },
+    Message {
+        channel: Bytes,
+        payload: Bytes,
+    },
 }

@@ -75,9 +75,17 @@ mod tests {
     #[test]
     fn words_come_out_as_they_went_in() {
         let tail = Words::of(["", "b"]);
-        let all = Words::new().word("GET").number(0).number(u64::MAX).words(&tail).word([0xff, 0]);
+        let all = Words::new()
+            .word("GET")
+            .number(0)
+            .number(u64::MAX)
+            .words(&tail)
+            .word([0xff, 0]);
         let words: Vec<&[u8]> = all.iter().collect();
-        assert_eq!(words, [&b"GET"[..], b"0", b"18446744073709551615", b"", b"b", &[0xff, 0]]);
+        assert_eq!(
+            words,
+            [&b"GET"[..], b"0", b"18446744073709551615", b"", b"b", &[0xff, 0]]
+        );
         assert_eq!(all.len(), 6);
     }
 }

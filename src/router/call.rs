@@ -10,12 +10,29 @@ use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
 use crate::router::Slot;
 
-/// A Lua script: its text and its SHA-1 digest in hexadecimal.
+/// A Lua script of the protocol.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub struct Script {
     pub(crate) name: &'static str,
     pub(crate) text: String,
     pub(crate) digest: String,
+}
+
+impl Script {
+    /// Its name, that of its file in `lua/`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its text as it is sent to servers.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The SHA-1 digest of its text, in hexadecimal: what `EVALSHA` names it by.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
 }
 
 /// A call of a script on one key.

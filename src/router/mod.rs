@@ -3,5 +3,6 @@
 mod call;
 mod slot;
 
-pub(crate) use call::{Answer, Call, CallError, Reason, Script};
-pub use slot::Slot;
+pub use call::Script;
+pub(crate) use call::{Answer, Call, CallError, Reason};
+pub use slot::{CrossSlot, Slot, assert_same_slot};

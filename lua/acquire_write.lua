@@ -1,0 +1,60 @@
+-- Takes the lock for writing, or a place in the queue; called again it is the poll of the one who waits. Idempotent for one owner.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
+-- ARGV[3]  owner                ARGV[4]  lease, ms              ARGV[5]  fairness: f phase-fair, r readers first
+-- and for one who waits:
+-- ARGV[6]  claim window, ms     ARGV[7]  liveness, ms           ARGV[8]  ticket it had (0: none yet)
+-- ARGV[9]  most waiters         ARGV[10] server of its subscription, - if it polls    ARGV[11] hash tag of its channel, - if none
+--
+-- Reply: now, status, more, then
+--   granted  token, deadline
+--   queued   ticket, waiters ahead at the most, when the holder's lease ends (ms, 0: unknown)
+--   refused  when the holder's lease ends
+--   full     waiters
+--   stale    nothing: it came past not_after, and nothing was done
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
+-- Cost: free or refused TIME, HMGET and, if granted, HSET, PEXPIREAT; else a bounded number of calls, whatever the number of readers and waiters.
+
+-- @include constants
+-- @include clock
+
+-- Nobody there, or nobody who would let it in: the usual cases, without the machinery below.
+local lock = redis.pcall(
+  'HMGET', KEYS[1], 'version', 'fence', 'until', 'writer', 'readers', 'read_min', 'readers_head', 'writers_head', 'upgrader'
+)
+-- @include simple
+if simple then
+  local writer, readers = lock[4], lock[5]
+  if not writer and not readers then
+    local token, deadline = math.max((lock[2] or 0) + 1, us), now + lease
+    local record = string.format(RECORD, 'h', deadline, token, caller)
+    local life = deadline + GRACE
+    local done
+    if life > tonumber(lock[3] or 0) then
+      life = string.format('%.0f', life + SLACK)
+      done = redis.pcall('HSET', KEYS[1], 'version', VERSION, 'writer', record, 'fence', string.sub(record, 15, 30), 'until', life)
+      if type(done) == 'number' then
+        redis.call('PEXPIREAT', KEYS[1], life)
+      end
+    else
+      done = redis.pcall('HSET', KEYS[1], 'writer', record, 'fence', string.sub(record, 15, 30))
+    end
+    return type(done) == 'number' and { now, 'granted', 0, token, deadline } or done
+  elseif not waits then
+    local ends = tonumber(writer and string.sub(writer, 2, 14) or lock[6])
+    if ends > now and not (writer and string.sub(writer, 31) == caller) then
+      return { now, 'refused', 0, ends }
+    end
+  end
+end
+
+-- @include prelude
+-- @include demand
+-- @include hash
+-- @include waiters
+-- @include readers
+-- @include pump
+-- @include acquire
+
+return acquire('w')

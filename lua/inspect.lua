@@ -1,0 +1,81 @@
+-- Tells who holds and who waits, a page at a time. Reads only.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  first reader's index ARGV[4]  first waiting writer (owner, - for the head)
+-- ARGV[5]  first waiting reader (owner, - for the head)          ARGV[6]  most entries of each kind, 1 to 100
+--
+-- Reply: now, status, 0
+--   absent   there is no such lock
+--   lock     last token, writer, readers, waiters, upgrader, revoked token, readers of the page, waiting writers of the page, waiting readers of the page
+-- The writer is its record (empty: none), the upgrader its owner. A reader is owner, record; a waiter is owner, entry. Records and entries are as in the
+-- hash; they may have run out. A waiter that left between two pages ends its list there.
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
+-- Cost: TIME, HMGET and at most five calls for each entry.
+
+-- @include constants
+-- @include clock
+-- @include prelude
+
+local from, most = whole(3, 0, NEVER), whole(6, 1, 100)
+if #KEYS ~= 1 or #ARGV ~= 6 then
+  return refuse('count')
+elseif not from or not most then
+  return refuse('page')
+elseif not is_word(ARGV[4], 40) or not is_word(ARGV[5], 40) then
+  return refuse('owner')
+end
+local names = { 'version', 'fence', 'writer', 'readers', 'waiters', 'upgrader', 'revoked', 'forced' }
+local lock = redis.pcall('HMGET', key, unpack(names))
+local strange = foreign(lock)
+if strange then
+  return strange
+elseif not lock[1] then
+  return { now, 'absent', 0 }
+end
+
+local function readers()
+  local page, total = {}, tonumber(lock[4] or 0)
+  for index = from, math.min(from + most, total) - 1 do
+    local owner = call('HGET', key, 'i:' .. format('%.0f', index)) or malformed('readers')
+    local text = call('HGET', key, 'r:' .. owner) or malformed('readers')
+    local _, _, token = parse(text)
+    if token > tonumber(lock[8] or 0) then
+      page[#page + 1] = owner
+      page[#page + 1] = text
+    end
+  end
+  return page
+end
+
+local function waiters(head, owner)
+  local page = {}
+  if owner == '-' then
+    owner = call('HGET', key, head)
+  end
+  while owner and owner ~= '-' and #page < 2 * most do
+    local text = call('HGET', key, 'q:' .. owner)
+    if not text then
+      break
+    end
+    page[#page + 1] = owner
+    page[#page + 1] = text
+    owner = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
+  end
+  return page
+end
+
+return {
+  now,
+  'lock',
+  0,
+  tonumber(lock[2] or 0),
+  lock[3] or '',
+  tonumber(lock[4] or 0),
+  tonumber(lock[5] or 0),
+  lock[6] or '',
+  tonumber(lock[7] or 0),
+  readers(),
+  waiters('writers_head', ARGV[4]),
+  waiters('readers_head', ARGV[5]),
+}

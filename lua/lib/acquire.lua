@@ -1,0 +1,138 @@
+-- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made meanwhile.
+local demand, bad = read_demand()
+
+-- The grant that this owner has, if any, claimed by this call. A replay that finds it claimed changes nothing.
+local function claim(mode)
+  local alive, state, deadline, token, index
+  if mode == 'w' then
+    local owner
+    owner, state, deadline, token = writing()
+    alive = owner == demand.owner
+  else
+    alive, state, deadline, token, index = reading(demand.owner)
+  end
+  if not alive then
+    return nil
+  elseif state == 'g' then
+    deadline = math.max(deadline, now + demand.lease)
+    if mode == 'w' then
+      write(demand.owner, 'h', deadline, token)
+    else
+      put('r:' .. demand.owner, record('h', deadline, token, index))
+      cover(deadline)
+    end
+  end
+  return { now, 'granted', 0, token, deadline }
+end
+
+-- A record of this owner that has run out stands in its own way.
+local function clear_dead_record()
+  local alive, _, _, _, index = reading(demand.owner)
+  if alive == false then
+    remove_reader(demand.owner, index)
+  end
+end
+
+local function is_free(mode)
+  if writing() or upgrading() then
+    return false
+  end
+  local next_reader, next_writer = first('r'), first('w')
+  if mode == 'w' then
+    return not next_reader and not next_writer and not blocked_by_readers(0)
+  end
+  return not next_reader and (not next_writer or (demand.fairness == 'r' and number('fair') == 0))
+end
+
+local function take(mode)
+  local token, deadline = mint(), now + demand.lease
+  if mode == 'w' then
+    write(demand.owner, 'h', deadline, token)
+  else
+    add_reader(demand.owner, 'h', deadline, token)
+  end
+end
+
+local function refresh(entry)
+  entry.seen, entry.liveness, entry.lease, entry.window = now, demand.liveness, demand.lease, demand.window
+  entry.node, entry.tag = demand.node, demand.tag
+  save(entry)
+end
+
+local function queue(mode)
+  local ticket = demand.ticket > 0 and demand.ticket or number('ticket') + 1
+  if ticket > number('ticket') then
+    put('ticket', ticket)
+  end
+  link({
+    owner = demand.owner,
+    mode = mode,
+    ticket = ticket,
+    seen = now,
+    liveness = demand.liveness,
+    lease = demand.lease,
+    window = demand.window,
+    fairness = demand.fairness,
+    node = demand.node,
+    tag = demand.tag,
+  })
+end
+
+local function holder_ends()
+  local _, _, deadline = writing()
+  return deadline or number('read_min')
+end
+
+local function place(entry)
+  local head = waiter(get(HEAD[entry.mode]))
+  return { now, 'queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), holder_ends() }
+end
+
+local function acquire(mode)
+  local strange = bad or foreign(lock)
+  if strange then
+    return strange
+  elseif demand.not_after > 0 and now > demand.not_after then
+    return { now, 'stale', 0 }
+  end
+  me = demand.owner
+  if claim(mode == 'w' and 'r' or 'w') then
+    return refuse('owner holds in the other mode')
+  end
+  local entry = waiter(me)
+  local known = entry or claim(mode)
+  if entry and entry.mode ~= mode then
+    return refuse('owner waits in the other mode')
+  elseif entry and demand.waits then
+    refresh(entry)
+  elseif not known then
+    clear_dead_record()
+    if demand.ticket and demand.ticket > 0 then
+      queue(mode)
+    elseif is_free(mode) then
+      take(mode)
+    elseif demand.waits then
+      if number('waiters') >= demand.limit then
+        local refused = settle(false)
+        return refused or { now, 'full', more, number('waiters') }
+      end
+      queue(mode)
+    end
+  end
+  if not get('version') and #order > 0 then
+    put('version', VERSION)
+  end
+  local refused = settle(known)
+  if refused then
+    return refused
+  end
+  local granted = claim(mode)
+  entry = waiter(me)
+  if granted then
+    granted[3] = more
+    return granted
+  elseif entry then
+    return place(entry)
+  end
+  return { now, 'refused', more, holder_ends() }
+end

@@ -1,0 +1,9 @@
+local VERSION = '1'
+local GRACE = 10000 -- ms that a lock's key outlives the last deadline: covers the skew of two servers' clocks
+local SLACK = 10000 -- ms that a key's life is set too long, so that it need not be set at every renewal
+local LONGEST = 1000000000000 -- ms, the longest lease
+local NEVER = 9999999999999 -- ms, the last moment that a record has room for
+local MOST_EXACT = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
+local FEW = 8 -- readers in a listpack; with more, WIDE makes the hash a table, whose look-ups cost the same at any size
+local WIDE = '-----------------------------------------------------------------'
+local RECORD = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest: see prelude.lua

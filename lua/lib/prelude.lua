@@ -1,0 +1,58 @@
+-- What the machinery of every script stands on. Nothing here writes.
+local call, format, key, here = redis.call, string.format, KEYS[1], ARGV[1]
+
+-- Fields that say nothing once nobody holds or waits.
+local IDLE = { 'until', 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }
+
+local function refuse(what)
+  return { err = 'LOCKARGS ' .. what }
+end
+
+-- The whole number in ARGV[at], or nil if it is none from least to most.
+local function whole(at, least, most)
+  local number = tonumber(ARGV[at])
+  if number and number >= least and number <= most and number % 1 == 0 then
+    return number
+  end
+end
+
+local function is_word(text, longest)
+  return text and #text >= 1 and #text <= longest and not string.find(text, '[^%w_-]')
+end
+
+local function is_owner(text)
+  return is_word(text, 40) and #text >= 12
+end
+
+-- A holder's record: 'h' (holds) or 'g' (was granted, has not claimed it yet), the deadline in ms, the token, and the rest
+-- (the writer's owner, or the reader's index).
+local function record(state, deadline, token, rest)
+  return format(RECORD, state, deadline, token, rest)
+end
+
+local function malformed(what)
+  error('LOCKFOREIGN malformed ' .. what)
+end
+
+local function parse(text)
+  local deadline, token = tonumber(string.sub(text, 2, 14)), tonumber(string.sub(text, 15, 30))
+  if not deadline or not token then
+    malformed('record')
+  end
+  return string.sub(text, 1, 1), deadline, token, string.sub(text, 31)
+end
+
+-- Looks at what HMGET has read, `version` first. Returns an error reply if the key is not a lock of this protocol.
+local function foreign(values)
+  if values.err then
+    return values
+  end
+  local version = values[1]
+  if version == VERSION then
+    return nil
+  elseif version then
+    return { err = 'LOCKVERSION ' .. version }
+  elseif call('EXISTS', key) == 1 then
+    return { err = 'LOCKFOREIGN a hash that is no lock' }
+  end
+end

@@ -1,0 +1,210 @@
+-- Who is next. Whatever frees a lock ends here, and grants it to those whose turn it is, in a bounded number of steps; what is left
+-- over is said by `more`.
+--
+-- Phase-fair: waiting writers are first in, first out, and so are waiting readers. When a write ends, the readers that wait by then go before the next writer
+-- (`phase` is the last of their tickets); when the last reader is gone, the next writer goes. The one upgrader goes before all.
+local GRANTS = 16 -- grants and dead waiters in one call
+local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few otherwise
+local LOOKS_UNBLOCKED = 2
+
+local me = false -- the owner that this call is made for, if it asks for the lock
+local more = 0
+local steps, looks = GRANTS, LOOKS
+local grants = {}
+
+local function mint()
+  local token = math.max(number('fence') + 1, us)
+  put('fence', token)
+  return token
+end
+
+-- A write has ended: the readers that wait by now go before the next writer.
+local function end_write()
+  put('writer', false)
+  if get('readers_head') then
+    put('phase', number('ticket'))
+  end
+end
+
+-- The writer that holds: owner, state, deadline, token. A dead one is removed.
+local function writing()
+  local text = get('writer')
+  if not text then
+    return
+  end
+  local state, deadline, token, owner = parse(text)
+  if deadline > now then
+    return owner, state, deadline, token
+  end
+  if state == 'g' then
+    lapse(owner, deadline)
+  end
+  end_write()
+end
+
+local function write(owner, state, deadline, token)
+  put('writer', record(state, deadline, token, owner))
+  cover(deadline)
+end
+
+-- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The one who asks has its full lease at once.
+local function grant(entry)
+  local token = mint()
+  local asks = entry.owner == me
+  local state, deadline = asks and 'h' or 'g', now + (asks and entry.lease or entry.window)
+  if entry.mode == 'u' then
+    local _, _, until_then, _, index = reading(entry.owner)
+    deadline = math.max(deadline, until_then)
+    remove_reader(entry.owner, index)
+    drop('upgrader')
+    forget(entry)
+    tally(entry, -1)
+  else
+    unlink(entry)
+  end
+  if entry.mode == 'r' then
+    add_reader(entry.owner, state, deadline, token)
+  else
+    write(entry.owner, state, deadline, token)
+  end
+  if not asks then
+    grants[#grants + 1] = { entry = entry, deadline = deadline, token = token }
+  end
+end
+
+-- The first living waiter of a list; dead ones before it are dropped.
+local function first(mode)
+  local entry = waiter(get(HEAD[mode]))
+  while entry and entry.owner ~= me and not is_alive(entry) and steps > 0 do
+    unlink(entry)
+    steps = steps - 1
+    entry = waiter(get(HEAD[mode]))
+  end
+  return entry
+end
+
+-- The upgrader, if it lives and still reads.
+local function upgrading()
+  local owner = get('upgrader')
+  if owner then
+    local entry = waiter(owner)
+    if entry and reading(owner) and (owner == me or is_alive(entry)) then
+      return entry
+    end
+    put('upgrader', false)
+    if entry then
+      forget(entry)
+      tally(entry, -1)
+    end
+  end
+end
+
+-- True if more than `others` readers are left after looking for dead ones.
+local function blocked_by_readers(others)
+  if number('readers') > others and looks > 0 then
+    if sweep(looks) then
+      more = 1
+    end
+    looks = 0
+  end
+  return number('readers') > others
+end
+
+local function reads_next(reader, waits_to_write)
+  return not waits_to_write or reader.ticket <= number('phase') or (reader.fairness == 'r' and number('fair') == 0)
+end
+
+-- Grants one waiter its turn; false if nobody can go.
+local function step()
+  if writing() then
+    return false
+  end
+  local upgrader = upgrading()
+  if upgrader then
+    if blocked_by_readers(1) then
+      return false
+    end
+    grant(upgrader)
+    return true
+  end
+  local next_reader, next_writer = first('r'), first('w')
+  if steps == 0 then
+    return false
+  elseif next_reader and reads_next(next_reader, next_writer) then
+    grant(next_reader)
+    return true
+  elseif not next_writer then
+    looks = math.min(looks, LOOKS_UNBLOCKED)
+    sweep(looks)
+    looks = 0
+    return false
+  elseif blocked_by_readers(0) then
+    return false
+  end
+  grant(next_writer)
+  return true
+end
+
+local function pump()
+  while step() do
+    steps = steps - 1
+    if steps == 0 then
+      break
+    end
+  end
+  if steps == 0 and (get('readers_head') or get('writers_head')) and not get('writer') then
+    more = 1
+  end
+end
+
+-- Takes back a grant that nobody heard, at the server where its waiter subscribed: the waiter is gone.
+local function take_back(granted)
+  if granted.entry.mode == 'w' then
+    put('writer', false)
+  else
+    local _, _, _, _, index = reading(granted.entry.owner)
+    remove_reader(granted.entry.owner, index)
+  end
+end
+
+-- Tells each client of its grants in one message: "<now> <more>", then " <owner> <token> <deadline>" for each.
+-- Returns true if some of them are gone and were passed over.
+local function tell()
+  local channels, messages, heard_by = {}, {}, {}
+  for _, granted in ipairs(grants) do
+    local entry = granted.entry
+    if entry.node ~= '-' then
+      local channel = '{' .. entry.tag .. '}rwlease:' .. string.sub(entry.owner, 1, CLIENT)
+      if not messages[channel] then
+        channels[#channels + 1], messages[channel], heard_by[channel] = channel, format('%.0f %d', now, more), {}
+      end
+      messages[channel] = messages[channel] .. format(' %s %.0f %.0f', entry.owner, granted.token, granted.deadline)
+      table.insert(heard_by[channel], granted)
+    end
+  end
+  grants = {}
+  local gone = false
+  for _, channel in ipairs(channels) do
+    if redis.pcall('SPUBLISH', channel, messages[channel]) == 0 and here ~= '-' then
+      for _, granted in ipairs(heard_by[channel]) do
+        if granted.entry.node == here and granted.entry.mode ~= 'u' then
+          take_back(granted)
+          gone = true
+        end
+      end
+    end
+  end
+  return gone
+end
+
+-- The end of every script that may free something: grants, writes, tells. Returns the server's error if it refused the first write.
+local function settle(frees)
+  repeat
+    pump()
+    local refused = flush(frees)
+    if refused then
+      return refused
+    end
+    frees = true
+  until not tell()
+end

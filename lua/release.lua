@@ -1,0 +1,111 @@
+-- Ends whatever an owner has: a lease, or a place in the queue. Nobody else's.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  owner                ARGV[4]  what: all, or wait (only the wait for an upgrade)
+--
+-- Reply: now, status, more
+--   released   it held, and no longer does
+--   left       it waited, and no longer does
+--   expired    its lease had ended before
+--   absent     the lock knows nothing of it
+--   writing    token, deadline: the wait that was to end is over, the upgrade was granted (what = wait)
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HSET (two HGET more for a reader that is not the last); else a bounded number of calls.
+
+-- @include constants
+-- @include clock
+
+-- Nobody waits, nobody is dead: the usual case, without the machinery below.
+local mine = 'r:' .. tostring(ARGV[3])
+local lock = redis.pcall(
+  'HMGET', KEYS[1], 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', mine, 'read_min', 'forced'
+)
+if lock[1] == VERSION and #ARGV == 4 and ARGV[4] == 'all' and not lock[4] and not lock[5] and not lock[6] and not lock[9] then
+  local writer, reader, done = lock[2], lock[7], false
+  if writer and string.sub(writer, 31) == ARGV[3] and tonumber(string.sub(writer, 2, 14)) > now then
+    redis.call('HDEL', KEYS[1], 'writer', 'until')
+    redis.call('PEXPIREAT', KEYS[1], now + GRACE)
+    done = true
+  elseif reader and tonumber(lock[8]) > now then
+    local index, last = string.sub(reader, 31), lock[3] - 1
+    if last == 0 then
+      redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'sweep', 'until')
+      redis.call('PEXPIREAT', KEYS[1], now + GRACE)
+    elseif index == tostring(last) then
+      redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
+      redis.call('HSET', KEYS[1], 'readers', last)
+    else
+      local moved = redis.call('HGET', KEYS[1], 'i:' .. last)
+      local record = redis.call('HGET', KEYS[1], 'r:' .. moved)
+      redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
+      redis.call('HSET', KEYS[1], 'r:' .. moved, string.sub(record, 1, 30) .. index, 'i:' .. index, moved, 'readers', last)
+    end
+    done = true
+  end
+  if done then
+    return { now, 'released', 0 }
+  end
+end
+
+-- @include prelude
+
+local only_wait = ARGV[4] == 'wait'
+if #KEYS ~= 1 or #ARGV ~= 4 or (ARGV[4] ~= 'all' and not only_wait) then
+  return refuse('count')
+elseif not is_owner(ARGV[3]) then
+  return refuse('owner')
+end
+local strange = foreign(lock)
+if strange then
+  return strange
+end
+
+-- @include hash
+-- @include waiters
+-- @include readers
+-- @include pump
+
+local function end_reading(owner)
+  local alive, _, _, _, index = reading(owner)
+  if alive ~= nil then
+    remove_reader(owner, index)
+    return alive and 'released' or 'expired'
+  end
+end
+
+local function end_writing(owner)
+  local text = get('writer')
+  if text then
+    local _, deadline, _, writes = parse(text)
+    if writes == owner then
+      end_write()
+      return deadline > now and 'released' or 'expired'
+    end
+  end
+end
+
+local function end_waiting(owner)
+  local entry = waiter(owner)
+  if not entry then
+    return
+  elseif entry.mode == 'u' then
+    put('upgrader', false)
+    forget(entry)
+    tally(entry, -1)
+  else
+    unlink(entry)
+  end
+  return 'left'
+end
+
+if only_wait then
+  local owner, _, deadline, token = writing()
+  if owner == ARGV[3] then
+    return { now, 'writing', 0, token, deadline }
+  end
+end
+local left = end_waiting(ARGV[3])
+local ended = not only_wait and (end_writing(ARGV[3]) or end_reading(ARGV[3]))
+settle(true)
+return { now, ended or left or 'absent', more }

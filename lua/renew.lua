@@ -1,0 +1,79 @@
+-- Makes a lease longer, never shorter; for one that was granted out of the queue it is also the claim.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  owner                ARGV[4]  lease, ms
+--
+-- Reply: now, status, more
+--   renewed   token, deadline
+--   revoked   token, deadline: the lease stands, and will not be made longer
+--   lost      it does not hold
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded number of calls.
+
+-- @include constants
+-- @include clock
+
+local caller, lease = tostring(ARGV[3]), tonumber(ARGV[4])
+local mine = 'r:' .. caller
+local lock = redis.pcall(
+  'HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'readers_head', 'writers_head', 'upgrader'
+)
+local reply
+if lock[1] == VERSION and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 then
+  local field, text = mine, lock[3]
+  if not text and lock[2] and string.sub(lock[2], 31) == caller then
+    field, text = 'writer', lock[2]
+  end
+  reply = { now, 'lost', 0 }
+  if text then
+    local deadline, token = tonumber(string.sub(text, 2, 14)), tonumber(string.sub(text, 15, 30))
+    local forced = field == mine and tonumber(lock[6] or 0) or 0
+    if deadline > now and token > forced then
+      if token <= tonumber(lock[5] or 0) then
+        reply = { now, 'revoked', 0, token, deadline }
+      else
+        deadline = math.max(deadline, now + lease)
+        text = string.format(RECORD, 'h', deadline, token, string.sub(text, 31))
+        local life = deadline + GRACE
+        redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+        if life > tonumber(lock[4] or 0) then
+          life = string.format('%.0f', life + SLACK)
+          redis.call('HSET', KEYS[1], field, text, 'until', life)
+          redis.call('PEXPIREAT', KEYS[1], life)
+        else
+          redis.call('HSET', KEYS[1], field, text)
+        end
+        reply = { now, 'renewed', 0, token, deadline }
+      end
+    end
+  end
+  if not lock[7] and not lock[8] and not lock[9] then
+    return reply -- it blocks nobody
+  end
+end
+
+-- @include prelude
+
+if not whole(4, 1, LONGEST) then
+  return refuse('lease')
+elseif #KEYS ~= 1 or #ARGV ~= 4 then
+  return refuse('count')
+elseif not is_owner(ARGV[3]) then
+  return refuse('owner')
+end
+local strange = foreign(lock)
+if strange then
+  return strange
+elseif not reply then
+  return { now, 'lost', 0 }
+end
+
+-- @include hash
+-- @include waiters
+-- @include readers
+-- @include pump
+
+settle(true)
+reply[3] = more
+return reply

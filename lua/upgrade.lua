@@ -1,0 +1,108 @@
+-- Turns the read of an owner into a write, with a new token; called again it is the poll of the one that waits for it.
+-- One reader at a time can wait for this: it goes before all waiting writers, and no new reader is let in meanwhile.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
+-- ARGV[3]  owner                ARGV[4]  lease, ms              ARGV[5]  token of the read
+-- and for one that waits:
+-- ARGV[6]  claim window, ms     ARGV[7]  liveness, ms           ARGV[8]  0          ARGV[9]  0
+-- ARGV[10] server of its subscription, - if it polls            ARGV[11] hash tag of its channel, - if none
+--
+-- Reply: now, status, more
+--   granted    token, deadline
+--   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
+--   refused    the same: other readers hold, and it was not to wait
+--   conflict   another reader waits to be upgraded: one of the two must release
+--   revoked    its lease will not be made longer, and so not turned into a write
+--   lost       it does not read with this token; nothing was done
+--   stale      nothing: it came past not_after
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
+-- Cost: a bounded number of calls.
+
+-- @include constants
+-- @include clock
+-- @include prelude
+-- @include demand
+
+local demand, bad = read_demand('token')
+if bad then
+  return bad
+elseif demand.not_after > 0 and now > demand.not_after then
+  return { now, 'stale', 0 }
+end
+local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.owner }
+local lock = redis.pcall('HMGET', key, unpack(names))
+local strange = foreign(lock)
+if strange then
+  return strange
+end
+
+-- @include hash
+-- @include waiters
+-- @include readers
+-- @include pump
+
+seed(names, lock)
+me = demand.owner
+
+local function wait_for_readers()
+  local entry = waiter(me)
+  if not entry then
+    entry = { owner = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f' }
+    put('upgrader', me)
+    tally(entry, 1)
+  end
+  entry.seen, entry.liveness, entry.lease, entry.window = now, demand.liveness, demand.lease, demand.window
+  entry.node, entry.tag = demand.node, demand.tag
+  save(entry)
+end
+
+local function become_writer(index, deadline)
+  local token = mint()
+  deadline = math.max(deadline, now + demand.lease)
+  remove_reader(me, index)
+  write(me, 'h', deadline, token)
+end
+
+local alive, _, ends, token, index = reading(me)
+local upgrader = upgrading()
+local status
+if alive and token == demand.token then
+  if upgrader and upgrader.owner ~= me then
+    status = 'conflict'
+  elseif token <= number('revoked') then
+    status = 'revoked'
+  elseif not blocked_by_readers(1) then
+    if upgrader then
+      put('upgrader', false)
+      forget(upgrader)
+      tally(upgrader, -1)
+    end
+    become_writer(index, ends)
+  elseif demand.waits then
+    wait_for_readers()
+    status = 'queued'
+  else
+    status = 'refused'
+  end
+end
+local refused = settle(alive and upgrader and true)
+if refused then
+  return refused
+end
+
+-- It writes by now, or it was granted while this call was on its way: then this is the claim.
+local owner, state, deadline, minted = writing()
+if owner == me then
+  if state == 'g' then
+    deadline = math.max(deadline, now + demand.lease)
+    write(me, 'h', deadline, minted)
+    flush(true)
+  end
+  return { now, 'granted', more, minted, deadline }
+elseif status == 'conflict' or status == 'revoked' then
+  return { now, status, more }
+elseif status then
+  return { now, status, more, 0, number('readers') - 1, number('read_min') }
+end
+return { now, 'lost', more }

@@ -1,0 +1,144 @@
+//! The Lua scripts, put together from `lua/`.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::router::Script;
+
+/// All scripts of the protocol.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) acquire_read: Script,
+    pub(crate) acquire_write: Script,
+    pub(crate) release: Script,
+    pub(crate) renew: Script,
+    pub(crate) pump: Script,
+    pub(crate) downgrade: Script,
+    pub(crate) upgrade: Script,
+    pub(crate) revoke: Script,
+    pub(crate) force_release: Script,
+    pub(crate) inspect: Script,
+}
+
+/// The scripts as this library sends them: for loading them ahead, for rights that name digests, and for other implementations of
+/// the protocol.
+///
+/// ```
+/// for script in rwlease::scripts() {
+///     println!("{} {}", script.digest(), script.name());
+/// }
+/// ```
+pub fn scripts() -> impl Iterator<Item = &'static Script> {
+    let all = Scripts::built_in();
+    [
+        &all.acquire_read,
+        &all.acquire_write,
+        &all.release,
+        &all.renew,
+        &all.pump,
+        &all.downgrade,
+        &all.upgrade,
+        &all.revoke,
+        &all.force_release,
+        &all.inspect,
+    ]
+    .into_iter()
+}
+
+impl Scripts {
+    /// The scripts that were compiled in.
+    pub(crate) fn built_in() -> &'static Scripts {
+        static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
+            let part = |name: &str| Ok(FILES.iter().find(|(file, _)| *file == name).map_or("", |(_, text)| text).into());
+            // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
+            Scripts::assemble(part).unwrap_or_else(|never: std::convert::Infallible| match never {})
+        });
+        &BUILT_IN
+    }
+
+    /// The scripts in a folder laid out as `lua/`, for trying changed ones without a build.
+    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "only the embedded engine offers it"))]
+    pub(crate) fn from_folder(folder: &Path) -> io::Result<Scripts> {
+        Scripts::assemble(|name| std::fs::read_to_string(folder.join(name)).map(Cow::Owned))
+    }
+
+    fn assemble<E>(mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>) -> Result<Scripts, E> {
+        let mut script = |name: &'static str| -> Result<Script, E> {
+            let mut text = String::new();
+            for line in file(&format!("{name}.lua"))?.lines() {
+                match line.strip_prefix("-- @include ") {
+                    Some(part) => text.push_str(&file(&format!("lib/{}.lua", part.trim()))?),
+                    None => {
+                        text.push_str(line);
+                        text.push('\n');
+                    }
+                }
+            }
+            let digest = sha1_smol::Sha1::from(&text).digest().to_string();
+            Ok(Script { name, text, digest })
+        };
+        Ok(Scripts {
+            acquire_read: script("acquire_read")?,
+            acquire_write: script("acquire_write")?,
+            release: script("release")?,
+            renew: script("renew")?,
+            pump: script("pump")?,
+            downgrade: script("downgrade")?,
+            upgrade: script("upgrade")?,
+            revoke: script("revoke")?,
+            force_release: script("force_release")?,
+            inspect: script("inspect")?,
+        })
+    }
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../lua/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &str)] = files![
+    "acquire_read.lua",
+    "acquire_write.lua",
+    "release.lua",
+    "renew.lua",
+    "pump.lua",
+    "downgrade.lua",
+    "upgrade.lua",
+    "revoke.lua",
+    "force_release.lua",
+    "inspect.lua",
+    "lib/constants.lua",
+    "lib/clock.lua",
+    "lib/simple.lua",
+    "lib/prelude.lua",
+    "lib/demand.lua",
+    "lib/hash.lua",
+    "lib/waiters.lua",
+    "lib/readers.lua",
+    "lib/pump.lua",
+    "lib/acquire.lua",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_is_compiled_in_is_what_is_in_the_folder() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+        let read = Scripts::from_folder(&folder).unwrap();
+        assert_eq!(Scripts::built_in().acquire_write.digest, read.acquire_write.digest);
+        for script in scripts() {
+            assert!(script.text.lines().count() > 20, "{} is whole", script.name);
+            assert!(!script.text.contains("@include"), "{} has nothing left to include", script.name);
+        }
+        let on_disk = folder.read_dir().unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
+        assert_eq!(scripts().count(), on_disk);
+    }
+}
