@@ -15,6 +15,7 @@ mod info;
 mod moves;
 mod patience;
 mod proxy;
+pub mod published;
 mod server;
 mod single;
 mod view;
