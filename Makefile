@@ -1,0 +1,55 @@
+# `make` lists what there is to make. Every target can be run again at any time.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean
+
+VALKEY := target/servers/valkey-server
+# What is run on Valkey as well: where servers differ.
+VALKEY_SUITES := cluster slots five_faults
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster of six nodes
+	@if [ -n "$(CLUSTER)" ]; then scripts/get-redis; fi
+	cargo run --quiet --example demo --features embedded
+
+test: servers ## Run all tests, on the server that `make servers` finds
+	cargo test --all-features
+
+test-valkey: valkey ## Run the suites that depend on the server on Valkey
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %)
+
+servers: ## See that there is a Redis server for the tests; install one if there is none
+	@scripts/get-redis
+
+valkey: ## Fetch a Valkey server of a fixed version into target/servers
+	@scripts/get-valkey
+
+fmt: ## Format the code
+	cargo fmt
+
+lint: ## Check format and lints
+	cargo fmt --check
+	cargo clippy --all-targets --all-features -- -D warnings
+
+lint-lua: ## Check the scripts as servers get them (needs luacheck)
+	rm -rf target/lua
+	cargo run --quiet --example scripts -- target/lua
+	luacheck --quiet target/lua
+
+doc: ## Build the documentation
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
+
+features: ## Check every feature alone, and what it pulls (needs cargo-hack)
+	cargo hack check --each-feature
+	scripts/check-features
+
+deny: ## Check licences and sources of the dependencies (needs cargo-deny)
+	cargo deny --all-features check licenses bans sources
+
+ci: ## Everything that a change must pass
+	.ci/run
+
+clean: ## Remove what was built
+	cargo clean
