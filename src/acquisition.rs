@@ -93,7 +93,13 @@ pub(crate) struct Leaving {
 impl Acquisition {
     pub(crate) fn new(owner: OwnerId, count: u64, lock: LockKey) -> Self {
         let state = Mutex::new(State::Asking(Asking::default()));
-        Acquisition { owner, count, lock, state, changed: Notify::new() }
+        Acquisition {
+            owner,
+            count,
+            lock,
+            state,
+            changed: Notify::new(),
+        }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

@@ -93,7 +93,16 @@ impl<'a> Request<'a> {
     fn new(client: &'a Arc<Client>, lock: &LockKey, terms: &'a Terms) -> Result<Self> {
         let acquisition = client.register(lock)?;
         let started = client.clock.now();
-        Ok(Request { client, acquisition, terms, started, ticket: 0, ahead: 0, waiting: None, settled: false })
+        Ok(Request {
+            client,
+            acquisition,
+            terms,
+            started,
+            ticket: 0,
+            ahead: 0,
+            waiting: None,
+            settled: false,
+        })
     }
 
     /// True when it holds, false when a try was refused.
@@ -116,9 +125,17 @@ impl<'a> Request<'a> {
                     if ends <= received {
                         // The answer took longer than the lease is good for: it is as if it had never been had.
                         debug!(name: "rwlease.grant", lock = %self.acquisition.lock.name, outcome = "late");
-                        return Err(Error::new(ErrorKind::Unavailable, "the answer came when the lease was over"));
+                        return Err(Error::new(
+                            ErrorKind::Unavailable,
+                            "the answer came when the lease was over",
+                        ));
                     }
-                    self.hold(mode, grant, ends, lease::renew_at(sent, self.terms.lease, fastrand::f64()));
+                    self.hold(
+                        mode,
+                        grant,
+                        ends,
+                        lease::renew_at(sent, self.terms.lease, fastrand::f64()),
+                    );
                     return Ok(true);
                 }
                 Acquired::Refused { .. } if envelope.more && sweeps < SWEEPS_OF_A_TRY => sweeps += 1,
@@ -141,7 +158,10 @@ impl<'a> Request<'a> {
                 }
                 Acquired::Stale => {} // it came too late: ask anew
                 Acquired::Conflict | Acquired::Revoked | Acquired::Lost => {
-                    return Err(Error::new(ErrorKind::Incompatible, "an answer that this script does not give"));
+                    return Err(Error::new(
+                        ErrorKind::Incompatible,
+                        "an answer that this script does not give",
+                    ));
                 }
             }
         }
@@ -162,7 +182,11 @@ impl<'a> Request<'a> {
             wait: matches!(patience, Patience::Queue { .. }).then(|| self.wait_terms()),
         };
         let call = acquire.call(self.client.scripts, &self.acquisition.lock, until);
-        let before = self.with_asking(|asking| asking.loose.replace(asking.loose.map_or(until, |loose| loose.max(until))));
+        let before = self.with_asking(|asking| {
+            asking
+                .loose
+                .replace(asking.loose.map_or(until, |loose| loose.max(until)))
+        });
         let result = self.client.router.call(&call, until).await;
         let loose = match &result {
             Ok(answer) => answer.loose,
@@ -189,9 +213,11 @@ impl<'a> Request<'a> {
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
     fn goes_on_after(&self, error: &CallError, patience: Patience) -> bool {
-        let passing = matches!(error.reason, Reason::TimedOut(_) | Reason::NoNode(_) | Reason::TooManyRedirects(_));
-        let full_while_queued = self.ticket > 0
-            && matches!(&error.reason, Reason::Refused(said) if said.code == "OOM");
+        let passing = matches!(
+            error.reason,
+            Reason::TimedOut(_) | Reason::NoNode(_) | Reason::TooManyRedirects(_)
+        );
+        let full_while_queued = self.ticket > 0 && matches!(&error.reason, Reason::Refused(said) if said.code == "OOM");
         let until = match patience {
             Patience::Try { until } => until,
             Patience::Queue { until } => until.unwrap_or(Moment::from_origin(Duration::MAX)),
@@ -207,7 +233,10 @@ impl<'a> Request<'a> {
         }
         let pause = self.client.settings.pace.next_look(self.ahead, fastrand::f64());
         match self.woken(self.client.clock.now().after(pause), until).await {
-            Woken::OutOfTime => Err(Error::new(ErrorKind::TimedOut, "it was not our turn in the time that was given")),
+            Woken::OutOfTime => Err(Error::new(
+                ErrorKind::TimedOut,
+                "it was not our turn in the time that was given",
+            )),
             Woken::Look => Ok(false),
             Woken::Pushed(pushed) => Ok(self.take_pushed(mode, &pushed)),
         }

@@ -122,7 +122,12 @@ impl Client {
                 State::Leaving(_) | State::Ended => return,
             };
             let give_up = loose.map_or(over, |loose| over.max(loose)).after(LEAVING_GRACE);
-            *state = State::Leaving(Leaving { loose, ghost_until: None, give_up, due: now });
+            *state = State::Leaving(Leaving {
+                loose,
+                ghost_until: None,
+                give_up,
+                due: now,
+            });
         }
         acquisition.changed.notify_waiters();
         self.schedule(acquisition, now);
@@ -130,7 +135,9 @@ impl Client {
 
     /// Puts a lease into the worker's hands: its renewals and its end.
     pub(crate) fn hold(&self, acquisition: &Acquisition, holding: Holding) {
-        let due = holding.renew_at.map_or(holding.ends, |renew_at| renew_at.min(holding.ends));
+        let due = holding
+            .renew_at
+            .map_or(holding.ends, |renew_at| renew_at.min(holding.ends));
         *acquisition.state() = State::Held(holding);
         self.schedule(acquisition, due);
     }
@@ -165,7 +172,12 @@ impl Client {
     /// Everyone of this client in a slot.
     pub(crate) fn in_slot(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         let registry = self.registry();
-        registry.acquisitions.values().filter(|one| one.lock.slot == slot).cloned().collect()
+        registry
+            .acquisitions
+            .values()
+            .filter(|one| one.lock.slot == slot)
+            .cloned()
+            .collect()
     }
 
     /// Every acquisition there is.
@@ -179,14 +191,20 @@ impl Client {
     pub(crate) fn wait_in(self: &Arc<Self>, slot: Slot) -> WaitingIn {
         let now = self.clock.now();
         let mut registry = self.registry();
-        let waiting = registry.waiting.entry(slot).or_insert(Waiting { count: 0, idle_since: now });
+        let waiting = registry.waiting.entry(slot).or_insert(Waiting {
+            count: 0,
+            idle_since: now,
+        });
         waiting.count += 1;
         let first = waiting.count == 1;
         drop(registry);
         if first {
             self.router.subscriptions().want(slot, self.id.channel(slot));
         }
-        WaitingIn { client: self.clone(), slot }
+        WaitingIn {
+            client: self.clone(),
+            slot,
+        }
     }
 
     /// Gives up subscriptions that nobody has waited for in a while.
@@ -225,7 +243,10 @@ impl Client {
     /// When the worker must wake by itself; from here on earlier needs wake it.
     pub(crate) fn sleep_until(&self, at_most: Moment) -> Moment {
         let mut registry = self.registry();
-        let until = registry.due.first().map_or(at_most, |(moment, _)| (*moment).min(at_most));
+        let until = registry
+            .due
+            .first()
+            .map_or(at_most, |(moment, _)| (*moment).min(at_most));
         registry.sleeps_until = Some(until);
         until
     }

@@ -68,7 +68,12 @@ impl Error {
     }
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), lock: None, source: None }))
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            lock: None,
+            source: None,
+        }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -113,7 +118,10 @@ impl From<ServerError> for Error {
             "WRONGTYPE" => (ErrorKind::Foreign, "the key holds a value of another type"),
             "LOCKFOREIGN" => (ErrorKind::Foreign, "the key holds a hash that is no lock"),
             _ if said.detail.contains("LOCKFOREIGN") => (ErrorKind::Foreign, "the lock's hash is malformed"),
-            "LOCKVERSION" => (ErrorKind::Incompatible, "the lock is of another version of the protocol"),
+            "LOCKVERSION" => (
+                ErrorKind::Incompatible,
+                "the lock is of another version of the protocol",
+            ),
             "OOM" => (ErrorKind::Refused, "the server's memory is full"),
             "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
             _ if said.detail.contains("NOPERM") || said.detail.contains("can't run this command") => {
@@ -127,7 +135,11 @@ impl From<ServerError> for Error {
 
 impl From<NodeError> for Error {
     fn from(error: NodeError) -> Self {
-        let kind = if error.permanent { ErrorKind::Refused } else { ErrorKind::Unavailable };
+        let kind = if error.permanent {
+            ErrorKind::Refused
+        } else {
+            ErrorKind::Unavailable
+        };
         Error::new(kind, "no connection").because(error)
     }
 }
@@ -160,6 +172,9 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
     }
 }

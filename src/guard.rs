@@ -79,7 +79,14 @@ impl Lease {
     /// The time that is left of the lease, less the margin, computed now. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.client.clock.now();
-        self.with(|holding| if holding.lost { Duration::ZERO } else { holding.ends.since(now) }).unwrap_or_default()
+        self.with(|holding| {
+            if holding.lost {
+                Duration::ZERO
+            } else {
+                holding.ends.since(now)
+            }
+        })
+        .unwrap_or_default()
     }
 
     /// Whether the lease is good, computed now: [`Held`](LeaseState::Held) or [`Uncertain`](LeaseState::Uncertain).
@@ -107,7 +114,9 @@ impl Lease {
         loop {
             let mut changed = std::pin::pin!(self.acquisition.changed.notified());
             changed.as_mut().enable();
-            let Some((ends, lost)) = self.with(|holding| (holding.ends, holding.lost)) else { return };
+            let Some((ends, lost)) = self.with(|holding| (holding.ends, holding.lost)) else {
+                return;
+            };
             if lost || self.client.clock.now() >= ends {
                 return;
             }
@@ -137,7 +146,11 @@ impl Lease {
             .with(|holding| (holding.ends, holding.renewals.lease(now, holding.lease)))
             .filter(|(ends, _)| now < *ends)
             .ok_or_else(lost)?;
-        let call = Renew { owner: self.acquisition.owner, lease }.call(self.client.scripts, lock);
+        let call = Renew {
+            owner: self.acquisition.owner,
+            lease,
+        }
+        .call(self.client.scripts, lock);
         let until = ends.min(now.after(self.client.settings.call_timeout));
         let result = self.client.router.call(&call, until).await;
         let failed = result.as_ref().err().map(|error| error.to_string());
@@ -145,9 +158,10 @@ impl Lease {
         match (self.state(), failed) {
             (LeaseState::Lost, _) => Err(lost()),
             (_, Some(why)) => Err(lock.blame(Error::new(ErrorKind::Unavailable, why))),
-            _ if self.with(|holding| holding.revoked) == Some(true) => {
-                Err(lock.blame(Error::new(ErrorKind::Lost, "the lease was revoked, and ends at its deadline")))
-            }
+            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.blame(Error::new(
+                ErrorKind::Lost,
+                "the lease was revoked, and ends at its deadline",
+            ))),
             _ => Ok(()),
         }
     }
@@ -181,7 +195,11 @@ impl Hold {
         let lock = &acquisition.lock;
         let now = client.clock.now();
         let ends = self.0.with(|holding| holding.ends).unwrap_or(now);
-        let call = Release { owner: acquisition.owner, only_wait: false }.call(client.scripts, lock);
+        let call = Release {
+            owner: acquisition.owner,
+            only_wait: false,
+        }
+        .call(client.scripts, lock);
         let until = now.after(client.settings.call_timeout);
         let result = client.router.call(&call, until).await;
         let loose = self.0.with(|holding| holding.loose).flatten();

@@ -97,15 +97,25 @@ impl Locks {
             .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
         let router = Router::connect(connector, clock.clone(), router).await?;
         let events = router.subscriptions().events();
-        let client = Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
+        let client = Arc::new(Client::new(
+            router,
+            clock,
+            settings,
+            scripts,
+            ClientId::from_random(random),
+        ));
         tokio::spawn(worker::run(client.clone(), events));
-        Ok(Locks { inner: Arc::new(Inner { client }) })
+        Ok(Locks {
+            inner: Arc::new(Inner { client }),
+        })
     }
 }
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks").field("settings", &self.inner.client.settings).finish_non_exhaustive()
+        f.debug_struct("Locks")
+            .field("settings", &self.inner.client.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -212,7 +222,9 @@ impl Builder {
 impl Builder {
     /// The servers to begin with, by URL: any one node of the cluster is enough.
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.redis.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
+        self.redis
+            .urls
+            .extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
         self
     }
 
@@ -251,14 +263,18 @@ impl Builder {
         self.settings.check()?;
         let mut servers = Vec::new();
         for url in &self.redis.urls {
-            let server: crate::node::redis::Server =
-                url.parse().map_err(|error| Error::invalid("not the URL of a server").because(error))?;
+            let server: crate::node::redis::Server = url
+                .parse()
+                .map_err(|error| Error::invalid("not the URL of a server").because(error))?;
             servers.push(server);
         }
         let Some(first) = servers.first() else {
             return Err(Error::invalid("no server was named"));
         };
-        if servers.iter().any(|other| other.tls != first.tls || other.database != first.database) {
+        if servers
+            .iter()
+            .any(|other| other.tls != first.tls || other.database != first.database)
+        {
             return Err(Error::invalid("the URLs differ in TLS or database"));
         }
         let connector = &mut self.redis.connector;
@@ -273,6 +289,13 @@ impl Builder {
         }
         self.router.seeds = servers.into_iter().map(|server| server.address).collect();
         let clock = Arc::new(crate::clock::SystemClock);
-        Locks::start(Arc::new(self.redis.connector), clock, Scripts::built_in(), self.settings, self.router).await
+        Locks::start(
+            Arc::new(self.redis.connector),
+            clock,
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
     }
 }

@@ -74,7 +74,10 @@ impl RwLock {
 
 impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock").field("name", &self.name()).field("slot", &self.slot()).finish_non_exhaustive()
+        f.debug_struct("RwLock")
+            .field("name", &self.name())
+            .field("slot", &self.slot())
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,9 +111,18 @@ pub struct Acquire<'a, G> {
 impl<'a, G: Guard> Acquire<'a, G> {
     fn new(lock: &'a RwLock) -> Self {
         let settings = &lock.client.settings;
-        let terms =
-            Terms { lease: settings.lease, fairness: settings.fairness, renewal: Renewal::Automatic, hold: None };
-        Acquire { lock, terms, timeout: None, guard: PhantomData }
+        let terms = Terms {
+            lease: settings.lease,
+            fairness: settings.fairness,
+            renewal: Renewal::Automatic,
+            hold: None,
+        };
+        Acquire {
+            lock,
+            terms,
+            timeout: None,
+            guard: PhantomData,
+        }
     }
 
     /// The longest time to wait. Default: no limit.
@@ -147,7 +159,9 @@ impl<'a, G: Guard> Acquire<'a, G> {
     fn check(&self) -> Result<()> {
         check_lease(self.terms.lease)?;
         if self.timeout == Some(Duration::ZERO) {
-            return Err(Error::invalid("a timeout must not be zero: try_read and try_write do not wait"));
+            return Err(Error::invalid(
+                "a timeout must not be zero: try_read and try_write do not wait",
+            ));
         }
         if self.terms.hold == Some(Duration::ZERO) {
             return Err(Error::invalid("the longest hold must not be zero"));
@@ -228,7 +242,10 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for TryAcquire<'a, G> {
             let request = self.0;
             request.check().map_err(|error| request.lock.lock.blame(error))?;
             let client = &request.lock.client;
-            let until = client.clock.now().after(request.timeout.unwrap_or(client.settings.call_timeout));
+            let until = client
+                .clock
+                .now()
+                .after(request.timeout.unwrap_or(client.settings.call_timeout));
             request.run(Patience::Try { until }).await
         })
     }

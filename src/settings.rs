@@ -43,7 +43,9 @@ impl Default for Settings {
 impl Settings {
     pub(crate) fn check(&self) -> Result<()> {
         if self.prefix.contains(['{', '}']) {
-            return Err(Error::invalid("the prefix must have no braces: the hash tag is the name's"));
+            return Err(Error::invalid(
+                "the prefix must have no braces: the hash tag is the name's",
+            ));
         }
         if self.prefix.len() > 128 {
             return Err(Error::invalid("the prefix must have at most 128 bytes"));
@@ -57,7 +59,9 @@ impl Settings {
         in_range("the claim window", self.pace.window, 10, 600_000)?;
         in_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
         if self.pace.liveness < 3 * self.pace.interval {
-            return Err(Error::invalid("the waiters' liveness must be at least three poll intervals"));
+            return Err(Error::invalid(
+                "the waiters' liveness must be at least three poll intervals",
+            ));
         }
         Ok(())
     }
@@ -71,7 +75,9 @@ pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     if (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
         Ok(())
     } else {
-        Err(Error::invalid(format!("a lease must be from {SHORTEST_LEASE:?} to {LONGEST_LEASE:?}, not {lease:?}")))
+        Err(Error::invalid(format!(
+            "a lease must be from {SHORTEST_LEASE:?} to {LONGEST_LEASE:?}, not {lease:?}"
+        )))
     }
 }
 
@@ -79,7 +85,9 @@ fn check_margin(margin: Duration, lease: Duration) -> Result<()> {
     if margin * 2 <= lease {
         Ok(())
     } else {
-        Err(Error::invalid(format!("the margin must be at most half of the lease, not {margin:?} of {lease:?}")))
+        Err(Error::invalid(format!(
+            "the margin must be at most half of the lease, not {margin:?} of {lease:?}"
+        )))
     }
 }
 
@@ -87,6 +95,8 @@ fn in_range(what: &str, value: Duration, least_ms: u64, most_ms: u64) -> Result<
     if (Duration::from_millis(least_ms)..=Duration::from_millis(most_ms)).contains(&value) {
         Ok(())
     } else {
-        Err(Error::invalid(format!("{what} must be from {least_ms} ms to {most_ms} ms, not {value:?}")))
+        Err(Error::invalid(format!(
+            "{what} must be from {least_ms} ms to {most_ms} ms, not {value:?}"
+        )))
     }
 }

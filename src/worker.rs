@@ -77,7 +77,10 @@ fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, fligh
             Some(Owed::Release) => &mut releases,
             None => continue,
         };
-        group.entry(client.router.owner(acquisition.lock.slot)).or_default().push(acquisition);
+        group
+            .entry(client.router.owner(acquisition.lock.slot))
+            .or_default()
+            .push(acquisition);
     }
     for group in renewals.into_values() {
         for flight in group.chunks(FLIGHT) {
@@ -105,7 +108,10 @@ fn owed(client: &Client, acquisition: &Acquisition, now: Moment) -> Option<Owed>
                 holding.renewing = true;
                 return Some(Owed::Renewal);
             }
-            let next = holding.renew_at.filter(|at| !due && *at < holding.ends).unwrap_or(holding.ends);
+            let next = holding
+                .renew_at
+                .filter(|at| !due && *at < holding.ends)
+                .unwrap_or(holding.ends);
             drop(state);
             client.schedule(acquisition, next);
             None
@@ -144,7 +150,11 @@ async fn renew(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
                 }
                 _ => Duration::from_millis(1), // let go meanwhile: never shorter, so this changes nothing
             };
-            Renew { owner: acquisition.owner, lease }.call(client.scripts, &acquisition.lock)
+            Renew {
+                owner: acquisition.owner,
+                lease,
+            }
+            .call(client.scripts, &acquisition.lock)
         })
         .collect();
     // A renewal that is late is of no use, but nothing waits for it either.
@@ -167,7 +177,9 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
             match renewed {
                 Renewed::Held(grant) => {
                     holding.renewals.count_one();
-                    holding.ends = holding.ends.max(lease::ends(grant, envelope.now, answer.sent, holding.margin));
+                    holding.ends = holding
+                        .ends
+                        .max(lease::ends(grant, envelope.now, answer.sent, holding.margin));
                     let next = lease::renew_at(answer.sent, holding.lease, fastrand::f64());
                     holding.renew_at = holding.renewals.go_on(next).then_some(next);
                 }
@@ -198,7 +210,13 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
 async fn leave(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
     let calls: Vec<Call> = flight
         .iter()
-        .map(|one| Release { owner: one.owner, only_wait: false }.call(client.scripts, &one.lock))
+        .map(|one| {
+            Release {
+                owner: one.owner,
+                only_wait: false,
+            }
+            .call(client.scripts, &one.lock)
+        })
         .collect();
     let until = client.clock.now().after(client.settings.call_timeout);
     let results = client.router.batch(&calls, until).await;
@@ -254,7 +272,12 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<A
 async fn go_on(client: Arc<Client>, lock: LockKey) {
     loop {
         let until = client.clock.now().after(client.settings.call_timeout);
-        match client.router.call(&pump(client.scripts, &lock), until).await.map(|answer| pumped(answer.reply)) {
+        match client
+            .router
+            .call(&pump(client.scripts, &lock), until)
+            .await
+            .map(|answer| pumped(answer.reply))
+        {
             Ok(Ok(Envelope { more: true, .. })) => {}
             _ => return, // what is still left is found by the head of the queue when it looks
         }
@@ -271,13 +294,25 @@ fn hear(client: &Arc<Client>, event: Event) {
                 }
             }
         }
-        Event::Message { address, payload, received, .. } => {
+        Event::Message {
+            address,
+            payload,
+            received,
+            ..
+        } => {
             let Some(push) = Push::read(&payload) else { return };
             for (owner, grant) in &push.grants {
-                let Some(acquisition) = client.find(owner) else { continue };
+                let Some(acquisition) = client.find(owner) else {
+                    continue;
+                };
                 if let State::Asking(asking) = &mut *acquisition.state() {
                     let from = address.clone();
-                    asking.pushed = Some(Pushed { grant: *grant, now: push.now, received, from });
+                    asking.pushed = Some(Pushed {
+                        grant: *grant,
+                        now: push.now,
+                        received,
+                        from,
+                    });
                     acquisition.changed.notify_one();
                 }
                 if push.more {
@@ -328,7 +363,11 @@ pub(crate) fn ended(result: Result<Answer, CallError>) -> Result<(Envelope, Ende
                 BadReply::Error(said) => Reason::Refused(said),
                 BadReply::Garbled(what) => Reason::Garbled(what),
             };
-            Err(CallError { reason, loose: None, last: None })
+            Err(CallError {
+                reason,
+                loose: None,
+                last: None,
+            })
         }
     }
 }

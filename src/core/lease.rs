@@ -20,7 +20,8 @@ pub(crate) fn default_margin(lease: Duration) -> Duration {
 /// When the lease in a reply ends here. The server read its clock after the request was sent, so counting from then is never too late,
 /// whichever attempt it was that the server granted.
 pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
-    sent.after(Duration::from_millis(grant.deadline.saturating_sub(server_now))).before(margin)
+    sent.after(Duration::from_millis(grant.deadline.saturating_sub(server_now)))
+        .before(margin)
 }
 
 /// When a lease that was pushed ends here, or nothing if that cannot be told: then the server must be asked.
@@ -90,7 +91,10 @@ mod tests {
 
     #[test]
     fn a_lease_counts_from_the_sending_and_from_what_the_server_says_is_left() {
-        let grant = Grant { token: 1, deadline: 9_000 };
+        let grant = Grant {
+            token: 1,
+            deadline: 9_000,
+        };
         assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_400));
         // An earlier attempt was granted, this one only heard of it: less is left than the lease.
         assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(590));
@@ -99,11 +103,17 @@ mod tests {
 
     #[test]
     fn a_pushed_lease_counts_from_the_earlier_of_two_bounds() {
-        let grant = Grant { token: 1, deadline: 9_000 };
+        let grant = Grant {
+            token: 1,
+            deadline: 9_000,
+        };
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 8_000);
         // By the bound the server reaches 9000 at 1100 or later, by the message at 1160 or earlier.
-        assert_eq!(pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)), Some(at(1_050)));
+        assert_eq!(
+            pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)),
+            Some(at(1_050))
+        );
         // The server's clock was set back between: then the message is the earlier one.
         assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_010)));
         assert_eq!(pushed_ends(grant, 8_050, at(210), None, ms(0)), None);
@@ -111,12 +121,18 @@ mod tests {
 
     #[test]
     fn renewals_stop_at_their_limits() {
-        let mut twice = Renewals { left: Some(2), hold_ends: None };
+        let mut twice = Renewals {
+            left: Some(2),
+            hold_ends: None,
+        };
         assert!(twice.go_on(at(0)));
         twice.count_one();
         twice.count_one();
         assert!(!twice.go_on(at(0)));
-        let held = Renewals { left: None, hold_ends: Some(at(1_000)) };
+        let held = Renewals {
+            left: None,
+            hold_ends: Some(at(1_000)),
+        };
         assert!(held.go_on(at(999)) && !held.go_on(at(1_000)));
         assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
     }

@@ -21,7 +21,11 @@ impl Pace {
 
     /// The window for one that hears of grants, or only finds them when it looks.
     pub(crate) fn window(&self, hears: bool, ahead: u64) -> Duration {
-        if hears { self.window } else { self.window.max(2 * self.longest(ahead)) }
+        if hears {
+            self.window
+        } else {
+            self.window.max(2 * self.longest(ahead))
+        }
     }
 
     fn longest(&self, ahead: u64) -> Duration {

@@ -34,7 +34,9 @@ pub(crate) struct Acquire {
 pub(crate) enum Goal {
     Take(Mode, Fairness),
     /// From read to write; the token is that of the read.
-    Upgrade { token: u64 },
+    Upgrade {
+        token: u64,
+    },
 }
 
 /// What a place in the queue is taken with.
@@ -75,7 +77,10 @@ pub(crate) struct Grant {
 
 impl Grant {
     pub(super) fn read(elements: &mut Elements) -> Result<Grant, BadReply> {
-        Ok(Grant { token: elements.number()?, deadline: elements.number()? })
+        Ok(Grant {
+            token: elements.number()?,
+            deadline: elements.number()?,
+        })
     }
 }
 
@@ -97,7 +102,13 @@ impl Acquire {
                 .word(wait.joined_at.as_deref().unwrap_or("-"))
                 .word(lock.slot.tag()),
         };
-        Call { script, slot: lock.slot, key: lock.key.clone(), args, not_after: Some(not_after) }
+        Call {
+            script,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            args,
+            not_after: Some(not_after),
+        }
     }
 
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Acquired), BadReply> {
@@ -109,8 +120,12 @@ impl Acquire {
                 ahead: rest.number()?,
                 holder_ends: rest.number()?,
             },
-            b"refused" => Acquired::Refused { holder_ends: rest.number()? },
-            b"full" => Acquired::Full { waiters: rest.number()? },
+            b"refused" => Acquired::Refused {
+                holder_ends: rest.number()?,
+            },
+            b"full" => Acquired::Full {
+                waiters: rest.number()?,
+            },
             b"stale" => Acquired::Stale,
             b"conflict" => Acquired::Conflict,
             b"revoked" => Acquired::Revoked,

@@ -24,11 +24,17 @@ impl LockKey {
         if name.is_empty() {
             return Err(Error::invalid("a lock's name must not be empty"));
         } else if name.len() > LONGEST_NAME {
-            return Err(Error::invalid(format!("a lock's name must have at most {LONGEST_NAME} bytes")));
+            return Err(Error::invalid(format!(
+                "a lock's name must have at most {LONGEST_NAME} bytes"
+            )));
         }
         let key = Bytes::from([prefix, name].concat());
         let slot = Slot::of(&key);
-        Ok(LockKey { name: name.into(), key, slot })
+        Ok(LockKey {
+            name: name.into(),
+            key,
+            slot,
+        })
     }
 
     /// What is said in an error about this lock.
@@ -136,7 +142,10 @@ mod tests {
     #[test]
     fn bad_names_are_refused() {
         for name in ["", &"x".repeat(LONGEST_NAME + 1)] {
-            assert_eq!(LockKey::new("rwlease:", name).unwrap_err().kind(), crate::ErrorKind::Invalid);
+            assert_eq!(
+                LockKey::new("rwlease:", name).unwrap_err().kind(),
+                crate::ErrorKind::Invalid
+            );
         }
         assert!(LockKey::new("", &"x".repeat(LONGEST_NAME)).is_ok());
     }

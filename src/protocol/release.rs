@@ -32,8 +32,16 @@ pub(crate) enum Ended {
 
 impl Release {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new().word(self.owner.as_str()).word(if self.only_wait { "wait" } else { "all" });
-        Call { script: &scripts.release, slot: lock.slot, key: lock.key.clone(), args, not_after: None }
+        let args = Words::new()
+            .word(self.owner.as_str())
+            .word(if self.only_wait { "wait" } else { "all" });
+        Call {
+            script: &scripts.release,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            args,
+            not_after: None,
+        }
     }
 
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Ended), BadReply> {
@@ -52,7 +60,13 @@ impl Release {
 
 /// A call that goes on with what another left over.
 pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
-    Call { script: &scripts.pump, slot: lock.slot, key: lock.key.clone(), args: Words::new(), not_after: None }
+    Call {
+        script: &scripts.pump,
+        slot: lock.slot,
+        key: lock.key.clone(),
+        args: Words::new(),
+        not_after: None,
+    }
 }
 
 /// Its reply.

@@ -28,7 +28,13 @@ pub(crate) enum Renewed {
 impl Renew {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
         let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
-        Call { script: &scripts.renew, slot: lock.slot, key: lock.key.clone(), args, not_after: None }
+        Call {
+            script: &scripts.renew,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            args,
+            not_after: None,
+        }
     }
 }
 
@@ -42,8 +48,17 @@ pub(crate) struct Downgrade {
 
 impl Downgrade {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new().word(self.owner.as_str()).number(self.token).number(millis(self.lease));
-        Call { script: &scripts.downgrade, slot: lock.slot, key: lock.key.clone(), args, not_after: None }
+        let args = Words::new()
+            .word(self.owner.as_str())
+            .number(self.token)
+            .number(millis(self.lease));
+        Call {
+            script: &scripts.downgrade,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            args,
+            not_after: None,
+        }
     }
 }
 

@@ -94,9 +94,10 @@ impl From<BadReply> for crate::Error {
     fn from(bad: BadReply) -> Self {
         match bad {
             BadReply::Error(error) => error.into(),
-            BadReply::Garbled(what) => {
-                crate::Error::new(crate::ErrorKind::Incompatible, format!("the reply is not of this protocol: {what}"))
-            }
+            BadReply::Garbled(what) => crate::Error::new(
+                crate::ErrorKind::Incompatible,
+                format!("the reply is not of this protocol: {what}"),
+            ),
         }
     }
 }

@@ -31,8 +31,8 @@ use translation::Translation;
 pub use call::Script;
 pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
-pub(crate) use subscriptions::{Event, Subscriptions};
 pub use slot::{CrossSlot, Slot, assert_same_slot};
+pub(crate) use subscriptions::{Event, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 
 /// Settings of the router. Each duration is the limit for one thing.
@@ -133,7 +133,9 @@ impl Router {
         Course::new(self, call, deadline).run().await
     }
 
-    pub(crate) fn subscriptions(&self) -> &Subscriptions { &Subscriptions }
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &Subscriptions
+    }
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
     pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
         self.topology.owner(slot)
