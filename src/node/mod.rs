@@ -4,6 +4,8 @@
 //! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
 //! router's: it drops the future of a call whose time is up, and what was sent stays sent.
 
+#[cfg(feature = "embedded")]
+pub(crate) mod embedded;
 mod words;
 
 use std::error::Error as StdError;
