@@ -24,3 +24,9 @@ pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use protocol::{Fairness, Mode, scripts};
 pub use router::{CrossSlot, Script, Slot, assert_same_slot};
 pub use rwlock::{Acquire, RwLock, TryAcquire};
+
+/// Servers in this process, for demos and for tests.
+#[cfg(feature = "embedded")]
+pub mod embedded {
+    pub use crate::node::embedded::{Builder, Engine, Faults, Tally};
+}
