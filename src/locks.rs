@@ -247,7 +247,14 @@ impl Builder {
     /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range; [`Unavailable`](ErrorKind::Unavailable) if all its servers are stopped.
     pub async fn connect_embedded(mut self, engine: &crate::embedded::Engine) -> Result<Locks> {
         self.router.seeds = engine.addresses();
-        Locks::start(engine.connector(), engine.clock(), Scripts::built_in(), self.settings, self.router).await
+        Locks::start(
+            engine.connector(),
+            engine.clock(),
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
     }
 }
 

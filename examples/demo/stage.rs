@@ -50,13 +50,22 @@ impl Stage {
                 let faults = engine.faults();
                 let target = (faults.owner(slot) + 1) % 3;
                 let moved = faults.begin_move(slot, target) && faults.finish_move(slot);
-                if moved { Ok(()) } else { Err(Error::new("the slot did not move")) }
+                if moved {
+                    Ok(())
+                } else {
+                    Err(Error::new("the slot did not move"))
+                }
             }
             Stage::Cluster(cluster) => {
                 let owner = cluster.owner(slot.get()).await?;
                 let others = cluster.masters().await?;
                 let target = others.into_iter().find(|other| *other != owner);
-                cluster.move_slot(slot.get(), target.ok_or_else(|| Error::new("there is one master only"))?).await
+                cluster
+                    .move_slot(
+                        slot.get(),
+                        target.ok_or_else(|| Error::new("there is one master only"))?,
+                    )
+                    .await
             }
         }
     }

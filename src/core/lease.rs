@@ -20,8 +20,12 @@ pub(crate) fn default_margin(lease: Duration) -> Duration {
 /// When the lease in a reply ends here. The server read its clock after the request was sent, so counting from then is never too late,
 /// whichever attempt it was that the server granted.
 pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
-    sent.after(Duration::from_millis(grant.deadline.saturating_sub(server_now)))
-        .before(margin)
+    sent.after(left(grant, server_now)).before(margin)
+}
+
+/// What is left of a lease when the server's clock reads `now` whole milliseconds: it may be up to one less.
+fn left(grant: Grant, now: u64) -> Duration {
+    Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 
 /// When a lease that was pushed ends here, or nothing if that cannot be told: then the server must be asked.
