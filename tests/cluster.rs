@@ -11,6 +11,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
 use rustix::process::{Pid, test_kill_process};
+use support::published::TwoKeys;
 use support::{Clients, Cluster, Cut, Failover, Flow, Patience, Proxies, Proxy, Result, ServerSettings, Shape, Single};
 use tokio::time::timeout;
 
@@ -261,6 +262,22 @@ async fn servers_end_with_a_killed_process() -> Result {
     while is_alive(id) || Path::new(folder).exists() {
         patience.pause("it is there").await?;
     }
+    Ok(())
+}
+
+/// The lock in two keys does as described, its want of an owner included.
+#[tokio::test]
+async fn the_lock_in_two_keys_knows_no_owner() -> Result {
+    let server = Single::start().await?;
+    let lock = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 10);
+    assert!(lock.acquire_read().await? && lock.acquire_read().await?);
+    assert!(!lock.acquire_write().await?);
+    lock.release_read().await?; // and with it the other reader's
+    assert!(lock.acquire_write().await?);
+    assert!(!lock.acquire_write().await? && !lock.acquire_read().await?);
+    assert!((1..=10).contains(&server.say::<i64>("TTL {order}:write").await?));
+    lock.release_write().await?;
+    assert!(lock.acquire_read().await?);
     Ok(())
 }
 
