@@ -42,7 +42,7 @@ doc: ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
 features: ## Check every feature alone, and what it pulls (needs cargo-hack)
-	cargo hack check --each-feature
+	cargo hack clippy --each-feature -- -D warnings
 	scripts/check-features
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
