@@ -11,8 +11,8 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster of six nodes
-	@if [ -n "$(CLUSTER)" ]; then scripts/get-redis; fi
-	cargo run --quiet --example demo --features embedded
+	$(if $(CLUSTER),@scripts/get-redis)
+	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
 test: servers ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features
@@ -42,7 +42,7 @@ doc: ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
 features: ## Check every feature alone, and what it pulls (needs cargo-hack)
-	cargo hack check --each-feature
+	cargo hack clippy --each-feature -- -D warnings
 	scripts/check-features
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
