@@ -401,6 +401,43 @@ const COMMANDS: &[&str] = &[
     "SCAN 0",
 ];
 
+/// Commands for a server whose memory is full.
+const FULL_MEMORY_COMMANDS: &[&str] = &[
+    "SET k v",
+    "GET k",
+    "HSET k f v",
+    "HINCRBY k f 1",
+    "HSETNX k f v",
+    "SETNX k v",
+    "HDEL k f",
+    "DEL k",
+    "PEXPIRE k 5",
+    "SCRIPT LOAD return",
+    "PUBLISH c x",
+    "SPUBLISH c x",
+    "EVAL return 0",
+];
+
+/// Scripts for a server whose memory is full, each on what the one before has left.
+const FULL_MEMORY_SCRIPTS: &[&str] = &[
+    "return redis.call('HSET', KEYS[1], 'f', 'v')",
+    "return redis.pcall('HSET', KEYS[1], 'f', 'v')",
+    "return redis.call('HINCRBY', KEYS[1], 'f', 1)",
+    "return redis.call('SET', KEYS[1], 'v')",
+    "redis.pcall('HSET', KEYS[1], 'f', 'v') return redis.pcall('HSET', KEYS[1], 'f', 'v')",
+    "redis.call('GET', KEYS[1]) return redis.call('HSET', KEYS[1], 'f', 'v')",
+    "redis.call('HDEL', KEYS[1], 'absent') return redis.call('HSET', KEYS[1], 'f', 'v')",
+    "return redis.call('HSET', KEYS[1], 'f', 'w')",
+    "redis.call('PEXPIRE', KEYS[1], 50000) return redis.call('HSET', KEYS[1], 'f', 'w')",
+    "redis.pcall('HDEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'f', 'v')",
+    "redis.call('PUBLISH', 'c', 'x') return redis.call('HSET', KEYS[1], 'f', 'v')",
+    "redis.call('PERSIST', KEYS[1]) return redis.call('HINCRBY', KEYS[1], 'g', 1)",
+    "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], 'v')",
+    "redis.pcall('HDEL', KEYS[1], 'x') return redis.call('SET', KEYS[1], 'v')",
+    "return redis.call('GET', KEYS[1])",
+    "return redis.sha1hex('x')",
+];
+
 #[test]
 fn scripts_and_commands_answer_as_on_a_server() {
     let server = RealServer::start(false);
@@ -421,6 +458,15 @@ fn scripts_and_commands_answer_as_on_a_server() {
     for command in COMMANDS {
         let command: Vec<&str> = command.split(' ').collect();
         wrong.extend(compare(&judge, &mut real, &engine, &command));
+    }
+    real.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    engine.faults().set_full_memory(0, true);
+    for command in FULL_MEMORY_COMMANDS {
+        let command: Vec<&str> = command.split(' ').collect();
+        wrong.extend(compare(&judge, &mut real, &engine, &command));
+    }
+    for script in FULL_MEMORY_SCRIPTS {
+        wrong.extend(compare(&judge, &mut real, &engine, &["EVAL", script, "1", "k"]));
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
