@@ -1,0 +1,301 @@
+//! A cluster of local processes, and the moment when all its nodes tell the same story.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use futures::future::try_join_all;
+use redis::cmd;
+
+use super::{Entry, Error, Patience, Result, Server, ServerSettings, Version, View};
+
+const SLOTS: usize = 16_384;
+
+/// How large a cluster is and how its nodes are set.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub masters: usize,
+    pub replicas_of_each: usize,
+    /// `cluster-node-timeout`, in milliseconds.
+    pub node_timeout: u32,
+    pub settings: ServerSettings,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            masters: 3,
+            replicas_of_each: 1,
+            node_timeout: 2_000,
+            settings: ServerSettings::default(),
+        }
+    }
+}
+
+impl Shape {
+    pub fn of(masters: usize, replicas_of_each: usize) -> Shape {
+        Shape {
+            masters,
+            replicas_of_each,
+            ..Shape::default()
+        }
+    }
+
+    /// One more line for every node's configuration.
+    pub fn line(mut self, line: impl Into<String>) -> Shape {
+        self.settings = self.settings.line(line);
+        self
+    }
+}
+
+/// Its nodes have fixed numbers: at first the masters come first, then a replica of each, then a second one of each.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Server>,
+    ids: Vec<String>,
+}
+
+impl Cluster {
+    /// Three masters and three replicas.
+    pub async fn start() -> Result<Cluster> {
+        Self::start_with(Shape::default()).await
+    }
+
+    /// Starts the nodes, joins them, and waits until they agree.
+    pub async fn start_with(shape: Shape) -> Result<Cluster> {
+        let mut settings = ServerSettings {
+            cluster: true,
+            ..shape.settings.clone()
+        };
+        settings
+            .lines
+            .insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
+        let count = shape.masters * (1 + shape.replicas_of_each);
+        let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
+        let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
+        let cluster = Cluster { nodes, ids };
+        cluster.form(shape.masters).await?;
+        cluster.agree().await?;
+        Ok(cluster)
+    }
+
+    pub fn version(&self) -> &Version {
+        self.nodes[0].version()
+    }
+
+    pub fn nodes(&self) -> &[Server] {
+        &self.nodes
+    }
+
+    pub fn node(&self, number: usize) -> &Server {
+        &self.nodes[number]
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Server::url).collect()
+    }
+
+    /// The node's id in the cluster.
+    pub fn id(&self, number: usize) -> &str {
+        &self.ids[number]
+    }
+
+    /// The numbers of the nodes that were neither killed nor frozen.
+    pub fn running(&self) -> Vec<usize> {
+        (0..self.nodes.len())
+            .filter(|&number| self.nodes[number].is_running())
+            .collect()
+    }
+
+    /// The numbers of the masters that have slots and run.
+    pub async fn masters(&self) -> Result<Vec<usize>> {
+        let view = self.view().await?;
+        let has_slots = |&number: &usize| {
+            view.0
+                .get(&self.ids[number])
+                .is_some_and(|entry| !entry.slots.is_empty())
+        };
+        Ok(self.running().into_iter().filter(has_slots).collect())
+    }
+
+    /// The numbers of the replicas of a node that run.
+    pub async fn replicas_of(&self, master: usize) -> Result<Vec<usize>> {
+        let view = self.view().await?;
+        let is_its = |&number: &usize| {
+            view.0.get(&self.ids[number]).and_then(|entry| entry.master.as_ref()) == Some(&self.ids[master])
+        };
+        Ok(self.running().into_iter().filter(is_its).collect())
+    }
+
+    /// The number of the node that has the slot, as the nodes say after they agreed.
+    pub async fn owner(&self, slot: u16) -> Result<usize> {
+        let view = self.view().await?;
+        let id = view
+            .owner(slot)
+            .ok_or_else(|| Error::new(format!("nobody has slot {slot}")))?;
+        self.number(id)
+            .ok_or_else(|| Error::new(format!("slot {slot} belongs to the unknown node {id}")))
+    }
+
+    /// The slot of a key, by a server's word.
+    pub async fn slot_of(&self, key: impl AsRef<[u8]>) -> Result<u16> {
+        self.first()?.run(cmd("CLUSTER").arg("KEYSLOT").arg(key.as_ref())).await
+    }
+
+    /// What the first running node says.
+    pub async fn view(&self) -> Result<View> {
+        View::of(self.first()?).await
+    }
+
+    /// Waits until every running node gives the same owners at the same epochs, finds nothing wrong with another running
+    /// node, has no slot under way, and serves; and until the replicas are in step.
+    ///
+    /// Two changes without this wait in between can leave two masters that name each other.
+    pub async fn agree(&self) -> Result {
+        let patience = Patience::new("the nodes to agree");
+        loop {
+            match self.disagreement().await {
+                Ok(None) => return Ok(()),
+                Ok(Some(seen)) => patience.pause(seen).await?,
+                Err(error) => patience.pause(error).await?,
+            }
+        }
+    }
+
+    /// The number of the node with this id.
+    pub(super) fn number(&self, id: &str) -> Option<usize> {
+        self.ids.iter().position(|have| have == id)
+    }
+
+    fn first(&self) -> Result<&Server> {
+        let running = self.nodes.iter().find(|node| node.is_running());
+        running.ok_or_else(|| Error::new("no node of the cluster runs"))
+    }
+
+    /// Every node gets an epoch of its own, every master its slots; every pair meets; the rest become replicas.
+    async fn form(&self, masters: usize) -> Result {
+        for (number, node) in self.nodes.iter().enumerate() {
+            node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))
+                .await?;
+            if number < masters {
+                let share = SLOTS * number / masters..SLOTS * (number + 1) / masters;
+                node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(share.collect::<Vec<_>>()))
+                    .await?;
+            }
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            for other in &self.nodes[..number] {
+                let (port, bus) = (other.port(), other.bus_port());
+                node.say::<()>(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}")).await?;
+            }
+        }
+        for number in masters..self.nodes.len() {
+            self.replicate(number, number % masters).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes one node the replica of another, as soon as it knows the other.
+    async fn replicate(&self, replica: usize, master: usize) -> Result {
+        let patience = Patience::new("a node to know its master");
+        let command = format!("CLUSTER REPLICATE {}", self.ids[master]);
+        while let Err(error) = self.nodes[replica].say::<()>(&command).await {
+            patience.pause(error).await?;
+        }
+        Ok(())
+    }
+
+    /// What is not yet as it should be, if anything.
+    async fn disagreement(&self) -> Result<Option<String>> {
+        let running = self.running();
+        let mut first: Option<Story> = None;
+        for &number in &running {
+            let node = &self.nodes[number];
+            let view = View::of(node).await?;
+            if let Some(trouble) = self.trouble(&view, &running) {
+                return Ok(Some(format!("{} says {trouble}", node.address())));
+            }
+            if !node.say::<String>("CLUSTER INFO").await?.contains("cluster_state:ok") {
+                return Ok(Some(format!("{} does not serve", node.address())));
+            }
+            let story = self.story(&view, &running);
+            match &first {
+                Some(first) if *first != story => {
+                    return Ok(Some(format!("{} says {story:?}, another {first:?}", node.address())));
+                }
+                Some(_) => {}
+                None => first = Some(story),
+            }
+        }
+        self.lagging(first.unwrap_or_default()).await
+    }
+
+    /// What one view finds wrong with the running nodes.
+    fn trouble(&self, view: &View, running: &[usize]) -> Option<String> {
+        for &number in running {
+            match view.0.get(&self.ids[number]) {
+                Some(entry) if !entry.moving.is_empty() => return Some(format!("{:?} are moving", entry.moving)),
+                Some(entry) if entry.is_well() => {}
+                Some(entry) => return Some(format!("{} is {:?}", entry.port, entry.flags)),
+                None => return Some(format!("nothing of {}", self.nodes[number].address())),
+            }
+        }
+        None
+    }
+
+    /// The part of a view in which all must agree.
+    fn story(&self, view: &View, running: &[usize]) -> Story {
+        let told = |(id, entry): (&String, &Entry)| {
+            let number = self.number(id)?;
+            let is_part = running.contains(&number) || !entry.slots.is_empty();
+            is_part.then(|| (number, Role::of(entry)))
+        };
+        view.0.iter().filter_map(told).collect()
+    }
+
+    /// The master whose running replicas are not all in step with it, in words.
+    async fn lagging(&self, story: Story) -> Result<Option<String>> {
+        for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running()) {
+            let Role::Master { .. } = role else { continue };
+            let id = &self.ids[master];
+            let expected = story
+                .values()
+                .filter(|role| matches!(role, Role::Replica { of } if of == id))
+                .count();
+            let said: String = self.nodes[master].say("INFO replication").await?;
+            let online = said
+                .lines()
+                .filter(|line| line.starts_with("slave") && line.contains("state=online"))
+                .count();
+            if online < expected {
+                return Ok(Some(format!("{online} of {expected} replicas of {master} are in step")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Who is what, by node number.
+type Story = BTreeMap<usize, Role>;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Role {
+    Master {
+        epoch: u64,
+        slots: Vec<RangeInclusive<u16>>,
+    },
+    Replica {
+        of: String,
+    },
+}
+
+impl Role {
+    fn of(entry: &Entry) -> Role {
+        match &entry.master {
+            Some(master) => Role::Replica { of: master.clone() },
+            None => Role::Master {
+                epoch: entry.epoch,
+                slots: entry.slots.clone(),
+            },
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! One error for everything that can go wrong around a test: a sentence, and where it arose.
+
+use std::fmt;
+use std::panic::Location;
+
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+/// Any error converts into it by `?`, which notes the line; so it cannot be a [`std::error::Error`] itself.
+pub struct Error {
+    message: String,
+    place: &'static Location<'static>,
+}
+
+impl Error {
+    #[track_caller]
+    pub fn new(message: impl Into<String>) -> Self {
+        Error {
+            message: message.into(),
+            place: Location::caller(),
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Error {
+    #[track_caller]
+    fn from(error: E) -> Self {
+        Error::new(error.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// As a test that fails with it prints it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}:{})", self.message, self.place.file(), self.place.line())
+    }
+}

@@ -1,0 +1,71 @@
+//! Masters that change: asked for, or after a death.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Cluster, Patience, Result, View};
+
+/// How a replica is told to take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failover {
+    /// In agreement with its master: no acknowledged write is lost.
+    Orderly,
+    /// Without asking the master, but with the votes of the other masters.
+    Force,
+    /// Without asking anybody.
+    Takeover,
+}
+
+/// A server gives a manual failover up after five seconds.
+const ASK_AGAIN: Duration = Duration::from_secs(6);
+
+impl Cluster {
+    /// Makes a replica the master of its shard, and waits until all agree.
+    pub async fn fail_over(&self, replica: usize, how: Failover) -> Result {
+        let patience = Patience::new(format!("node {replica} to become a master"));
+        let mut asked: Option<Instant> = None;
+        while !self.is_master(replica).await? {
+            if asked.is_none_or(|at| at.elapsed() > ASK_AGAIN) {
+                self.node(replica).say::<()>(how.command()).await?;
+                asked = Some(Instant::now());
+            }
+            patience.pause("it is still a replica").await?;
+        }
+        self.agree().await
+    }
+
+    /// Waits until another node than `old`, which was killed or frozen, has the slot and all that run agree; its number.
+    pub async fn new_owner(&self, slot: u16, old: usize) -> Result<usize> {
+        let patience = Patience::new(format!("a new owner of slot {slot}"));
+        while self.is_owner_for_anyone(old, slot).await? {
+            patience.pause(format_args!("node {old} still has it")).await?;
+        }
+        self.agree().await?;
+        self.owner(slot).await
+    }
+
+    async fn is_master(&self, number: usize) -> Result<bool> {
+        let view = View::of(self.node(number)).await?;
+        Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))
+    }
+
+    async fn is_owner_for_anyone(&self, number: usize, slot: u16) -> Result<bool> {
+        for running in self.running() {
+            if View::of(self.node(running)).await?.owner(slot) == Some(self.id(number)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Failover {
+    fn command(self) -> &'static str {
+        match self {
+            Failover::Orderly => "CLUSTER FAILOVER",
+            Failover::Force => "CLUSTER FAILOVER FORCE",
+            Failover::Takeover => "CLUSTER FAILOVER TAKEOVER",
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a server counts: commands and memory.
+
+use std::collections::BTreeMap;
+
+use super::{Error, Result, Server};
+
+/// The count of one command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandStat {
+    pub calls: u64,
+    /// Microseconds spent in it, all calls together.
+    pub usec: u64,
+}
+
+impl Server {
+    /// The fields of a section of `INFO`.
+    pub async fn info(&self, section: &str) -> Result<BTreeMap<String, String>> {
+        let text: String = self.say(&format!("INFO {section}")).await?;
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(fields
+            .map(|(name, value)| (name.to_string(), value.trim().to_string()))
+            .collect())
+    }
+
+    /// The commands run since the last reset, by their names in lower case. Commands inside scripts count too, and so do
+    /// those of the connection that asks (`hello`, `client|setinfo`, `info`).
+    pub async fn command_stats(&self) -> Result<BTreeMap<String, CommandStat>> {
+        let fields = self.info("commandstats").await?;
+        let stat = |(name, value): (String, String)| {
+            let stat = CommandStat {
+                calls: number(&value, "calls=")?,
+                usec: number(&value, "usec=")?,
+            };
+            Some((name.strip_prefix("cmdstat_")?.to_string(), stat))
+        };
+        Ok(fields.into_iter().filter_map(stat).collect())
+    }
+
+    /// How often one command was run since the last reset.
+    pub async fn calls(&self, command: &str) -> Result<u64> {
+        Ok(self.command_stats().await?.get(command).map_or(0, |stat| stat.calls))
+    }
+
+    pub async fn reset_stats(&self) -> Result {
+        self.say("CONFIG RESETSTAT").await
+    }
+
+    /// Bytes that the server has allocated.
+    pub async fn used_memory(&self) -> Result<u64> {
+        let memory = self.info("memory").await?;
+        let used = memory.get("used_memory").and_then(|bytes| bytes.parse().ok());
+        used.ok_or_else(|| Error::new("INFO memory says no used_memory"))
+    }
+}
+
+/// The number after `name` in `calls=2,usec=10,...`.
+fn number(value: &str, name: &str) -> Option<u64> {
+    value.split(',').find_map(|part| part.strip_prefix(name))?.parse().ok()
+}

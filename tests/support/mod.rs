@@ -1,0 +1,33 @@
+//! Real servers and clusters for tests, benches, examples and the demo: local processes on free loopback ports that end
+//! with the process that started them.
+//!
+//! Used as `mod support;` in `tests/`, and as `#[path = "../tests/support/mod.rs"] mod support;` elsewhere. It knows
+//! nothing of the crate's inside, so that it can judge it from outside.
+
+// Every user compiles this as a module of its own and needs only a part of it; the ban on direct clocks is for the library.
+#![allow(dead_code, unused_imports, unreachable_pub, clippy::disallowed_methods)]
+
+mod clients;
+mod cluster;
+mod error;
+mod failover;
+mod info;
+mod moves;
+mod patience;
+mod proxy;
+mod server;
+mod single;
+mod view;
+mod watchdog;
+
+pub use clients::Clients;
+pub use cluster::{Cluster, Shape};
+pub use error::{Error, Result};
+pub use failover::Failover;
+pub use info::CommandStat;
+pub use moves::Move;
+pub use patience::Patience;
+pub use proxy::{Cut, Flow, Proxies, Proxy};
+pub use server::{Server, ServerSettings, Version};
+pub use single::Single;
+pub use view::{Entry, View};

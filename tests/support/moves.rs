@@ -1,0 +1,120 @@
+//! Slots that change their owner: key by key, in steps that a test can act between, or at once where the server can.
+
+use redis::{Cmd, cmd};
+
+use super::{Cluster, Error, Patience, Result};
+
+/// A slot on its way from one node to another, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub slot: u16,
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Cluster {
+    /// Moves a slot with its keys to another master, and waits until all agree. Nothing happens if it is there already.
+    pub async fn move_slot(&self, slot: u16, to: usize) -> Result {
+        if self.owner(slot).await? == to {
+            return Ok(());
+        }
+        let step = self.begin_move(slot, to).await?;
+        self.move_keys(step).await?;
+        self.finish_move(step).await
+    }
+
+    /// From here on the source answers ASK for keys that it does not have, and the target serves those who send ASKING.
+    pub async fn begin_move(&self, slot: u16, to: usize) -> Result<Move> {
+        let from = self.owner(slot).await?;
+        if from == to {
+            return Err(Error::new(format!("slot {slot} is at node {to} already")));
+        }
+        self.set_slot(to, slot, "IMPORTING", from).await?;
+        self.set_slot(from, slot, "MIGRATING", to).await?;
+        Ok(Move { slot, from, to })
+    }
+
+    /// Moves all keys that the source still has; how many there were.
+    pub async fn move_keys(&self, step: Move) -> Result<usize> {
+        let mut moved = 0;
+        loop {
+            let list = format!("CLUSTER GETKEYSINSLOT {} 100", step.slot);
+            let keys: Vec<Vec<u8>> = self.node(step.from).say(&list).await?;
+            if keys.is_empty() {
+                return Ok(moved);
+            }
+            self.migrate(step, &keys).await?;
+            moved += keys.len();
+        }
+    }
+
+    /// Moves one key.
+    pub async fn move_key(&self, step: Move, key: impl AsRef<[u8]>) -> Result {
+        self.migrate(step, &[key.as_ref().to_vec()]).await
+    }
+
+    /// Gives the slot to the target and waits until all agree. Keys left behind at the source would make it refuse.
+    pub async fn finish_move(&self, step: Move) -> Result {
+        // The target first: were the source told first and the target lost, nobody would have the slot.
+        let mut tell = vec![step.to, step.from];
+        tell.extend(
+            self.masters()
+                .await?
+                .into_iter()
+                .filter(|&number| number != step.to && number != step.from),
+        );
+        for number in tell {
+            self.set_slot(number, step.slot, "NODE", step.to).await?;
+        }
+        self.agree().await
+    }
+
+    /// Calls a move off. Keys that were moved already stay at the target, out of everybody's sight.
+    pub async fn cancel_move(&self, step: Move) -> Result {
+        for number in [step.from, step.to] {
+            self.node(number)
+                .say::<()>(&format!("CLUSTER SETSLOT {} STABLE", step.slot))
+                .await?;
+        }
+        self.agree().await
+    }
+
+    /// Moves a range of slots in one piece, where the server can ([`has_atomic_moves`](super::Version::has_atomic_moves)).
+    pub async fn move_slots_at_once(&self, first: u16, last: u16, to: usize) -> Result {
+        let source = self.node(self.owner(first).await?);
+        let id = self.id(to);
+        source
+            .say::<()>(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}"))
+            .await?;
+        let patience = Patience::new(format!("slots {first} to {last} to arrive at node {to}"));
+        loop {
+            match (self.owner(first).await?, self.owner(last).await?) {
+                owners if owners == (to, to) => return self.agree().await,
+                _ => patience.pause(format_args!("{:?}", move_states(source).await?)).await?,
+            }
+        }
+    }
+
+    async fn set_slot(&self, at: usize, slot: u16, what: &str, node: usize) -> Result {
+        self.node(at)
+            .say(&format!("CLUSTER SETSLOT {slot} {what} {}", self.id(node)))
+            .await
+    }
+
+    async fn migrate(&self, step: Move, keys: &[Vec<u8>]) -> Result {
+        let target = self.node(step.to);
+        let mut command: Cmd = cmd("MIGRATE");
+        command.arg("127.0.0.1").arg(target.port()).arg("").arg(0).arg(5_000);
+        if let Some(password) = target.password() {
+            command.arg("AUTH").arg(password);
+        }
+        command.arg("KEYS").arg(keys);
+        // `NOKEY` is an answer as well: the key was released or has expired in the meantime.
+        self.node(step.from).run::<String>(&command).await.map(drop)
+    }
+}
+
+/// What the source says of its moves; an answer that is only ever shown.
+async fn move_states(source: &super::Server) -> Result<redis::Value> {
+    source.say("CLUSTER GETSLOTMIGRATIONS").await
+}

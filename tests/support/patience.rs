@@ -1,0 +1,46 @@
+//! Waiting for something that has no event: look, pause, look again, and fail with a word after a generous time.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Error, Result};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How long one thing is waited for.
+#[derive(Debug)]
+pub struct Patience {
+    what: String,
+    limit: Duration,
+    since: Instant,
+}
+
+impl Patience {
+    /// `what` completes the sentence "waited for ...".
+    pub fn new(what: impl Into<String>) -> Self {
+        Self::limited(what, LIMIT)
+    }
+
+    pub fn limited(what: impl Into<String>, limit: Duration) -> Self {
+        Patience {
+            what: what.into(),
+            limit,
+            since: Instant::now(),
+        }
+    }
+
+    /// A short sleep, or an error that says what was seen last.
+    pub async fn pause(&self, seen: impl Display) -> Result {
+        if self.since.elapsed() >= self.limit {
+            return Err(Error::new(format!(
+                "waited {:?} for {}; last: {seen}",
+                self.limit, self.what
+            )));
+        }
+        sleep(PAUSE).await;
+        Ok(())
+    }
+}

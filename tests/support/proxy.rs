@@ -1,0 +1,305 @@
+//! A proxy in front of one server that makes the network bad: late, stuck, silent, cut, or cut at one chosen command.
+//!
+//! Clients of a cluster follow the addresses that the nodes announce, so for a cluster there is a proxy for each node and
+//! a translation of addresses for the client to use.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::{Cluster, Result, Server};
+
+/// What happens to bytes in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flow {
+    #[default]
+    Open,
+    /// Each piece is this much late.
+    Slow(Duration),
+    /// Kept back until the flow changes.
+    Held,
+    /// Thrown away. The end of a connection is not passed on either, so that it is half-open.
+    Lost,
+}
+
+/// Where a connection is cut at a trapped command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The server never sees the command.
+    BeforeIt,
+    /// The server has run the command; its reply never arrives.
+    AfterIt,
+}
+
+/// A proxy in front of one server.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    acceptor: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    rules: watch::Sender<Rules>,
+    trap: Mutex<Option<Trap>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    requests: Flow,
+    replies: Flow,
+    is_closed: bool,
+    /// Connections of an earlier era are cut.
+    era: u64,
+}
+
+#[derive(Debug)]
+struct Trap {
+    word: Vec<u8>,
+    cut: Cut,
+    sprung: oneshot::Sender<()>,
+}
+
+impl Proxy {
+    pub async fn start(server: &Server) -> Result<Proxy> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared {
+            target: server.address().parse()?,
+            rules: watch::Sender::new(Rules::default()),
+            trap: Mutex::new(None),
+        });
+        let acceptor = tokio::spawn(accept(listener, shared.clone()));
+        Ok(Proxy { port, shared, acceptor })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// What happens to what clients send from now on.
+    pub fn requests(&self, flow: Flow) {
+        self.shared.rules.send_modify(|rules| rules.requests = flow);
+    }
+
+    /// What happens to what the server sends from now on.
+    pub fn replies(&self, flow: Flow) {
+        self.shared.rules.send_modify(|rules| rules.replies = flow);
+    }
+
+    /// Everything as it should be, also for new connections.
+    pub fn heal(&self) {
+        self.shared.rules.send_modify(|rules| {
+            *rules = Rules {
+                era: rules.era,
+                ..Rules::default()
+            }
+        });
+    }
+
+    /// Both directions are lost: connections stand, new ones are accepted, and nothing is ever heard.
+    pub fn go_silent(&self) {
+        self.requests(Flow::Lost);
+        self.replies(Flow::Lost);
+    }
+
+    /// Ends all connections; new ones are welcome.
+    pub fn cut(&self) {
+        self.shared.rules.send_modify(|rules| rules.era += 1);
+    }
+
+    /// Ends all connections, and new ones at once, until [`heal`](Self::heal).
+    pub fn close(&self) {
+        self.shared.rules.send_modify(|rules| rules.is_closed = true);
+        self.cut();
+    }
+
+    /// Cuts the connection on which the next request with this word (in any case) is sent. The receiver fires when that has
+    /// happened. Requests in flight on the same connection share its fate.
+    pub fn trap(&self, word: &str, cut: Cut) -> oneshot::Receiver<()> {
+        let (sprung, receiver) = oneshot::channel();
+        *locked(&self.shared.trap) = Some(Trap {
+            word: word.to_ascii_lowercase().into_bytes(),
+            cut,
+            sprung,
+        });
+        receiver
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+        self.cut();
+    }
+}
+
+/// A proxy in front of each node of a cluster, by the nodes' numbers.
+#[derive(Debug)]
+pub struct Proxies {
+    proxies: Vec<Proxy>,
+    ports: BTreeMap<u16, u16>,
+}
+
+impl Proxies {
+    pub async fn start(cluster: &Cluster) -> Result<Proxies> {
+        let mut proxies = Vec::new();
+        let mut ports = BTreeMap::new();
+        for node in cluster.nodes() {
+            let proxy = Proxy::start(node).await?;
+            ports.insert(node.port(), proxy.port());
+            proxies.push(proxy);
+        }
+        Ok(Proxies { proxies, ports })
+    }
+
+    /// The proxy of the node with this number.
+    pub fn at(&self, number: usize) -> &Proxy {
+        &self.proxies[number]
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.proxies.iter().map(Proxy::url).collect()
+    }
+
+    /// From announced addresses to those of the proxies.
+    pub fn translation(&self) -> impl Fn(&str, u16) -> (String, u16) + Clone + Send + Sync + 'static {
+        let ports = self.ports.clone();
+        move |host, port| (host.to_string(), ports.get(&port).copied().unwrap_or(port))
+    }
+}
+
+/// Whom to tell when the next reply on a connection is lost, and the connection with it.
+type Doom = Mutex<Option<oneshot::Sender<()>>>;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Takes the trap if the request has its word.
+    fn spring(&self, request: &[u8]) -> Option<Trap> {
+        let mut trap = locked(&self.trap);
+        let word = &trap.as_ref()?.word;
+        let is_in = request.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+        if is_in { trap.take() } else { None }
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        if !shared.rules.borrow().is_closed {
+            tokio::spawn(connect(client, shared.clone()));
+        }
+    }
+}
+
+/// One connection, for as long as both sides and the rules let it live.
+async fn connect(client: TcpStream, shared: Arc<Shared>) {
+    let mut rules = shared.rules.subscribe();
+    let era = rules.borrow_and_update().era;
+    let Ok(server) = TcpStream::connect(shared.target).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let doom = Mutex::new(None);
+    tokio::select! {
+        _ = rules.wait_for(|rules| rules.era != era) => {}
+        _ = forward_requests(from_client, to_server, &shared, &doom) => {}
+        _ = forward_replies(from_server, to_client, &shared, &doom) => {}
+    }
+}
+
+/// Ends when the connection is to be cut.
+async fn forward_requests(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+    doom: &Doom,
+) -> std::io::Result<()> {
+    let mut rules = shared.rules.subscribe();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut piece).await?;
+        match shared.spring(&piece[..length]) {
+            Some(Trap {
+                cut: Cut::BeforeIt,
+                sprung,
+                ..
+            }) => {
+                let _ = sprung.send(());
+                return Ok(());
+            }
+            Some(Trap {
+                cut: Cut::AfterIt,
+                sprung,
+                ..
+            }) => *locked(doom) = Some(sprung),
+            None => {}
+        }
+        if pass(&mut rules, |rules| rules.requests, length == 0).await {
+            if length == 0 {
+                return to.shutdown().await;
+            }
+            to.write_all(&piece[..length]).await?;
+        }
+    }
+}
+
+/// Ends when the connection is to be cut.
+async fn forward_replies(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+    doom: &Doom,
+) -> std::io::Result<()> {
+    let mut rules = shared.rules.subscribe();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut piece).await?;
+        if let Some(sprung) = locked(doom).take() {
+            let _ = sprung.send(());
+            return Ok(());
+        }
+        if pass(&mut rules, |rules| rules.replies, length == 0).await {
+            if length == 0 {
+                return to.shutdown().await;
+            }
+            to.write_all(&piece[..length]).await?;
+        }
+    }
+}
+
+/// Waits as the flow demands; whether the bytes (or the end of the connection) are then to be passed on. The end of a
+/// lost direction is never passed on, but waits for better times.
+async fn pass(rules: &mut watch::Receiver<Rules>, flow: fn(&Rules) -> Flow, is_end: bool) -> bool {
+    let is_decided = |rules: &Rules| match flow(rules) {
+        Flow::Held => false,
+        Flow::Lost => !is_end,
+        Flow::Open | Flow::Slow(_) => true,
+    };
+    let decided = match rules.wait_for(is_decided).await {
+        Ok(rules) => flow(&rules),
+        Err(_closed) => Flow::Lost,
+    };
+    if let Flow::Slow(delay) = decided {
+        sleep(delay).await;
+    }
+    decided != Flow::Lost
+}

@@ -1,0 +1,444 @@
+//! One server process: found, started on a free port, killed, frozen, restarted, and gone when it is dropped.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::watchdog::{keeps_folders, watchdog};
+use super::{Error, Patience, Result};
+
+/// The server binary to use instead of the first one found.
+const BINARY: &str = "RWLEASE_SERVER";
+const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+/// Where `make servers` puts a link to a server, from the root of the crate.
+const LINK: &str = "target/servers/redis-server";
+
+/// Below the ports that systems give to outgoing connections, so that a restarted server finds its own port free.
+const PORTS: std::ops::Range<u16> = 10_000..20_000;
+/// The port of the cluster bus lies this far above the port for clients.
+const BUS: u16 = 10_000;
+/// Another process can take a port between the look and the start.
+const STARTS: usize = 10;
+
+/// What a server is started with.
+#[derive(Clone, Debug, Default)]
+pub struct ServerSettings {
+    /// A binary other than the one that is found.
+    pub binary: Option<PathBuf>,
+    /// Lines of the configuration file, after (and so instead of) the ones given here.
+    pub lines: Vec<String>,
+    /// Asked of clients and of replicas.
+    pub password: Option<String>,
+    /// Whether it is a node of a cluster.
+    pub cluster: bool,
+}
+
+impl ServerSettings {
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
+        self.binary = Some(binary.into());
+        self
+    }
+}
+
+/// One server process on 127.0.0.1.
+#[derive(Debug)]
+pub struct Server {
+    binary: PathBuf,
+    version: Version,
+    port: u16,
+    password: Option<String>,
+    folder: PathBuf,
+    process: Mutex<Process>,
+}
+
+#[derive(Debug)]
+enum Process {
+    Running(Child),
+    Frozen(Child),
+    Dead,
+}
+
+impl Server {
+    /// Starts a server and waits until it answers.
+    pub async fn start(settings: &ServerSettings) -> Result<Server> {
+        let binary = match &settings.binary {
+            Some(binary) => binary.clone(),
+            None => find_binary()?,
+        };
+        let version = Version::of_binary(&binary)?;
+        let mut tries = 0..STARTS;
+        loop {
+            let server = Server::create(&binary, &version, free_port()?, settings)?;
+            match server.restart().await {
+                Ok(()) => return Ok(server),
+                Err(error) if error.to_string().contains("in use") && tries.next().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn bus_port(&self) -> u16 {
+        self.port + BUS
+    }
+
+    /// `127.0.0.1:port`
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn url(&self) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{password}@{}", self.address()),
+            None => format!("redis://{}", self.address()),
+        }
+    }
+
+    pub fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
+    /// Its working directory, with `server.conf` and `server.log`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A plain connection of the caller's own. It dies with the server and does not come back.
+    pub async fn connect(&self) -> Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(Duration::from_secs(2)))
+            .set_response_timeout(Some(Duration::from_secs(10)));
+        Ok(Client::open(self.url())?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?)
+    }
+
+    /// Runs one command on a connection of its own: servers are shared by tests whose runtimes come and go, and are killed.
+    pub async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        let answer = async { Ok::<T, Error>(command.query_async(&mut self.connect().await?).await?) };
+        answer
+            .await
+            .map_err(|error| Error::new(format!("{} at {}: {error}", words(command), self.address())))
+    }
+
+    /// As [`run`](Self::run), with the command as one string of words.
+    pub async fn say<T: FromRedisValue>(&self, words: &str) -> Result<T> {
+        let mut command = Cmd::new();
+        command.arg(words.split_whitespace().collect::<Vec<_>>());
+        self.run(&command).await
+    }
+
+    /// The process id, unless it was killed.
+    pub fn id(&self) -> Option<u32> {
+        self.process().child().map(|child| child.id())
+    }
+
+    /// Neither killed nor frozen.
+    pub fn is_running(&self) -> bool {
+        matches!(*self.process(), Process::Running(_))
+    }
+
+    /// `kill -9`, and the process is reaped before this returns.
+    pub fn kill(&self) -> Result {
+        let mut process = self.process();
+        let Some(mut child) = std::mem::replace(&mut *process, Process::Dead).into_child() else {
+            return Ok(());
+        };
+        child.kill()?;
+        watchdog()?.forget(child.id())?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing.
+    pub fn freeze(&self) -> Result {
+        let mut process = self.process();
+        *process = match std::mem::replace(&mut *process, Process::Dead) {
+            Process::Running(child) => {
+                signal(&child, Signal::STOP)?;
+                Process::Frozen(child)
+            }
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// SIGCONT: it goes on as if no time had passed.
+    pub fn thaw(&self) -> Result {
+        let mut process = self.process();
+        *process = match std::mem::replace(&mut *process, Process::Dead) {
+            Process::Frozen(child) => {
+                signal(&child, Signal::CONT)?;
+                Process::Running(child)
+            }
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// Starts it (again) on its port and in its folder, and waits until it answers. Its data in memory is gone.
+    pub async fn restart(&self) -> Result {
+        self.kill()?;
+        self.spawn()?;
+        let patience = Patience::new(format!("{} to answer at {}", self.binary.display(), self.address()));
+        loop {
+            if self.has_ended()? {
+                self.kill()?;
+                return Err(Error::new(format!(
+                    "{} ended: {}",
+                    self.binary.display(),
+                    self.last_words()
+                )));
+            }
+            match self.say::<String>("INFO server").await {
+                Ok(info) if self.is_me(&info) => return Ok(()),
+                Ok(_) => patience.pause("another process answered").await?,
+                Err(error) => patience.pause(error).await?,
+            }
+        }
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.folder.join("server.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(8)..].join("\n")
+    }
+
+    fn create(binary: &Path, version: &Version, port: u16, settings: &ServerSettings) -> Result<Server> {
+        let folder = watchdog()?.folder().join(port.to_string());
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("server.conf"), configuration(version, port, settings))?;
+        Ok(Server {
+            binary: binary.to_path_buf(),
+            version: version.clone(),
+            port,
+            password: settings.password.clone(),
+            folder,
+            process: Mutex::new(Process::Dead),
+        })
+    }
+
+    fn spawn(&self) -> Result {
+        let log: File = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("server.log"))?;
+        let child = Command::new(&self.binary)
+            .arg("server.conf")
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let id = child.id();
+        *self.process() = Process::Running(child);
+        watchdog()?.watch(id)?;
+        Ok(())
+    }
+
+    fn has_ended(&self) -> io::Result<bool> {
+        match self.process().child_mut() {
+            Some(child) => Ok(child.try_wait()?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// A port that was free a moment ago may have gone to a server of another test, which would answer as well.
+    fn is_me(&self, info: &str) -> bool {
+        let said = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+        said.and_then(|id| id.trim().parse().ok()) == self.id()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here: the watchdog still has the process on its list.
+        let _ = self.kill();
+        if !keeps_folders() {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+impl Process {
+    fn child(&self) -> Option<&Child> {
+        match self {
+            Process::Running(child) | Process::Frozen(child) => Some(child),
+            Process::Dead => None,
+        }
+    }
+
+    fn child_mut(&mut self) -> Option<&mut Child> {
+        match self {
+            Process::Running(child) | Process::Frozen(child) => Some(child),
+            Process::Dead => None,
+        }
+    }
+
+    fn into_child(self) -> Option<Child> {
+        match self {
+            Process::Running(child) | Process::Frozen(child) => Some(child),
+            Process::Dead => None,
+        }
+    }
+}
+
+fn signal(child: &Child, signal: Signal) -> Result {
+    Ok(kill_process(Pid::from_child(child), signal)?)
+}
+
+/// The configuration file: nothing on disk, replicas in step at once.
+fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> String {
+    let mut lines: Vec<String> = vec![
+        "bind 127.0.0.1".into(),
+        format!("port {port}"),
+        "protected-mode no".into(),
+        "daemonize no".into(),
+        "save \"\"".into(),
+        "appendonly no".into(),
+        "repl-diskless-sync yes".into(),
+        "repl-diskless-sync-delay 0".into(),
+    ];
+    if settings.cluster {
+        lines.push("cluster-enabled yes".into());
+        lines.push("cluster-config-file nodes.conf".into());
+        lines.push("cluster-announce-ip 127.0.0.1".into());
+    }
+    if version.major >= 7 {
+        lines.push("enable-debug-command local".into());
+        if settings.cluster {
+            lines.push(format!("cluster-port {}", port + BUS));
+        }
+    }
+    if let Some(password) = &settings.password {
+        lines.push(format!("requirepass {password}"));
+        lines.push(format!("masterauth {password}"));
+    }
+    lines.extend(settings.lines.iter().cloned());
+    lines.join("\n") + "\n"
+}
+
+/// A port that is free now, and its bus port with it.
+fn free_port() -> Result<u16> {
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut random = fastrand::Rng::new();
+    std::iter::repeat_with(|| random.u16(PORTS))
+        .take(1_000)
+        .find(|&port| is_free(port) && is_free(port + BUS))
+        .ok_or_else(|| Error::new("no free port on 127.0.0.1"))
+}
+
+/// The server to test against. There is no test without one: this is an error, never a reason to skip.
+pub fn find_binary() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(BINARY) {
+        let named = PathBuf::from(named);
+        let is_there = named.is_file();
+        return if is_there {
+            Ok(named)
+        } else {
+            Err(Error::new(format!("{BINARY}={} is no file", named.display())))
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = NAMES
+        .into_iter()
+        .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
+    // Also for a package in a folder of this one, such as a bench with dependencies of its own.
+    let linked = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|folder| folder.join(LINK));
+    on_path.chain(linked).find(|file| file.is_file()).ok_or_else(|| {
+        Error::new(format!(
+            "no Redis or Valkey server was found: neither {} on the PATH nor {LINK}. Run `make servers`, \
+             or set {BINARY} to a server binary (6.2 or later)",
+            NAMES.join(" nor "),
+        ))
+    })
+}
+
+fn words(command: &Cmd) -> String {
+    let shown = command.args_iter().take(4).map(|argument| match argument {
+        redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => "?".into(),
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// Which server it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// `Redis` or `Valkey`.
+    pub name: String,
+    pub major: u32,
+    pub minor: u32,
+    pub patch: u32,
+}
+
+impl Version {
+    /// `SSUBSCRIBE`, `SPUBLISH`.
+    pub fn has_sharded_pubsub(&self) -> bool {
+        self.major >= 7
+    }
+
+    /// `CLUSTER MIGRATESLOTS`.
+    pub fn has_atomic_moves(&self) -> bool {
+        self.name == "Valkey" && self.major >= 9
+    }
+
+    fn of_binary(binary: &Path) -> Result<Version> {
+        let output = Command::new(binary).arg("--version").stdin(Stdio::null()).output();
+        let output = output.map_err(|error| Error::new(format!("{}: {error}", binary.display())))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Self::parse(&text).ok_or_else(|| Error::new(format!("{} does not say its version: {text}", binary.display())))
+    }
+
+    /// Of `Redis server v=7.0.15 sha=...`.
+    fn parse(text: &str) -> Option<Version> {
+        let name = text.split_whitespace().next()?.to_string();
+        let number = text.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
+        let mut parts = number.split('.').map(|part| part.parse().ok());
+        Some(Version {
+            name,
+            major: parts.next()??,
+            minor: parts.next()??,
+            patch: parts.next()??,
+        })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}.{}.{}", self.name, self.major, self.minor, self.patch)
+    }
+}
