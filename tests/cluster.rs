@@ -271,7 +271,9 @@ async fn ping(connection: &mut MultiplexedConnection) -> Result<String> {
 
 /// Whether the process runs. One that has ended counts as alive until it is reaped, unless `init` is who should do that.
 fn is_alive(id: Option<u32>) -> bool {
-    let Some(id) = id.and_then(|id| Pid::from_raw(id as i32)) else { return false };
+    let Some(id) = id.and_then(|id| Pid::from_raw(id as i32)) else {
+        return false;
+    };
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero())).unwrap_or_default();
     let is_left_to_init = stat.contains(") Z 1 ");
     test_kill_process(id).is_ok() && !is_left_to_init

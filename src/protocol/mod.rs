@@ -2,5 +2,5 @@
 
 mod script;
 
-pub use script::scripts;
 pub(crate) use script::Scripts;
+pub use script::scripts;

@@ -51,7 +51,13 @@ impl Scripts {
     /// The scripts that were compiled in.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
-            let part = |name: &str| Ok(FILES.iter().find(|(file, _)| *file == name).map_or("", |(_, text)| text).into());
+            let part = |name: &str| {
+                Ok(FILES
+                    .iter()
+                    .find(|(file, _)| *file == name)
+                    .map_or("", |(_, text)| text)
+                    .into())
+            };
             // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
             Scripts::assemble(part).unwrap_or_else(|never: std::convert::Infallible| match never {})
         });
@@ -59,7 +65,10 @@ impl Scripts {
     }
 
     /// The scripts in a folder laid out as `lua/`, for trying changed ones without a build.
-    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "only the embedded engine offers it"))]
+    #[cfg_attr(
+        not(feature = "embedded"),
+        expect(dead_code, reason = "only the embedded engine offers it")
+    )]
     pub(crate) fn from_folder(folder: &Path) -> io::Result<Scripts> {
         Scripts::assemble(|name| std::fs::read_to_string(folder.join(name)).map(Cow::Owned))
     }
@@ -136,9 +145,17 @@ mod tests {
         assert_eq!(Scripts::built_in().acquire_write.digest, read.acquire_write.digest);
         for script in scripts() {
             assert!(script.text.lines().count() > 20, "{} is whole", script.name);
-            assert!(!script.text.contains("@include"), "{} has nothing left to include", script.name);
+            assert!(
+                !script.text.contains("@include"),
+                "{} has nothing left to include",
+                script.name
+            );
         }
-        let on_disk = folder.read_dir().unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
+        let on_disk = folder
+            .read_dir()
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().is_file())
+            .count();
         assert_eq!(scripts().count(), on_disk);
     }
 }
