@@ -97,6 +97,8 @@ pub(crate) struct Errand {
     pub(crate) due: Moment,
     /// It is on its way.
     pub(crate) sent: bool,
+    /// It may have been carried out.
+    pub(crate) tried: bool,
     /// As in [`Leaving`].
     pub(crate) loose: Option<Moment>,
     pub(crate) ghost_until: Option<u64>,
@@ -120,6 +122,8 @@ pub(crate) struct Leaving {
     pub(crate) give_up: Moment,
     /// When to send it, again.
     pub(crate) due: Moment,
+    /// It is on its way.
+    pub(crate) sent: bool,
 }
 
 impl Acquisition {
@@ -206,6 +210,7 @@ impl Errand {
             kind,
             due,
             sent: false,
+            tried: false,
             loose,
             ghost_until: None,
         })

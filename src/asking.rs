@@ -6,11 +6,12 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tracing::{debug, trace};
 
-use crate::acquisition::{Acquisition, Asking, Holding, Pushed};
+use crate::acquisition::{Acquisition, Asking, ErrandKind, Holding, Pushed};
 use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
 use crate::core::lease::{self, Renewals};
 use crate::error::{Error, ErrorKind, Result};
+use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
 
@@ -52,6 +53,17 @@ pub(crate) enum Patience {
     Try { until: Moment },
     /// In the queue, for ever or until a moment.
     Queue { until: Option<Moment> },
+}
+
+/// All that a request says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) lock: &'a LockKey,
+    pub(crate) terms: &'a Terms,
+    pub(crate) patience: Patience,
+    /// For whom, if it is for one who may hold the lock already.
+    pub(crate) owner: Option<&'a Owner>,
 }
 
 const LATEST: Moment = Moment::from_origin(Duration::MAX);
@@ -97,7 +109,7 @@ pub(crate) async fn upgrade(
     request.run(patience).await.map_err(|error| lock.blame(error))
 }
 
-/// Waits until no errand of this lease is on its way, and takes note that an upgrade is asked for; gives the token of the read.
+/// Waits until no errand of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
 async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Patience) -> Result<u64> {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
@@ -106,7 +118,10 @@ async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Pat
             if !holding.is_held(now) {
                 return None;
             }
-            let under_way = holding.errand.as_ref().is_some_and(|errand| errand.sent);
+            // A downgrade that may still arrive has the token of the write that it ends: there must be a new one first.
+            let errand = holding.errand.as_ref();
+            let under_way =
+                errand.is_some_and(|errand| errand.sent || (errand.kind == ErrandKind::Downgrade && errand.tried));
             Some((!under_way).then(|| {
                 let errand = holding.errand.take();
                 holding.upgrade = Some(Box::new(Asking {
@@ -152,13 +167,7 @@ enum Woken {
 }
 
 impl<'a> Request<'a> {
-    fn new(
-        client: &'a Arc<Client>,
-        acquisition: Arc<Acquisition>,
-        goal: Goal,
-        mode: Mode,
-        terms: &'a Terms,
-    ) -> Self {
+    fn new(client: &'a Arc<Client>, acquisition: Arc<Acquisition>, goal: Goal, mode: Mode, terms: &'a Terms) -> Self {
         let started = client.clock.now();
         Request {
             client,
@@ -236,7 +245,10 @@ impl<'a> Request<'a> {
                 }
                 Acquired::Revoked => {
                     self.settle();
-                    return Err(Error::new(ErrorKind::Lost, "the lease was revoked, and ends at its deadline"));
+                    return Err(Error::new(
+                        ErrorKind::Lost,
+                        "the lease was revoked, and ends at its deadline",
+                    ));
                 }
                 Acquired::Lost => {
                     self.settle();
@@ -262,7 +274,11 @@ impl<'a> Request<'a> {
                 .loose
                 .replace(asking.loose.map_or(until, |loose| loose.max(until)))
         });
-        let result = self.client.router.call_confirmed(&call, self.terms.replicas, until).await;
+        let result = self
+            .client
+            .router
+            .call_confirmed(&call, self.terms.replicas, until)
+            .await;
         let loose = match &result {
             Ok(answer) => answer.loose,
             Err(error) => error.loose,
@@ -456,7 +472,7 @@ impl Drop for Request<'_> {
     }
 }
 
-fn out_of_time() -> Error {
+pub(crate) fn out_of_time() -> Error {
     Error::new(ErrorKind::TimedOut, "it was not our turn in the time that was given")
 }
 

@@ -142,6 +142,7 @@ impl Client {
                 ghost_until: None,
                 give_up,
                 due: now,
+                sent: false,
             });
         }
         acquisition.tell_end();
@@ -184,7 +185,9 @@ impl Client {
     /// Has the worker look at this acquisition at `due`, or before.
     pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
         let mut registry = self.registry();
-        let Registry { acquisitions, due: all, .. } = &mut *registry;
+        let Registry {
+            acquisitions, due: all, ..
+        } = &mut *registry;
         let Some(registered) = acquisitions.get_mut(&acquisition.count) else {
             return;
         };

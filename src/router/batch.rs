@@ -54,7 +54,11 @@ impl Router {
         let ready = address.and_then(|address| Some((address, self.connections.ready(address)?)));
         let Some((address, connection)) = ready else {
             // One dial serves them all, and each of them notices by itself if the slot has another owner.
-            join_all(part.iter().map(|&at| async move { tell(at, self.call(&calls[at], deadline).await) })).await;
+            join_all(
+                part.iter()
+                    .map(|&at| async move { tell(at, self.call(&calls[at], deadline).await) }),
+            )
+            .await;
             return;
         };
         let together: Vec<&Call> = part.iter().map(|&at| &calls[at]).collect();
