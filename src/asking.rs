@@ -57,7 +57,7 @@ pub(crate) enum Patience {
 
 /// All that a request says.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub struct Asked<'a> {
     pub(crate) client: &'a Arc<Client>,
     pub(crate) lock: &'a LockKey,
     pub(crate) terms: &'a Terms,
