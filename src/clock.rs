@@ -3,10 +3,16 @@
 //! Leases must also run down while the machine is suspended, which [`std::time::Instant`] does not promise:
 //! the system clock here is `CLOCK_BOOTTIME` where there is one.
 
+#[cfg(feature = "embedded")]
+mod manual;
+
 use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+
+#[cfg(feature = "embedded")]
+pub(crate) use manual::ManualClock;
 
 /// A local moment: time since an arbitrary origin that is fixed for one [`Clock`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

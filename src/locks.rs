@@ -42,6 +42,26 @@ impl Locks {
         Locks::builder().servers(urls).connect().await
     }
 
+    /// Locks on servers in this process, which nobody else uses: for unit tests and for trying things out. To share the servers between several
+    /// clients, to set their clock or to make them fail, build an [`Engine`](crate::embedded::Engine) and connect to it with
+    /// [`connect_embedded`](Builder::connect_embedded).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// let locks = rwlease::Locks::embedded().await?;
+    /// let writing = locks.rwlock("order:{42}")?.write().await?;
+    /// assert!(writing.is_held());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::connect_embedded`].
+    #[cfg(feature = "embedded")]
+    pub async fn embedded() -> Result<Locks> {
+        Locks::builder().connect_embedded(&crate::embedded::Engine::new()).await
+    }
+
     /// Settings to connect with.
     pub fn builder() -> Builder {
         Builder::default()
@@ -232,6 +252,26 @@ impl Builder {
     pub fn translate(mut self, translate: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
         self.router.translate = Some(Arc::new(translate));
         self
+    }
+}
+
+#[cfg(feature = "embedded")]
+impl Builder {
+    /// Connects to servers in this process.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range; [`Unavailable`](ErrorKind::Unavailable) if all its servers are stopped.
+    pub async fn connect_embedded(mut self, engine: &crate::embedded::Engine) -> Result<Locks> {
+        self.router.seeds = engine.addresses();
+        Locks::start(
+            engine.connector(),
+            engine.clock(),
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
     }
 }
 

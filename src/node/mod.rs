@@ -5,6 +5,8 @@
 //! router's: it drops the future of a call whose time is up, and what was sent stays sent.
 
 mod credentials;
+#[cfg(feature = "embedded")]
+pub(crate) mod embedded;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(feature = "redis")]

@@ -20,6 +20,7 @@ type Outcome = Result<Answer, CallError>;
 impl Router {
     /// Brings all calls to their servers at the same time, and gives their answers in the same order. A call that is
     /// redirected goes on alone, and a server that is slow delays only the calls to it.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Outcome> {
         let outcomes = Mutex::new(Vec::with_capacity(calls.len()));
         self.each(calls, deadline, |at, outcome| lock(&outcomes).push((at, outcome)))

@@ -87,6 +87,7 @@ pub(crate) struct Router {
     connections: Arc<Connections>,
     topology: Arc<Topology>,
     durable: Arc<Durable>,
+    subscriptions: Subscriptions,
     background: AbortHandle,
 }
 
@@ -103,7 +104,7 @@ impl Router {
             settings.connect_timeout,
             settings.response_timeout,
         ));
-        let connections = Connections::new(connector, clock.clone(), settings.connect_timeout);
+        let connections = Connections::new(connector.clone(), clock.clone(), settings.connect_timeout);
         let topology = Topology::new(
             connections.clone(),
             clock.clone(),
@@ -126,6 +127,7 @@ impl Router {
             clock.clone(),
             settings.refresh_interval,
         ));
+        let subscriptions = Subscriptions::start(connector, clock.clone(), connections.clone(), topology.clone());
         Ok(Arc::new(Router {
             clock,
             response_timeout: settings.response_timeout,
@@ -133,6 +135,7 @@ impl Router {
             connections,
             topology,
             durable,
+            subscriptions,
             background: background.abort_handle(),
         }))
     }
@@ -155,9 +158,6 @@ impl Router {
         Course::confirmed(self, call, replicas, deadline).run().await
     }
 
-    pub(crate) fn subscriptions(&self) -> &Subscriptions {
-        &Subscriptions
-    }
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
     pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
         self.topology.owner(slot)
@@ -168,9 +168,14 @@ impl Router {
         self.connections.ready(address).map(|connection| connection.bound())
     }
 
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
     /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
     pub(crate) async fn close(&self) {
         self.background.abort();
+        self.subscriptions.close();
         self.connections.close();
         self.durable.close();
     }

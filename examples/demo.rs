@@ -1,0 +1,215 @@
+//! Locks taken, contended, handed over, lost and fenced, in under a minute: on the embedded engine, or with `--cluster` on six
+//! `redis-server` processes.
+
+#[path = "demo/stage.rs"]
+mod stage;
+#[path = "demo/store.rs"]
+mod store;
+#[path = "../tests/support/mod.rs"]
+mod support;
+#[path = "demo/teller.rs"]
+mod teller;
+
+use std::time::Duration;
+
+use rwlease::{Locks, Renewal, RwLock};
+use stage::Stage;
+use store::Store;
+use teller::Teller;
+use tokio::task::JoinSet;
+
+pub type Outcome<T = ()> = support::Result<T>;
+
+#[tokio::main]
+async fn main() -> Outcome {
+    let stage = Stage::set(std::env::args().any(|argument| argument == "--cluster")).await?;
+    let teller = Teller::new();
+    teller.title(&format!("rwlease on {}", stage.name()));
+    let locks = stage.connect().await?;
+    taken_and_refused(&teller, &locks).await?;
+    handed_over_in_order(&teller, &locks).await?;
+    crashed(&teller, &locks, &stage.connect().await?).await?;
+    fenced(&teller, &locks).await?;
+    moved(&teller, &locks, &stage).await?;
+    let left = locks.shutdown(Duration::from_secs(5)).await;
+    teller.title(&format!("done: {} leases left behind", left.len()));
+    Ok(())
+}
+
+async fn taken_and_refused(teller: &Teller, locks: &Locks) -> Outcome {
+    teller.title("Readers share, a writer is alone, and who cannot have it is told");
+    let order = locks.rwlock("order:{42}")?;
+    teller.say(
+        "",
+        &format!("the lock `{}` lives in slot {}", order.name(), order.slot()),
+    );
+    let alice = order.read().await?;
+    teller.say("alice", &format!("reads, token {}", alice.token()));
+    let bob = order.read().await?;
+    teller.say("bob", &format!("reads too, token {}", bob.token()));
+    match order.try_write().await? {
+        None => teller.say("carol", "tries to write, and is refused: there are readers"),
+        Some(_) => return Err(support::Error::new("a writer beside readers")),
+    }
+    teller.say("alice", &format!("releases: {:?}", alice.release().await?));
+    teller.say("bob", &format!("releases: {:?}", bob.release().await?));
+    let carol = order.write().await?;
+    teller.say(
+        "carol",
+        &format!(
+            "writes, token {}, lease for {:.1?} more",
+            carol.token(),
+            carol.remaining()
+        ),
+    );
+    let error = order
+        .read()
+        .timeout(Duration::from_millis(300))
+        .await
+        .err()
+        .ok_or_else(|| support::Error::new("a reader beside a writer"))?;
+    teller.say("dave", &format!("would read, waits 0.3 s, gives up: {error}"));
+    carol.release().await?;
+    Ok(())
+}
+
+async fn handed_over_in_order(teller: &Teller, locks: &Locks) -> Outcome {
+    teller.title(
+        "A queue, phase-fair: when a write ends, the readers that wait by then go together, then the next writer",
+    );
+    let lock = locks.rwlock("ledger")?;
+    let first = lock.write().await?;
+    teller.say("erin", "writes; the others queue up");
+    let mut queue = JoinSet::new();
+    for (name, writes) in [
+        ("frank", true),
+        ("grace", false),
+        ("heidi", true),
+        ("ivan", false),
+        ("judy", false),
+    ] {
+        let waiter = wait_and_hold(teller.clone(), lock.clone(), name, writes);
+        queue.spawn(waiter);
+        tokio::time::sleep(Duration::from_millis(60)).await; // so that they come in this order
+        teller.say(name, if writes { "waits to write" } else { "waits to read" });
+    }
+    teller.say("erin", &format!("releases: {:?}", first.release().await?));
+    while let Some(done) = queue.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+async fn wait_and_hold(teller: Teller, lock: RwLock, name: &'static str, writes: bool) -> rwlease::Result<()> {
+    let pause = tokio::time::sleep(Duration::from_millis(150));
+    if writes {
+        let guard = lock.write().await?;
+        teller.say(name, &format!("writes, token {}", guard.token()));
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        guard.release().await?;
+    } else {
+        let guard = lock.read().await?;
+        teller.say(name, &format!("reads, token {}", guard.token()));
+        pause.await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        guard.release().await?;
+    }
+    teller.say(name, "is done");
+    Ok(())
+}
+
+async fn crashed(teller: &Teller, locks: &Locks, doomed: &Locks) -> Outcome {
+    teller.title("A holder that crashes: its lease ends, nobody is locked out for ever");
+    let lock = locks.rwlock("report")?;
+    let lost = doomed
+        .rwlock("report")?
+        .write()
+        .lease(Duration::from_secs(2))
+        .renewal(Renewal::Manual)
+        .await?;
+    teller.say("mallory", "writes with a lease of 2 s, and crashes");
+    std::mem::forget(lost);
+    let next = lock.write().await?;
+    teller.say(
+        "niaj",
+        &format!("has waited for that lease to end, and writes, token {}", next.token()),
+    );
+    next.release().await?;
+    Ok(())
+}
+
+async fn fenced(teller: &Teller, locks: &Locks) -> Outcome {
+    teller.title("A writer that sleeps through its lease is stopped by its token");
+    let lock = locks.rwlock("balance")?;
+    let mut store = Store::default();
+    let slow = lock
+        .write()
+        .lease(Duration::from_secs(1))
+        .renewal(Renewal::Manual)
+        .await?;
+    let stale = slow.token();
+    teller.say("olivia", &format!("writes, token {stale}, and falls asleep"));
+    let lease = (*slow).clone();
+    lease.lost().await;
+    teller.say(
+        "olivia",
+        &format!(
+            "her guard says {:?} before the server lets anybody else in",
+            lease.state()
+        ),
+    );
+    let fresh = lock.write().await?;
+    store.write(fresh.token(), "by peggy").map_err(support::Error::new)?;
+    teller.say(
+        "peggy",
+        &format!(
+            "writes, token {}: the store now holds `{}`",
+            fresh.token(),
+            store.value()
+        ),
+    );
+    match store.write(stale, "by olivia") {
+        Err(refused) => teller.say("olivia", &format!("wakes and writes: {refused}")),
+        Ok(()) => return Err(support::Error::new("a stale write was let through")),
+    }
+    teller.say("olivia", &format!("releases: {:?}", slow.release().await?));
+    fresh.release().await?;
+    Ok(())
+}
+
+async fn moved(teller: &Teller, locks: &Locks, stage: &Stage) -> Outcome {
+    teller.title("A slot moves to another master under a lock that is held, and one that is waited for");
+    let lock = locks.rwlock("shard:{7}")?;
+    let holder = lock.write().lease(Duration::from_secs(3)).await?;
+    teller.say(
+        "rupert",
+        &format!("writes; slot {} is on {}", lock.slot(), stage.owner(lock.slot()).await?),
+    );
+    let mut waiting = JoinSet::new();
+    waiting.spawn(wait_and_hold(teller.clone(), lock.clone(), "sybil", true));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    teller.say("sybil", "waits to write");
+    stage.move_away(lock.slot()).await?;
+    teller.say(
+        "",
+        &format!(
+            "slot {} is on {} now, with the lock and its queue",
+            lock.slot(),
+            stage.owner(lock.slot()).await?
+        ),
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    teller.say(
+        "rupert",
+        &format!(
+            "was renewed there: {:?}, {:.1?} left",
+            holder.state(),
+            holder.remaining()
+        ),
+    );
+    teller.say("rupert", &format!("releases: {:?}", holder.release().await?));
+    while let Some(done) = waiting.join_next().await {
+        done??;
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! What the commands do, by what they work on.
+
+pub(super) mod hash;
+pub(super) mod key;
+pub(super) mod script;
+pub(super) mod server;
+pub(super) mod text;

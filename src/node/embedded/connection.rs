@@ -1,0 +1,258 @@
+//! The seam: connections to the servers of an engine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use super::cluster::Kind;
+use super::engine::Shared;
+use super::lock;
+use super::script_host::ScriptHost;
+use super::server::Health;
+use super::world::World;
+use crate::node::{Address, Connector, Node, NodeError, Notice, Reply, Subscription, Words};
+
+/// Opens connections to the servers of one engine.
+#[derive(Debug)]
+pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>);
+
+/// What came to a paused server, in order. It is served when the server goes on, whether or not anybody still waits.
+#[derive(Debug)]
+pub(super) enum Queued {
+    Commands {
+        commands: Vec<Words>,
+        asking: Arc<AtomicBool>,
+        replies: oneshot::Sender<Vec<Reply>>,
+    },
+    Join {
+        connection: u64,
+        channel: Bytes,
+        asking: bool,
+    },
+    Leave {
+        connection: u64,
+        channel: Bytes,
+    },
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    server: usize,
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct EmbeddedNode {
+    shared: Arc<Shared>,
+    link: Link,
+    /// The last command was `ASKING`.
+    asking: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct EmbeddedSubscription {
+    shared: Arc<Shared>,
+    link: Link,
+    connection: u64,
+}
+
+impl Connector for EmbeddedConnector {
+    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        Box::pin(async move {
+            let link = Link::open(&lock(&self.0.world), address)?;
+            let node = EmbeddedNode {
+                shared: self.0.clone(),
+                link,
+                asking: Arc::default(),
+            };
+            Ok(Arc::new(node) as Arc<dyn Node>)
+        })
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<(Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>), NodeError>> {
+        Box::pin(async move {
+            let mut world = lock(&self.0.world);
+            let link = Link::open(&world, address)?;
+            let (notices, receiver) = mpsc::unbounded_channel();
+            world.next_connection += 1;
+            let connection = world.next_connection;
+            world.servers[link.server].subscribers.connect(connection, notices);
+            let subscription = EmbeddedSubscription {
+                shared: self.0.clone(),
+                link,
+                connection,
+            };
+            Ok((Arc::new(subscription) as Arc<dyn Subscription>, receiver))
+        })
+    }
+}
+
+impl Link {
+    fn open(world: &World, address: &Address) -> Result<Link, NodeError> {
+        let server = world
+            .find(address)
+            .ok_or_else(|| not_sent("no server has this address"))?;
+        match world.servers[server].health {
+            Health::Up | Health::Paused => Ok(Link {
+                server,
+                generation: world.servers[server].generation,
+            }),
+            Health::Down => Err(not_sent("connection refused")),
+        }
+    }
+
+    fn is_open(&self, world: &World) -> bool {
+        world.servers[self.server].generation == self.generation
+    }
+}
+
+impl EmbeddedNode {
+    async fn send(&self, commands: &[Words]) -> Result<Vec<Reply>, NodeError> {
+        let waiting = {
+            let mut host = lock(&self.shared.host);
+            let mut world = lock(&self.shared.world);
+            if !self.link.is_open(&world) {
+                return Err(not_sent("the connection is broken"));
+            }
+            let server = &mut world.servers[self.link.server];
+            if server.health != Health::Paused {
+                drop(world);
+                let serve = |command| self.shared.serve(&mut host, self.link.server, &self.asking, command);
+                return Ok(commands.iter().map(serve).collect());
+            }
+            let (replies, waiting) = oneshot::channel();
+            server.queue.push_back(Queued::Commands {
+                commands: commands.to_vec(),
+                asking: self.asking.clone(),
+                replies,
+            });
+            waiting
+        };
+        waiting.await.map_err(|_| NodeError {
+            maybe_sent: true,
+            ..not_sent("the connection broke before the answer")
+        })
+    }
+}
+
+impl Node for EmbeddedNode {
+    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        Box::pin(async move {
+            let mut replies = self.send(std::slice::from_ref(command)).await?;
+            replies.pop().ok_or_else(|| not_sent("nothing was sent"))
+        })
+    }
+
+    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
+        Box::pin(self.send(commands))
+    }
+
+    fn is_usable(&self) -> bool {
+        self.link.is_open(&lock(&self.shared.world))
+    }
+}
+
+impl EmbeddedSubscription {
+    fn send(&self, queued: Queued) -> Result<(), NodeError> {
+        let mut world = lock(&self.shared.world);
+        let server = self.link.server;
+        if !self.link.is_open(&world) || !world.servers[server].subscribers.is_connected(self.connection) {
+            return Err(not_sent("the connection is broken"));
+        }
+        match world.servers[server].health {
+            Health::Paused => world.servers[server].queue.push_back(queued),
+            Health::Up | Health::Down => world.subscribe(server, queued),
+        }
+        Ok(())
+    }
+}
+
+impl Subscription for EmbeddedSubscription {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+        Box::pin(async move {
+            self.send(Queued::Join {
+                connection: self.connection,
+                channel: Bytes::copy_from_slice(channel),
+                asking,
+            })
+        })
+    }
+
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+        Box::pin(async move {
+            self.send(Queued::Leave {
+                connection: self.connection,
+                channel: Bytes::copy_from_slice(channel),
+            })
+        })
+    }
+}
+
+impl Drop for EmbeddedSubscription {
+    fn drop(&mut self) {
+        let mut world = lock(&self.shared.world);
+        world.servers[self.link.server].subscribers.disconnect(self.connection);
+    }
+}
+
+impl Shared {
+    /// Serves what came to a server while it was paused.
+    pub(super) fn serve_queue(&self, host: &mut ScriptHost, server: usize) {
+        let queue = std::mem::take(&mut lock(&self.world).servers[server].queue);
+        for queued in queue {
+            match queued {
+                Queued::Commands {
+                    commands,
+                    asking,
+                    replies,
+                } => {
+                    let answers = commands
+                        .iter()
+                        .map(|command| self.serve(host, server, &asking, command));
+                    let _ = replies.send(answers.collect()); // nobody may wait any more
+                }
+                other => lock(&self.world).subscribe(server, other),
+            }
+        }
+    }
+}
+
+impl World {
+    /// Serves what came over a connection of subscriptions.
+    fn subscribe(&mut self, server: usize, queued: Queued) {
+        match queued {
+            Queued::Commands { .. } => {}
+            Queued::Join {
+                connection,
+                channel,
+                asking,
+            } => {
+                let routed = self.route(server, &[&channel], Kind::Channel, asking, None);
+                let refusal = self.servers[server].refusal.clone();
+                let refusal = refusal.or_else(|| routed.err().map(|redirect| self.tell_client(redirect)));
+                let subscribers = &mut self.servers[server].subscribers;
+                match refusal {
+                    None => subscribers.join(connection, channel),
+                    Some(failure) => subscribers.refuse(connection, channel, failure.into()),
+                }
+            }
+            Queued::Leave { connection, channel } => self.servers[server].subscribers.leave(connection, channel),
+        }
+    }
+}
+
+fn not_sent(message: &str) -> NodeError {
+    NodeError {
+        message: message.into(),
+        maybe_sent: false,
+        permanent: false,
+        source: None,
+    }
+}

@@ -1,0 +1,269 @@
+//! The handle of an engine, and how one is built.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::answer::{Failure, OK};
+use super::command::Act;
+use super::commands::script::Stage;
+use super::connection::EmbeddedConnector;
+use super::faults::Faults;
+use super::lock;
+use super::script_host::ScriptHost;
+use super::server::{Role, Server};
+use super::slots::Slots;
+use super::world::{Tally, World};
+use crate::clock::{Clock, ManualClock};
+use crate::node::{Address, Connector, Reply, Words};
+
+/// The servers' clocks begin on the first of January 2025.
+const EPOCH: Duration = Duration::from_secs(1_735_689_600);
+
+/// A cluster of servers in this process, which runs the same scripts as a real one.
+///
+/// It is what [`crate`]'s locks can stand on in a demo or in unit tests: nothing is started, nothing is sent, and time
+/// can be moved on by hand. A clone is another handle of the same engine.
+///
+/// ```
+/// use std::time::Duration;
+/// use rwlease::embedded::Engine;
+///
+/// let engine = Engine::new();
+/// let before = engine.now();
+/// engine.advance(Duration::from_secs(30));
+/// assert!(engine.now() >= before + Duration::from_secs(30));
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Builds an [`Engine`].
+#[derive(Clone, Debug)]
+#[must_use = "it builds nothing until `build` is called"]
+pub struct Builder {
+    masters: usize,
+    replicas: usize,
+    is_cluster: bool,
+    has_manual_time: bool,
+    epoch: Duration,
+}
+
+/// What all handles and connections share. The host is locked first: who holds it has the turn, and no script runs.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) host: Mutex<ScriptHost>,
+    pub(super) world: Arc<Mutex<World>>,
+}
+
+impl Engine {
+    /// A cluster of three masters with a replica each. Its time follows tokio's.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Builds an engine of another size, or with time that stands still.
+    pub fn builder() -> Builder {
+        Builder {
+            masters: 3,
+            replicas: 1,
+            is_cluster: true,
+            has_manual_time: false,
+            epoch: EPOCH,
+        }
+    }
+
+    /// Moves time on, for the servers and for the clients, and wakes all who sleep until then.
+    pub fn advance(&self, by: Duration) {
+        let clock = lock(&self.shared.world).clock.clone();
+        clock.advance(by);
+    }
+
+    /// What the servers' clocks read, as the time since 1970.
+    pub fn now(&self) -> Duration {
+        lock(&self.shared.world).time()
+    }
+
+    /// How many keys there are on all masters.
+    pub fn keys(&self) -> usize {
+        let mut world = lock(&self.shared.world);
+        let masters: Vec<_> = world.masters().collect();
+        let keys = masters.into_iter().map(|master| {
+            let now = world.now(master) / 1000;
+            let store = &mut world.servers[master].store;
+            store.begin(now);
+            store.len()
+        });
+        keys.sum()
+    }
+
+    /// What can go wrong with the servers, to be made to happen.
+    pub fn faults(&self) -> Faults {
+        Faults::new(self.shared.clone())
+    }
+
+    /// How many calls scripts have made since the last [`reset_tally`](Engine::reset_tally).
+    pub fn tally(&self) -> Tally {
+        lock(&self.shared.world).tally
+    }
+
+    /// Begins to count anew.
+    pub fn reset_tally(&self) {
+        lock(&self.shared.world).tally = Tally::default();
+    }
+
+    /// Connects to the servers.
+    pub(crate) fn connector(&self) -> Arc<dyn Connector> {
+        Arc::new(EmbeddedConnector(self.shared.clone()))
+    }
+
+    /// The clients' clock.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        lock(&self.shared.world).clock.clone()
+    }
+
+    /// Where the servers listen, by their number: the masters first.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        let world = lock(&self.shared.world);
+        world.servers.iter().map(|server| server.address.clone()).collect()
+    }
+
+    /// Asks a server, as over a connection of its own.
+    pub(crate) fn ask(&self, server: usize, command: &Words) -> Reply {
+        let mut host = lock(&self.shared.host);
+        self.shared.serve(&mut host, server, &AtomicBool::new(false), command)
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("servers", &self.addresses().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// The number of masters, at least one. Default: 3.
+    pub fn masters(mut self, masters: u16) -> Self {
+        self.masters = usize::from(masters).clamp(1, 1000);
+        self
+    }
+
+    /// The number of replicas of each master. Default: 1. A master without one can still fail over: then what takes
+    /// its place has its address.
+    pub fn replicas(mut self, replicas: u16) -> Self {
+        self.replicas = usize::from(replicas).min(10);
+        self
+    }
+
+    /// A single server that is no cluster and has no replica.
+    pub fn standalone(mut self) -> Self {
+        self.is_cluster = false;
+        self.masters = 1;
+        self.replicas = 0;
+        self
+    }
+
+    /// Time stands still but for [`Engine::advance`]: two runs that do the same are the same.
+    pub fn manual_time(mut self) -> Self {
+        self.has_manual_time = true;
+        self
+    }
+
+    /// What the servers' clocks read at first, as the time since 1970. Default: the beginning of 2025.
+    pub fn starts_at(mut self, epoch: Duration) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// Builds the engine.
+    pub fn build(self) -> Engine {
+        let clock = match self.has_manual_time {
+            true => ManualClock::still(),
+            false => ManualClock::running(),
+        };
+        let slots = Arc::new(Slots::shared_out(self.masters));
+        let servers = self.roles().enumerate().map(|(index, role)| {
+            let address = Address {
+                host: "embedded".into(),
+                port: FIRST_PORT + index as u16,
+            };
+            Server::new(address, role, slots.clone())
+        });
+        let world = World {
+            clock: Arc::new(clock),
+            epoch: self.epoch,
+            is_cluster: self.is_cluster,
+            servers: servers.collect(),
+            slots: slots.clone(),
+            running: None,
+            tally: Tally::default(),
+            next_connection: 0,
+        };
+        let world = Arc::new(Mutex::new(world));
+        let host = Mutex::new(ScriptHost::new(world.clone()));
+        Engine {
+            shared: Arc::new(Shared { host, world }),
+        }
+    }
+
+    /// The masters first, then the first replica of each, and so on.
+    fn roles(&self) -> impl Iterator<Item = Role> {
+        let masters = std::iter::repeat_n(Role::Master, self.masters);
+        let replicas = (0..self.masters).map(Role::ReplicaOf).cycle();
+        masters.chain(replicas.take(self.masters * self.replicas))
+    }
+}
+
+const FIRST_PORT: u16 = 7000;
+
+impl Shared {
+    /// Serves one command of a client.
+    pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, command: &Words) -> Reply {
+        let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
+        let Some((name, args)) = words.split_first() else {
+            return Failure::of("ERR empty command").into();
+        };
+        let asked = asking.swap(false, Relaxed);
+        let mut world = lock(&self.world);
+        let at = world.at(server);
+        let command = match world.admit(at, name, args, asked) {
+            Ok(command) => command,
+            Err(failure) => {
+                world.servers[server].store.end();
+                return failure.into();
+            }
+        };
+        if let Act::Script(kind) = command.act {
+            drop(world);
+            let mut stage = Stage {
+                host,
+                world: &self.world,
+                at,
+                asked,
+            };
+            return stage.run(kind, args).unwrap_or_else(Reply::from);
+        }
+        let outcome = match command.act {
+            Act::Asking if !world.is_cluster => Err(Failure::NO_CLUSTER),
+            Act::Asking => {
+                asking.store(true, Relaxed);
+                Ok(OK)
+            }
+            act => world.run(at, act, args),
+        };
+        world.servers[server].store.end();
+        outcome.into()
+    }
+}

@@ -1,0 +1,98 @@
+//! Servers that stop, that start again, and whose place is taken.
+
+use std::sync::Arc;
+
+use super::server::{Health, Role, Server};
+use super::slots::Slots;
+use super::store::Store;
+use super::world::World;
+
+impl World {
+    /// Lets a replica take a master's place, without the master's last writes. Gives the number of the new master.
+    pub(super) fn promote(&mut self, master: usize, lose: usize) -> Option<usize> {
+        if self.servers.get(master)?.role != Role::Master || self.servers[master].successor.is_some() {
+            return None;
+        }
+        let replicas: Vec<_> = self.replicas_of(master).collect();
+        if replicas.is_empty() {
+            self.replace_in_place(master, lose);
+            return Some(master);
+        }
+        let is_up = |replica: &usize| self.servers[*replica].health == Health::Up;
+        let replica = replicas.into_iter().find(is_up)?;
+        self.take_place(master, replica, lose);
+        Some(replica)
+    }
+
+    fn take_place(&mut self, old: usize, new: usize, lose: usize) {
+        let mut store = self.servers[old].store.clone();
+        store.undo(lose);
+        store.confirm();
+        let (migrating, importing) = (
+            std::mem::take(&mut self.servers[old].migrating),
+            std::mem::take(&mut self.servers[old].importing),
+        );
+        let server = &mut self.servers[new];
+        server.role = Role::Master;
+        server.store = store;
+        server.scripts.clear();
+        server.migrating = migrating;
+        server.importing = importing;
+        self.servers[old].successor = Some(new);
+        for server in &mut self.servers {
+            let open = server.migrating.values_mut().chain(server.importing.values_mut());
+            open.filter(|other| **other == old).for_each(|other| *other = new);
+            if server.role == Role::ReplicaOf(old) {
+                server.role = Role::ReplicaOf(new);
+            }
+        }
+        Arc::make_mut(&mut self.slots).replace(old, new);
+        self.spread_news();
+    }
+
+    fn replace_in_place(&mut self, master: usize, lose: usize) {
+        let server = &mut self.servers[master];
+        server.store.undo(lose);
+        server.store.confirm();
+        server.renew_process();
+        server.health = Health::Up;
+    }
+
+    /// Kills a server: its connections break. The data stays for its next start.
+    pub(super) fn stop(&mut self, server: usize) {
+        self.servers[server].health = Health::Down;
+        self.servers[server].break_connections();
+    }
+
+    /// Starts a server that was stopped, as a new process.
+    pub(super) fn start(&mut self, server: usize) {
+        self.servers[server].renew_process();
+        self.servers[server].health = Health::Up;
+        self.spread_news();
+    }
+
+    /// All servers that can hear learn who serves which slot.
+    pub(super) fn spread_news(&mut self) {
+        for (index, server) in self.servers.iter_mut().enumerate() {
+            if server.hears() {
+                server.learn(index, &self.slots);
+            }
+        }
+    }
+}
+
+impl Server {
+    fn hears(&self) -> bool {
+        self.health == Health::Up && !self.is_isolated
+    }
+
+    /// Who learns that another has taken its place becomes that one's replica. Subscriptions end with the slots.
+    fn learn(&mut self, own_index: usize, slots: &Arc<Slots>) {
+        self.slots = slots.clone();
+        if let Some(successor) = self.successor.take() {
+            self.role = Role::ReplicaOf(successor);
+            self.store = Store::default();
+        }
+        self.subscribers.leave_slots(|slot| slots.owner(slot) == own_index);
+    }
+}

@@ -1,0 +1,88 @@
+//! The patterns of `SCAN ... MATCH` and `CONFIG GET`.
+
+/// Whether the text matches the pattern: `*` any bytes, `?` one byte, `[a-z]` and `[^a-z]` one of a set, `\` takes the
+/// next byte literally.
+pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let Some((&first, rest)) = pattern.split_first() else {
+        return text.is_empty();
+    };
+    if first == b'*' {
+        return (0..=text.len()).any(|skipped| matches(rest, &text[skipped..]));
+    }
+    let Some((&byte, text)) = text.split_first() else {
+        return false;
+    };
+    match (first, rest) {
+        (b'?', _) => matches(rest, text),
+        (b'[', _) => {
+            let (among, rest) = set(rest, byte);
+            among && matches(rest, text)
+        }
+        (b'\\', [literal, rest @ ..]) => *literal == byte && matches(rest, text),
+        _ => first == byte && matches(rest, text),
+    }
+}
+
+/// Whether the byte is in the set that the pattern begins with (after its `[`), and what follows the set.
+fn set(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+    let (negated, mut rest) = match pattern {
+        [b'^', rest @ ..] => (true, rest),
+        _ => (false, pattern),
+    };
+    let mut among = false;
+    loop {
+        rest = match rest {
+            [] => break,
+            [b']', rest @ ..] => {
+                return (among != negated, rest);
+            }
+            [b'\\', literal, rest @ ..] => {
+                among |= *literal == byte;
+                rest
+            }
+            [from, b'-', to, rest @ ..] => {
+                among |= (*from.min(to)..=*from.max(to)).contains(&byte);
+                rest
+            }
+            [literal, rest @ ..] => {
+                among |= *literal == byte;
+                rest
+            }
+        };
+    }
+    (among != negated, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text) in [
+            ("", ""),
+            ("*", ""),
+            ("a*c", "abbc"),
+            ("a*c", "ac"),
+            ("?b", "ab"),
+            ("[a-c]x", "bx"),
+            ("[^a-c]x", "dx"),
+            ("[\\]]", "]"),
+            ("\\*", "*"),
+            ("rwlease:*{4?}", "rwlease:order:{42}"),
+        ] {
+            assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+        }
+        for (pattern, text) in [
+            ("", "a"),
+            ("a", ""),
+            ("a*c", "abcd"),
+            ("[a-c]x", "dx"),
+            ("[^a-c]x", "ax"),
+            ("\\*", "a"),
+            ("?", ""),
+        ] {
+            assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+        }
+    }
+}

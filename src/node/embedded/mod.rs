@@ -1,0 +1,42 @@
+//! A stand-in for a cluster, in this process: the same Lua scripts over an in-memory store.
+//!
+//! It answers as Redis 7.0 does, as far as locks need it. What is different from a real server:
+//!
+//! - A script has the libraries `string`, `table`, `math` and `coroutine`, but not `bit`, `cjson`, `cmsgpack` and
+//!   `struct`, and of the table `redis` not what has to do with debugging, replication, permissions and RESP3.
+//! - The fields of a hash come in the order of their names.
+//! - Time stands still while a script runs, as it does from Redis 7.2 on.
+//! - `WAIT` answers at once, and nobody can subscribe to a channel that has no slot.
+//! - A script that does not end is not stopped.
+
+mod answer;
+mod cluster;
+mod command;
+mod commands;
+mod connection;
+mod engine;
+mod failover;
+mod faults;
+mod glob;
+mod log;
+mod moves;
+mod number;
+mod script_host;
+mod server;
+mod slots;
+mod store;
+mod subscribers;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use engine::{Builder, Engine};
+pub use faults::Faults;
+pub use world::Tally;
+
+/// Locks, also after a panic elsewhere: each change is made whole under its lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
