@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean
+.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
@@ -47,6 +47,15 @@ features: ## Check every feature alone, and what it pulls (needs cargo-hack)
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --all-features check licenses bans sources
+
+cluster-up: ## Start a cluster of six containers (IMAGE=..., PARTITION=1)
+	@cluster-compose/cluster up
+
+cluster-down: ## Remove it
+	@cluster-compose/cluster down
+
+cluster-status: ## List its nodes
+	@cluster-compose/cluster status
 
 ci: ## Everything that a change must pass
 	.ci/run
