@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::asking::{self, Patience, Renewal, Terms};
-use crate::client::Client;
+use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Lease, ReadGuard, WriteGuard};
 use crate::protocol::{Fairness, LockKey};
@@ -27,12 +27,12 @@ use crate::settings::check_lease;
 /// A lock handle costs nothing at the server. Making one is no round trip.
 #[derive(Clone)]
 pub struct RwLock {
-    client: Arc<Client>,
+    client: Arc<Handle>,
     lock: LockKey,
 }
 
 impl RwLock {
-    pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
         let lock = LockKey::new(&client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
@@ -172,7 +172,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     async fn run(self, patience: Patience) -> Result<Option<G>> {
         let RwLock { client, lock } = self.lock;
         let taken = asking::take(client, lock, G::MODE, &self.terms, patience).await?;
-        Ok(taken.map(|acquisition| G::from_lease(Lease::new(client.clone(), acquisition))))
+        Ok(taken.map(|acquisition| G::from_lease(Lease::new(Arc::clone(client), acquisition))))
     }
 }
 

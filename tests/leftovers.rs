@@ -105,7 +105,10 @@ async fn a_sick_server_delays_no_renewal_at_another() {
         .await
         .unwrap();
     // Both are renewed by one pipeline; then one of them is at another server, which says nothing.
-    let (stays, moves) = (lock_at(&engine, &locks, 0, "stays"), lock_at(&engine, &locks, 0, "moves"));
+    let (stays, moves) = (
+        lock_at(&engine, &locks, 0, "stays"),
+        lock_at(&engine, &locks, 0, "moves"),
+    );
     let (well, sick) = (stays.write().await.unwrap(), moves.write().await.unwrap());
     give(&engine, moves.slot(), 1);
     engine.faults().pause(1);
@@ -137,7 +140,11 @@ async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
         });
         sleep(Duration::from_millis(pause_at)).await;
         engine.faults().pause(0);
-        assert_eq!(waiting.await.unwrap().unwrap_err().kind(), kind, "paused at {pause_at} ms");
+        assert_eq!(
+            waiting.await.unwrap().unwrap_err().kind(),
+            kind,
+            "paused at {pause_at} ms"
+        );
         engine.faults().resume(0);
         sleep(10 * SECOND).await;
     }
@@ -168,7 +175,9 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
         }
         drop(request);
         drop(holding);
-        let next = timeout(5 * SECOND, others.write()).await.expect("nothing is in the way");
+        let next = timeout(5 * SECOND, others.write())
+            .await
+            .expect("nothing is in the way");
         next.unwrap().release().await.unwrap();
     }
     assert_eq!(locks.shutdown(10 * SECOND).await, 0);
