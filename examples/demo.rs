@@ -39,7 +39,10 @@ async fn main() -> Outcome {
 async fn taken_and_refused(teller: &Teller, locks: &Locks) -> Outcome {
     teller.title("Readers share, a writer is alone, and who cannot have it is told");
     let order = locks.rwlock("order:{42}")?;
-    teller.say("", &format!("the lock `{}` lives in slot {}", order.name(), order.slot()));
+    teller.say(
+        "",
+        &format!("the lock `{}` lives in slot {}", order.name(), order.slot()),
+    );
     let alice = order.read().await?;
     teller.say("alice", &format!("reads, token {}", alice.token()));
     let bob = order.read().await?;
@@ -51,20 +54,40 @@ async fn taken_and_refused(teller: &Teller, locks: &Locks) -> Outcome {
     teller.say("alice", &format!("releases: {:?}", alice.release().await?));
     teller.say("bob", &format!("releases: {:?}", bob.release().await?));
     let carol = order.write().await?;
-    teller.say("carol", &format!("writes, token {}, lease for {:.1?} more", carol.token(), carol.remaining()));
-    let error = order.read().timeout(Duration::from_millis(300)).await.err().ok_or_else(|| support::Error::new("a reader beside a writer"))?;
+    teller.say(
+        "carol",
+        &format!(
+            "writes, token {}, lease for {:.1?} more",
+            carol.token(),
+            carol.remaining()
+        ),
+    );
+    let error = order
+        .read()
+        .timeout(Duration::from_millis(300))
+        .await
+        .err()
+        .ok_or_else(|| support::Error::new("a reader beside a writer"))?;
     teller.say("dave", &format!("would read, waits 0.3 s, gives up: {error}"));
     carol.release().await?;
     Ok(())
 }
 
 async fn handed_over_in_order(teller: &Teller, locks: &Locks) -> Outcome {
-    teller.title("A queue, phase-fair: when a write ends, the readers that wait by then go together, then the next writer");
+    teller.title(
+        "A queue, phase-fair: when a write ends, the readers that wait by then go together, then the next writer",
+    );
     let lock = locks.rwlock("ledger")?;
     let first = lock.write().await?;
     teller.say("erin", "writes; the others queue up");
     let mut queue = JoinSet::new();
-    for (name, writes) in [("frank", true), ("grace", false), ("heidi", true), ("ivan", false), ("judy", false)] {
+    for (name, writes) in [
+        ("frank", true),
+        ("grace", false),
+        ("heidi", true),
+        ("ivan", false),
+        ("judy", false),
+    ] {
         let waiter = wait_and_hold(teller.clone(), lock.clone(), name, writes);
         queue.spawn(waiter);
         tokio::time::sleep(Duration::from_millis(60)).await; // so that they come in this order
@@ -107,7 +130,10 @@ async fn crashed(teller: &Teller, locks: &Locks, doomed: &Locks) -> Outcome {
     teller.say("mallory", "writes with a lease of 2 s, and crashes");
     std::mem::forget(lost);
     let next = lock.write().await?;
-    teller.say("niaj", &format!("has waited for that lease to end, and writes, token {}", next.token()));
+    teller.say(
+        "niaj",
+        &format!("has waited for that lease to end, and writes, token {}", next.token()),
+    );
     next.release().await?;
     Ok(())
 }
@@ -116,15 +142,32 @@ async fn fenced(teller: &Teller, locks: &Locks) -> Outcome {
     teller.title("A writer that sleeps through its lease is stopped by its token");
     let lock = locks.rwlock("balance")?;
     let mut store = Store::default();
-    let slow = lock.write().lease(Duration::from_secs(1)).renewal(Renewal::Manual).await?;
+    let slow = lock
+        .write()
+        .lease(Duration::from_secs(1))
+        .renewal(Renewal::Manual)
+        .await?;
     let stale = slow.token();
     teller.say("olivia", &format!("writes, token {stale}, and falls asleep"));
     let lease = (*slow).clone();
     lease.lost().await;
-    teller.say("olivia", &format!("her guard says {:?} before the server lets anybody else in", lease.state()));
+    teller.say(
+        "olivia",
+        &format!(
+            "her guard says {:?} before the server lets anybody else in",
+            lease.state()
+        ),
+    );
     let fresh = lock.write().await?;
     store.write(fresh.token(), "by peggy").map_err(support::Error::new)?;
-    teller.say("peggy", &format!("writes, token {}: the store now holds `{}`", fresh.token(), store.value()));
+    teller.say(
+        "peggy",
+        &format!(
+            "writes, token {}: the store now holds `{}`",
+            fresh.token(),
+            store.value()
+        ),
+    );
     match store.write(stale, "by olivia") {
         Err(refused) => teller.say("olivia", &format!("wakes and writes: {refused}")),
         Ok(()) => return Err(support::Error::new("a stale write was let through")),
@@ -138,15 +181,32 @@ async fn moved(teller: &Teller, locks: &Locks, stage: &Stage) -> Outcome {
     teller.title("A slot moves to another master under a lock that is held, and one that is waited for");
     let lock = locks.rwlock("shard:{7}")?;
     let holder = lock.write().lease(Duration::from_secs(3)).await?;
-    teller.say("rupert", &format!("writes; slot {} is on {}", lock.slot(), stage.owner(lock.slot()).await?));
+    teller.say(
+        "rupert",
+        &format!("writes; slot {} is on {}", lock.slot(), stage.owner(lock.slot()).await?),
+    );
     let mut waiting = JoinSet::new();
     waiting.spawn(wait_and_hold(teller.clone(), lock.clone(), "sybil", true));
     tokio::time::sleep(Duration::from_millis(100)).await;
     teller.say("sybil", "waits to write");
     stage.move_away(lock.slot()).await?;
-    teller.say("", &format!("slot {} is on {} now, with the lock and its queue", lock.slot(), stage.owner(lock.slot()).await?));
+    teller.say(
+        "",
+        &format!(
+            "slot {} is on {} now, with the lock and its queue",
+            lock.slot(),
+            stage.owner(lock.slot()).await?
+        ),
+    );
     tokio::time::sleep(Duration::from_secs(2)).await;
-    teller.say("rupert", &format!("was renewed there: {:?}, {:.1?} left", holder.state(), holder.remaining()));
+    teller.say(
+        "rupert",
+        &format!(
+            "was renewed there: {:?}, {:.1?} left",
+            holder.state(),
+            holder.remaining()
+        ),
+    );
     teller.say("rupert", &format!("releases: {:?}", holder.release().await?));
     while let Some(done) = waiting.join_next().await {
         done??;

@@ -1,6 +1,10 @@
 //! Distributed read/write locks for Redis Cluster.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The test support speaks of the crate by its name.
+#[cfg(test)]
+extern crate self as rwlease;
+
 mod acquisition;
 mod asking;
 mod client;
@@ -20,6 +24,7 @@ pub use asking::Renewal;
 pub use error::{Error, ErrorKind, Result};
 pub use guard::{Guard, Lease, LeaseState, ReadGuard, Released, WriteGuard};
 pub use locks::{Builder, Locks};
+#[cfg(feature = "redis")]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use protocol::{Fairness, Mode, scripts};
 pub use router::{CrossSlot, Script, Slot, assert_same_slot};

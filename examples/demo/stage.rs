@@ -41,7 +41,10 @@ impl Stage {
             Stage::Cluster(cluster) => {
                 let owner = cluster.owner(slot.get()).await?;
                 let others = cluster.masters().await?;
-                let target = others.into_iter().find(|other| *other != owner).ok_or_else(|| Error::new("there is one master only"))?;
+                let target = others
+                    .into_iter()
+                    .find(|other| *other != owner)
+                    .ok_or_else(|| Error::new("there is one master only"))?;
                 Ok(cluster.move_slot(slot.get(), target).await?)
             }
         }
