@@ -1,29 +1,36 @@
 //! Where the demo plays.
 
+use rwlease::embedded::Engine;
 use rwlease::{Locks, Slot};
 
 use crate::Outcome;
 use crate::support::{Cluster, Error};
 
 pub enum Stage {
+    Embedded(Engine),
     Cluster(Box<Cluster>),
 }
 
 impl Stage {
     pub async fn set(on_cluster: bool) -> Outcome<Stage> {
-        let _ = on_cluster;
-        eprintln!("starting six servers, three masters and a replica of each ...");
-        Ok(Stage::Cluster(Box::new(Cluster::start().await?)))
+        if on_cluster {
+            println!("starting six servers, three masters and a replica of each ...");
+            Ok(Stage::Cluster(Box::new(Cluster::start().await?)))
+        } else {
+            Ok(Stage::Embedded(Engine::new()))
+        }
     }
 
     pub fn name(&self) -> String {
         match self {
+            Stage::Embedded(_) => "the embedded engine, three masters and a replica of each in this process".into(),
             Stage::Cluster(cluster) => format!("a cluster of six nodes, {}", cluster.version()),
         }
     }
 
     pub async fn connect(&self) -> Outcome<Locks> {
         match self {
+            Stage::Embedded(engine) => Ok(Locks::builder().connect_embedded(engine).await?),
             Stage::Cluster(cluster) => Ok(Locks::connect(cluster.urls()).await?),
         }
     }
@@ -31,6 +38,7 @@ impl Stage {
     /// The master that owns a slot.
     pub async fn owner(&self, slot: Slot) -> Outcome<String> {
         match self {
+            Stage::Embedded(engine) => Ok(format!("node {}", engine.faults().owner(slot))),
             Stage::Cluster(cluster) => Ok(cluster.node(cluster.owner(slot.get()).await?).address()),
         }
     }
@@ -38,14 +46,26 @@ impl Stage {
     /// Moves a slot with its keys to another master.
     pub async fn move_away(&self, slot: Slot) -> Outcome {
         match self {
+            Stage::Embedded(engine) => {
+                let faults = engine.faults();
+                let target = (faults.owner(slot) + 1) % 3;
+                let moved = faults.begin_move(slot, target) && faults.finish_move(slot);
+                if moved {
+                    Ok(())
+                } else {
+                    Err(Error::new("the slot did not move"))
+                }
+            }
             Stage::Cluster(cluster) => {
                 let owner = cluster.owner(slot.get()).await?;
                 let others = cluster.masters().await?;
-                let target = others
-                    .into_iter()
-                    .find(|other| *other != owner)
-                    .ok_or_else(|| Error::new("there is one master only"))?;
-                Ok(cluster.move_slot(slot.get(), target).await?)
+                let target = others.into_iter().find(|other| *other != owner);
+                cluster
+                    .move_slot(
+                        slot.get(),
+                        target.ok_or_else(|| Error::new("there is one master only"))?,
+                    )
+                    .await
             }
         }
     }

@@ -20,8 +20,12 @@ pub(crate) fn default_margin(lease: Duration) -> Duration {
 /// When the lease in a reply ends here. The server read its clock after the request was sent, so counting from then is never too late,
 /// whichever attempt it was that the server granted.
 pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
-    sent.after(Duration::from_millis(grant.deadline.saturating_sub(server_now)))
-        .before(margin)
+    sent.after(left(grant, server_now)).before(margin)
+}
+
+/// What is left of a lease when the server's clock reads `now` whole milliseconds: it may be up to one less.
+fn left(grant: Grant, now: u64) -> Duration {
+    Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 
 /// When a lease that was pushed ends here, or nothing if that cannot be told: then the server must be asked.
@@ -37,7 +41,7 @@ pub(crate) fn pushed_ends(
 ) -> Option<Moment> {
     let bound = bound.filter(|bound| bound.is_consistent())?;
     let by_bound = bound.not_before(grant.deadline)?;
-    let by_message = received.after(Duration::from_millis(grant.deadline.saturating_sub(push_now)));
+    let by_message = received.after(left(grant, push_now));
     Some(by_bound.min(by_message).before(margin))
 }
 
@@ -95,9 +99,9 @@ mod tests {
             token: 1,
             deadline: 9_000,
         };
-        assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_400));
+        assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_399));
         // An earlier attempt was granted, this one only heard of it: less is left than the lease.
-        assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(590));
+        assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(589));
         assert_eq!(ends(grant, 9_500, at(500), ms(10)), at(490));
     }
 
@@ -109,13 +113,13 @@ mod tests {
         };
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 8_000);
-        // By the bound the server reaches 9000 at 1100 or later, by the message at 1160 or earlier.
+        // By the bound the server reaches 9000 at 1099 or later, by the message at 1159 or earlier.
         assert_eq!(
             pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)),
-            Some(at(1_050))
+            Some(at(1_049))
         );
         // The server's clock was set back between: then the message is the earlier one.
-        assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_010)));
+        assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_009)));
         assert_eq!(pushed_ends(grant, 8_050, at(210), None, ms(0)), None);
     }
 

@@ -87,13 +87,16 @@ impl Subscription for FredSubscription {
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
-            let channel = String::from_utf8_lossy(channel).into_owned();
-            // Its confirmation is a push that nobody sees.
-            self.channels.lock().remove(channel.as_bytes());
+            let name = String::from_utf8_lossy(channel).into_owned();
+            let channel = Bytes::copy_from_slice(channel);
+            self.channels.lock().remove(&channel);
             self.channels
                 .connection
-                .run(|client| client.sunsubscribe(channel))
-                .await
+                .run(|client| client.sunsubscribe(name))
+                .await?;
+            // The server's confirmation is a push that `fred` drops as well.
+            self.channels.tell(Notice::Left { channel });
+            Ok(())
         }
         .boxed()
     }
