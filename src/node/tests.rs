@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::node::fred::FredConnector;
 use crate::node::redis::RedisConnector;
-use crate::node::{Address, Connector, Credentials, Node, Notice, Reply, Subscription, Words};
+use crate::node::{Address, Connector, Credentials, Node, Notice, Reply, Words};
 use support::{Clients, Cluster, Patience, Proxy, Result, Server, ServerSettings, Shape, Single};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -384,7 +384,7 @@ async fn gone(server: &Server, name: &str) -> Result {
     loop {
         match clients(server).await? {
             0 => return Ok(()),
-            left => patience.pause(format_args!("{name}: {left}")).await?,
+            left => patience.pause(format!("{name}: {left}")).await?,
         }
     }
 }
@@ -395,7 +395,7 @@ async fn wait_for(server: &Server, field: &str, value: &str) -> Result {
         let info = server.info("clients").await?;
         match info.get(field) {
             Some(seen) if seen == value => return Ok(()),
-            seen => patience.pause(format_args!("{seen:?}")).await?,
+            seen => patience.pause(format!("{seen:?}")).await?,
         }
     }
 }

@@ -90,10 +90,7 @@ impl Subscription for FredSubscription {
             let name = String::from_utf8_lossy(channel).into_owned();
             let channel = Bytes::copy_from_slice(channel);
             self.channels.lock().remove(&channel);
-            self.channels
-                .connection
-                .run(|client| client.sunsubscribe(name))
-                .await?;
+            self.channels.connection.run(|client| client.sunsubscribe(name)).await?;
             // The server's confirmation is a push that `fred` drops as well.
             self.channels.tell(Notice::Left { channel });
             Ok(())
