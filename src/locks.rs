@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::losses::{Loss, OnLost};
 use crate::node::Connector;
+use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
 use crate::router::{Router, RouterSettings};
 use crate::rwlock::RwLock;
@@ -74,13 +76,18 @@ impl Locks {
         RwLock::new(self.inner.client.clone(), name.as_ref())
     }
 
+    /// One who may hold the same lock again.
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.inner.client.clone())
+    }
+
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
-    /// the time is over; then says how many owners may still be known to the servers (their leases end them).
+    /// the time is over. Gives the names of the locks that may not have been released: their leases end them.
     ///
     /// # Cancel safety
     ///
     /// Dropped, the releases go on in the background.
-    pub async fn shutdown(&self, within: Duration) -> usize {
+    pub async fn shutdown(&self, within: Duration) -> Vec<String> {
         let client = &self.inner.client;
         client.close();
         let until = client.clock.now().after(within);
@@ -98,9 +105,11 @@ impl Locks {
                 break;
             }
         }
-        let left = client.all().len();
+        let left = client.all();
         client.router.close().await;
-        left
+        left.iter()
+            .map(|acquisition| acquisition.lock.name.to_string())
+            .collect()
     }
 
     /// Starts a client over connections of any kind.
@@ -176,7 +185,8 @@ impl Builder {
     }
 
     /// How much earlier a lease ends here than at the server, at most half of the lease. It covers the difference in speed of the two clocks and
-    /// the skew between two servers when the lock moves from one to the other. Default: a twentieth of the lease, at most 500 ms.
+    /// the skew between two servers when the lock moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the lease, at
+    /// most 500 ms; so servers whose clocks may differ by more than that need a larger one.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
@@ -210,6 +220,13 @@ impl Builder {
     /// long. Default: 1 s.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.pace.window = window;
+        self
+    }
+
+    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop something. Called on the client's own task, before the server lets the next one
+    /// in as long as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
+    pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
+        self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
     }
 

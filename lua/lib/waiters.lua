@@ -11,9 +11,6 @@ local ENTRY = '^(%a) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+)$
 local entries = {}
 
 local function waiter(owner)
-  if not owner or owner == '-' then
-    return false
-  end
   local entry = entries[owner]
   if entry == nil then
     local text = get('q:' .. owner)
@@ -41,6 +38,11 @@ local function waiter(owner)
     entries[owner] = entry
   end
   return entry
+end
+
+-- The waiter that an end of a list or a neighbour names, if there is one.
+local function linked(owner)
+  return owner and owner ~= '-' and (waiter(owner) or malformed('queue'))
 end
 
 local function save(entry)
@@ -83,36 +85,36 @@ end
 -- The entry behind which a ticket older than the tail's belongs (false: it is the head). A waiter that was dropped as dead is put back here; it was near the head, so
 -- a few steps find it. Where they do not, it stands behind its due place, never before it.
 local function predecessor(entry)
-  local before, behind = false, waiter(get(HEAD[entry.mode]))
+  local before, behind = false, linked(get(HEAD[entry.mode]))
   for _ = 1, STEPS do
     if not behind or behind.ticket > entry.ticket then
       return before
     end
-    before, behind = behind, waiter(behind.next)
+    before, behind = behind, linked(behind.next)
   end
-  before = waiter(get(TAIL[entry.mode]))
+  before = linked(get(TAIL[entry.mode]))
   for _ = 1, STEPS do
     if not before or before.ticket < entry.ticket then
       return before
     end
-    before = waiter(before.previous)
+    before = linked(before.previous)
   end
   return before
 end
 
 -- Puts the entry into its list in the order of tickets.
 local function link(entry)
-  local before = waiter(get(TAIL[entry.mode]))
+  local before = linked(get(TAIL[entry.mode]))
   if before and before.ticket > entry.ticket then
     before = predecessor(entry)
   end
   local behind
   if before then
-    behind = waiter(before.next)
+    behind = linked(before.next)
     before.next = entry.owner
     save(before)
   else
-    behind = waiter(get(HEAD[entry.mode]))
+    behind = linked(get(HEAD[entry.mode]))
     put(HEAD[entry.mode], entry.owner)
   end
   if behind then
@@ -128,7 +130,7 @@ local function link(entry)
 end
 
 local function unlink(entry)
-  local before, behind = waiter(entry.previous), waiter(entry.next)
+  local before, behind = linked(entry.previous), linked(entry.next)
   if before then
     before.next = entry.next
     save(before)
@@ -164,7 +166,7 @@ local function is_alive(entry)
   end
   local client = string.sub(entry.owner, 1, CLIENT)
   for other, time in string.gmatch(get('lapsed') or '', '(%S+) (%d+)') do
-    if other == client and tonumber(time) >= entry.seen then
+    if other == client and tonumber(time) > entry.seen then
       return false
     end
   end
