@@ -28,6 +28,10 @@
 //! knows nodes, each one connection to one server: by the `redis` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The test support speaks of the crate by its name.
+#[cfg(test)]
+extern crate self as rwlease;
+
 mod acquisition;
 mod asking;
 mod client;
@@ -54,7 +58,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use guard::{Guard, ReadGuard, Released, WriteGuard};
 pub use lease::{Lease, LeaseState};
 pub use locks::{Builder, Locks};
+<<<<<<< HEAD
+#[cfg(feature = "redis")]
+=======
 pub use losses::Loss;
+>>>>>>> main
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use owner::{Owner, OwnerReadGuard, OwnerWriteGuard};
 pub use protocol::{Fairness, Mode, scripts};

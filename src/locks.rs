@@ -265,6 +265,31 @@ impl Builder {
     }
 }
 
+#[cfg(feature = "fred")]
+impl Builder {
+    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that configuration. Any one node of the cluster is enough.
+    ///
+    /// Of `fred` only connections to single servers are used, one for commands and one for subscriptions to each: whatever it says of retries, redirects and reconnecting does
+    /// not matter, nor does its protocol version (RESP3 is used).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or a configuration for Sentinel or a socket file;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
+    /// does not let this client in.
+    pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
+        self.router.seeds = crate::node::fred::seeds(&config).map_err(Error::invalid)?;
+        Locks::start(
+            Arc::new(crate::node::fred::FredConnector::new(config)),
+            Arc::new(crate::clock::SystemClock),
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
+    }
+}
+
 #[cfg(feature = "redis")]
 impl Builder {
     /// The servers to begin with, by URL: any one node of the cluster is enough.
