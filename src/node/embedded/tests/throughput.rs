@@ -24,7 +24,7 @@ const SCRIPT: &str = "
 #[test]
 #[ignore = "a measurement"]
 fn throughput_of_a_script_of_eight_calls() {
-    const RUNS: usize = 400_000;
+    let RUNS: usize = std::env::var("RUNS").map_or(400_000, |r| r.parse().unwrap());
     let engine = Engine::builder().standalone().manual_time().build();
     let Reply::Text(digest) = engine.ask(0, &words(&["SCRIPT", "LOAD", SCRIPT])) else {
         panic!("not loaded");
