@@ -12,8 +12,8 @@ use super::answer::{Answer, Failure};
 use super::lock;
 use super::world::World;
 
-/// A word of a command: the bytes of a string or a number, nothing for nil, or else the value.
-type Word = Either<Option<BString>, Value>;
+/// A word of a command: the bytes of a string or a number, or nothing for nil; on the right is what cannot be a word.
+type Word = Either<Option<BString>, bool>;
 
 /// What a script gets: a reply, or nothing and the text of an error. The error `true` means that the words are wanted
 /// again, without numbers.
@@ -117,15 +117,15 @@ fn seen(lua: &Lua, answer: Answer) -> mlua::Result<Seen> {
 }
 
 fn list(lua: &Lua, items: &[Answer]) -> mlua::Result<Value> {
-    let mut simple = SmallVec::<[_; 16]>::new();
-    for item in items {
-        simple.push(match item {
-            Answer::Nil => Either::Left(false),
-            Answer::Bulk(bytes) => Either::Right(bytes_to_lua(bytes)),
-            _ => return nested_list(lua, items),
-        });
+    let is_flat = items.iter().all(|item| matches!(item, Answer::Nil | Answer::Bulk(_)));
+    if !is_flat {
+        return nested_list(lua, items);
     }
-    Ok(Value::Table(lua.create_sequence_from(simple)?))
+    let items = items.iter().map(|item| match item {
+        Answer::Bulk(bytes) => Either::Left(bytes_to_lua(bytes)),
+        _ => Either::Right(false),
+    });
+    Ok(Value::Table(lua.create_sequence_from(items)?))
 }
 
 fn nested_list(lua: &Lua, items: &[Answer]) -> mlua::Result<Value> {

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::BuildHasher;
 
 use super::answer::{Blob, Failure};
+use super::hashing::SteadyHash;
 use super::log::{Before, Log};
 use crate::router::Slot;
 
@@ -41,7 +42,7 @@ pub(super) struct Store {
     log: Log,
 }
 
-type Entries = HashMap<Blob, Entry, BuildHasherDefault<KeyHasher>>;
+type Entries = HashMap<Blob, Entry, SteadyHash>;
 
 impl Store {
     /// Begins a command or a script.
@@ -99,15 +100,15 @@ impl Store {
         let entry = entry.filter(|entry| !entry.is_over(self.now));
         let removes = entry.is_none();
         if let Some(end) = entry.as_ref().and_then(|entry| entry.expires) {
-            self.ends.push(Reverse((end, key.into())));
+            self.ends.push(Reverse((end, Blob::from_slice(key))));
         }
         let before = match entry {
-            Some(entry) => self.entries.insert(key.into(), entry),
+            Some(entry) => self.entries.insert(Blob::from_slice(key), entry),
             None => self.entries.remove(key),
         };
         let existed = before.is_some();
         if existed || !removes {
-            let (key, entry) = (key.into(), before);
+            let (key, entry) = (Blob::from_slice(key), before);
             self.log.push(Before::Entry { key, entry });
         }
         existed
@@ -119,11 +120,11 @@ impl Store {
         let before = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
             Some(Value::Hash(fields)) => match fields.get_mut(field) {
                 Some(known) => Some(std::mem::replace(known, value)),
-                None => fields.insert(field.into(), value),
+                None => fields.insert(Blob::from_slice(field), value),
             },
             Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
             None => {
-                let value = Value::Hash(Fields::from([(field.into(), value)]));
+                let value = Value::Hash(Fields::from([(Blob::from_slice(field), value)]));
                 self.set(key, Some(Entry { value, expires: None }));
                 return Ok(true);
             }
@@ -158,9 +159,9 @@ impl Store {
         };
         let before = std::mem::replace(&mut entry.expires, expires);
         if let Some(end) = expires {
-            self.ends.push(Reverse((end, key.into())));
+            self.ends.push(Reverse((end, Blob::from_slice(key))));
         }
-        let (key, expires) = (key.into(), before);
+        let (key, expires) = (Blob::from_slice(key), before);
         self.log.push(Before::Expiry { key, expires });
         true
     }
@@ -200,7 +201,7 @@ impl Store {
     }
 
     fn note_field(&mut self, key: &[u8], field: &[u8], value: Option<Blob>) {
-        let (key, field) = (key.into(), field.into());
+        let (key, field) = (Blob::from_slice(key), Blob::from_slice(field));
         self.log.push(Before::Field { key, field, value });
     }
 
@@ -235,35 +236,6 @@ fn restore(entries: &mut Entries, before: Before) {
                 entry.expires = expires;
             }
         }
-    }
-}
-
-/// Hashes a key quickly, and the same way in every run.
-#[derive(Clone, Debug, Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        let (chunks, rest) = bytes.as_chunks::<8>();
-        for chunk in chunks {
-            self.write_u64(u64::from_le_bytes(*chunk));
-        }
-        for byte in rest {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(ODD);
-    }
-
-    fn write_usize(&mut self, length: usize) {
-        self.write_u64(length as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
     }
 }
 

@@ -137,7 +137,7 @@ impl World {
             asked,
             wrote: false,
             calls: 0,
-            home: first_key.map(|key| (key.into(), Slot::of(key))),
+            home: first_key.map(|key| (Blob::from_slice(key), Slot::of(key))),
         });
     }
 
