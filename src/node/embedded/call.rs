@@ -27,6 +27,10 @@ type Seen = Either<Either<bool, i64>, Either<String, Value>>;
 pub(super) fn add_functions(lua: &Lua, functions: &Table, world: &Arc<Mutex<World>>) -> mlua::Result<()> {
     type Four = (Word, Word, Word, Word);
     type Eight = (Word, Word, Word, Word, Word, Word, Word, Word);
+    #[rustfmt::skip]
+    type Many = (
+        Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Variadic<Word>,
+    );
 
     let call = Call(world.clone());
     functions.set(
@@ -43,7 +47,14 @@ pub(super) fn add_functions(lua: &Lua, functions: &Table, world: &Arc<Mutex<Worl
     let call = Call(world.clone());
     functions.set(
         "execute_many",
-        lua.create_function(move |lua, (count, words): (usize, Variadic<Word>)| call.run(lua, count, &words))?,
+        lua.create_function(move |lua, (count, words): (usize, Many)| {
+            let (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, others) = words;
+            let words = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o];
+            match others.is_empty() {
+                true => call.run(lua, count, &words),
+                false => call.run(lua, count, &words.into_iter().chain(others).collect::<Vec<_>>()),
+            }
+        })?,
     )?;
     let call = Call(world.clone());
     functions.set(
