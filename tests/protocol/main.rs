@@ -9,6 +9,7 @@ mod state;
 
 mod arguments;
 mod changing;
+mod cluster;
 mod full_memory;
 mod holding;
 mod pushing;
