@@ -16,7 +16,10 @@ async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
         let lock = lock.clone();
         async move { lock.read().await.unwrap() }
     });
-    eventually("the reader waits", || async { bench.record("down").await.has_waiters() }).await;
+    eventually("the reader waits", || async {
+        bench.record("down").await.has_waiters()
+    })
+    .await;
     let reading = writing.downgrade().await.unwrap();
     assert_eq!((reading.mode(), reading.token()), (Some(Mode::Read), token));
     let other = soon("the reader", waiting).await.unwrap();
@@ -68,7 +71,10 @@ async fn of_two_upgraders_one_is_told() {
                 refused => {
                     assert_eq!(refused.kind(), ErrorKind::TimedOut);
                     reading = refused.into_guard();
-                    assert!(!upgrading.is_finished(), "the first one lost the race, which this test does not want");
+                    assert!(
+                        !upgrading.is_finished(),
+                        "the first one lost the race, which this test does not want"
+                    );
                 }
             }
         }
@@ -78,7 +84,10 @@ async fn of_two_upgraders_one_is_told() {
     second.release().await.unwrap();
     let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
     let token = writing.token();
-    assert!(!waiting_writer.is_finished(), "the upgrader goes before the waiting writer");
+    assert!(
+        !waiting_writer.is_finished(),
+        "the upgrader goes before the waiting writer"
+    );
     writing.release().await.unwrap();
     assert!(soon("the writer", waiting_writer).await.unwrap() > token);
 }
@@ -88,11 +97,7 @@ async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("late").unwrap();
     let (reading, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
-    let refused = reading
-        .upgrade()
-        .timeout(Duration::from_millis(300))
-        .await
-        .unwrap_err();
+    let refused = reading.upgrade().timeout(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::TimedOut);
     let reading = refused.into_guard();
     assert!(reading.is_held());

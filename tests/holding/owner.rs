@@ -20,7 +20,10 @@ async fn to_hold_again_is_no_round_trip() {
         shares.1.push(owner.try_read(&lock).await.unwrap().expect("its own"));
     }
     assert!(shares.0.iter().all(|share| share.token() == first.token()));
-    assert!(bench.locks.owner().try_read(&lock).await.unwrap().is_none(), "another owner");
+    assert!(
+        bench.locks.owner().try_read(&lock).await.unwrap().is_none(),
+        "another owner"
+    );
     let calls = bench.server.calls("evalsha").await.unwrap() + bench.server.calls("eval").await.unwrap();
     assert!(calls <= 2, "the other owner's try alone, but there were {calls} calls");
     assert_eq!(first.release().await.unwrap(), Released::Released);
@@ -29,7 +32,10 @@ async fn to_hold_again_is_no_round_trip() {
         assert_eq!(share.release().await.unwrap(), Released::Released);
     }
     let record = bench.record("again").await;
-    assert!(record.readers() == 1 && !record.is_written(), "the last write is gone, reads are left");
+    assert!(
+        record.readers() == 1 && !record.is_written(),
+        "the last write is gone, reads are left"
+    );
     drop(shares.1);
     eventually("all is free", || async { bench.record("again").await.is_free() }).await;
 }
@@ -55,7 +61,11 @@ async fn any_order_of_releases_leaves_the_right_mode() {
             let record = bench.record("order").await;
             let reads_left = reads.iter().flatten().count() > 0;
             assert_eq!(record.is_written(), write.is_some(), "{order:?}");
-            assert_eq!(record.readers(), usize::from(write.is_none() && reads_left), "{order:?}");
+            assert_eq!(
+                record.readers(),
+                usize::from(write.is_none() && reads_left),
+                "{order:?}"
+            );
         }
         assert!(bench.record("order").await.is_free());
     }
@@ -101,7 +111,11 @@ async fn who_gives_up_takes_nothing_from_the_others() {
             owner.write(&lock).await
         }
     });
-    let timed_out = owner.write(&lock).timeout(Duration::from_millis(300)).await.unwrap_err();
+    let timed_out = owner
+        .write(&lock)
+        .timeout(Duration::from_millis(300))
+        .await
+        .unwrap_err();
     assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
     assert!(read.is_held());
     assert!(owner.try_write(&lock).await.unwrap().is_none());
@@ -112,7 +126,10 @@ async fn who_gives_up_takes_nothing_from_the_others() {
     drop(read);
     assert!(write.is_held());
     drop(write);
-    eventually("it reads again", || async { bench.record("give up").await.readers() == 1 }).await;
+    eventually("it reads again", || async {
+        bench.record("give up").await.readers() == 1
+    })
+    .await;
     assert!(again.is_held());
     drop(again);
     eventually("all is free", || async { bench.record("give up").await.is_free() }).await;

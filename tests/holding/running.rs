@@ -53,10 +53,7 @@ async fn work_is_cancelled_when_the_lease_is_lost() {
     let lock = bench.locks.rwlock("cancelled").unwrap();
     let cancelled = Arc::new(AtomicBool::new(false));
     let told = Told(cancelled.clone());
-    let request = lock
-        .write()
-        .lease(Duration::from_millis(500))
-        .renewal(Renewal::Manual);
+    let request = lock.write().lease(Duration::from_millis(500)).renewal(Renewal::Manual);
     let work = request.run(async move |_| {
         let _told = told;
         std::future::pending::<()>().await;
