@@ -16,10 +16,7 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     let losses: Arc<Mutex<Vec<Loss>>> = Arc::default();
     let heard = losses.clone();
     let locks = builder(&bench.server)
-        .on_lost(move |loss| {
-            heard.lock().unwrap().push(loss.clone());
-            panic!("a listener that panics harms nobody");
-        })
+        .on_lost(move |loss| heard.lock().unwrap().push(loss.clone()))
         .connect()
         .await
         .unwrap();
@@ -61,6 +58,22 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     let losses = losses.lock().unwrap();
     let told: Vec<_> = losses.iter().map(|loss| (&*loss.lock, loss.mode)).collect();
     assert_eq!(told, [("told", Mode::Write), ("told", Mode::Read)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_panics_harms_nobody() {
+    let bench = Bench::new().await;
+    let locks = builder(&bench.server)
+        .on_lost(|_| panic!("as the test wants"))
+        .connect()
+        .await
+        .unwrap();
+    let short = locks.rwlock("short").unwrap();
+    let short = short.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
+    soon("the loss", short.lost()).await;
+    tokio::time::sleep(2 * LEASE).await;
+    assert_eq!(long.state(), LeaseState::Held, "renewed by the same task");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,13 @@
 //! Holding locks on real servers: changing them, sharing them, losing them, giving them back.
-#![allow(clippy::disallowed_methods, unreachable_pub)]
+#![allow(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

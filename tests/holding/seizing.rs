@@ -43,6 +43,11 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     }
     let seizure = lock.force_release().await.unwrap().expect("many read");
     assert_eq!((seizure.readers, seizure.writer), (100, false));
+    assert_eq!(
+        bench.record("forced").await.readers(),
+        0,
+        "all are swept away when it returns"
+    );
     let next = lock.try_write().await.unwrap().expect("all readers are gone");
     for reader in &readers {
         soon("the old readers hear of it", reader.lost()).await;
