@@ -52,7 +52,7 @@ async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
     engine.faults().resume(1);
-    assert_eq!(shutdown.await.unwrap(), 0);
+    assert!(shutdown.await.unwrap().is_empty());
     assert_eq!(elsewhere.state(), LeaseState::Lost);
 }
 
@@ -72,7 +72,7 @@ async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
     engine.faults().resume(0);
     let outcome = timeout(5 * SECOND, asking).await.expect("it is told").unwrap();
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
-    assert_eq!(shutdown.await.unwrap(), 0);
+    assert!(shutdown.await.unwrap().is_empty());
     assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
 }
 
@@ -187,5 +187,5 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
             .expect("nothing is in the way");
         next.unwrap().release().await.unwrap();
     }
-    assert_eq!(locks.shutdown(10 * SECOND).await, 0);
+    assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }

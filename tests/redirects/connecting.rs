@@ -23,7 +23,7 @@ async fn any_one_node_that_lives_is_enough() -> Result {
                 let writing = lock.write().await?;
                 assert_eq!(writing.release().await?, Released::Released);
             }
-            assert_eq!(locks.shutdown(PATIENCE).await, 0);
+            assert!(locks.shutdown(PATIENCE).await.is_empty());
         }
         Ok(())
     })
@@ -98,7 +98,7 @@ async fn what_is_no_lock_is_left_alone() -> Result {
             for error in errors {
                 assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Foreign), "{name}");
             }
-            assert_eq!(locks.shutdown(PATIENCE).await, 0);
+            assert!(locks.shutdown(PATIENCE).await.is_empty());
             assert_eq!(node.say::<Vec<u8>>(&dump).await?, before, "{name}");
             assert_eq!(node.say::<i64>(&format!("PTTL {}", key(&name))).await?, -1);
         }
