@@ -58,11 +58,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use guard::{Guard, ReadGuard, Released, WriteGuard};
 pub use lease::{Lease, LeaseState};
 pub use locks::{Builder, Locks};
-<<<<<<< HEAD
-#[cfg(feature = "redis")]
-=======
 pub use losses::Loss;
->>>>>>> main
+#[cfg(feature = "redis")]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use owner::{Owner, OwnerReadGuard, OwnerWriteGuard};
 pub use protocol::{Fairness, Mode, scripts};
