@@ -81,3 +81,7 @@ pub mod embedded {
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(all(doctest, feature = "legacy"))]
+#[doc = include_str!("../docs/migrating.md")]
+struct Migrating;
