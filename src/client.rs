@@ -1,6 +1,7 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,10 @@ pub(crate) struct Client {
     /// Told when the last acquisition is over.
     pub(crate) drained: Notify,
 }
+
+/// What a user holds of a client. When the last one is gone, the worker ends as soon as nothing is left to do.
+#[derive(Debug)]
+pub(crate) struct Handle(pub(crate) Arc<Client>);
 
 #[derive(Debug, Default)]
 struct Registry {
@@ -339,6 +344,20 @@ impl Client {
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Handle {
+    type Target = Arc<Client>;
+
+    fn deref(&self) -> &Arc<Client> {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.disown();
     }
 }
 

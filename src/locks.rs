@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::losses::{Loss, OnLost};
@@ -20,14 +20,10 @@ use crate::worker;
 ///
 /// Clones share everything, and cost nothing; one client is enough for a process. It has one connection to each master that it needs, one more for
 /// subscriptions to each where it waits, and one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
-/// clones and all guards are gone, the task ends.
+/// clones, all locks made by it and all guards are gone, the task ends.
 #[derive(Clone)]
 pub struct Locks {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    client: Arc<Client>,
+    client: Arc<Handle>,
 }
 
 impl Locks {
@@ -73,12 +69,12 @@ impl Locks {
     ///
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
     pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
-        RwLock::new(self.inner.client.clone(), name.as_ref())
+        RwLock::new(self.client.clone(), name.as_ref())
     }
 
     /// One who may hold the same lock again.
     pub fn owner(&self) -> Owner {
-        Owner::new(self.inner.client.clone())
+        Owner::new(self.client.clone())
     }
 
     #[cfg(feature = "legacy")]
@@ -93,7 +89,7 @@ impl Locks {
     ///
     /// Dropped, the releases go on in the background.
     pub async fn shutdown(&self, within: Duration) -> Vec<String> {
-        let client = &self.inner.client;
+        let client = &self.client;
         client.close();
         let until = client.clock.now().after(within);
         for acquisition in client.all() {
@@ -140,7 +136,7 @@ impl Locks {
         ));
         tokio::spawn(worker::run(client.clone(), events));
         Ok(Locks {
-            inner: Arc::new(Inner { client }),
+            client: Arc::new(Handle(client)),
         })
     }
 }
@@ -148,14 +144,8 @@ impl Locks {
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("settings", &self.inner.client.settings)
+            .field("settings", &self.client.settings)
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.client.disown();
     }
 }
 

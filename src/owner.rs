@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::future::{Either, select};
 
 use crate::asking::{self, Asked, Patience};
-use crate::client::Client;
+use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, Hold, Released, sealed};
 use crate::lease::Lease;
@@ -40,12 +40,12 @@ const MANY: usize = 64;
 /// ```
 #[derive(Clone)]
 pub struct Owner {
-    client: Arc<Client>,
+    client: Arc<Handle>,
     entries: Arc<Mutex<HashMap<Bytes, Weak<Entry>>>>,
 }
 
 impl Owner {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<Handle>) -> Self {
         let entries = Arc::default();
         Owner { client, entries }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::asking::{Asked, Patience, Renewal, Terms};
-use crate::client::Client;
+use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, ReadGuard, WriteGuard};
 use crate::lease::Lease;
@@ -30,12 +30,12 @@ use crate::settings::check_lease;
 /// A lock handle costs nothing at the server. Making one is no round trip.
 #[derive(Clone)]
 pub struct RwLock {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<Handle>,
     pub(crate) lock: LockKey,
 }
 
 impl RwLock {
-    pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
         let lock = LockKey::new(&client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
