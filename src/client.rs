@@ -92,6 +92,12 @@ impl Client {
         }
     }
 
+    /// A new owner that is not registered: of a lock that this client does not look after.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn stranger(&self) -> OwnerId {
+        self.id.owner(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Registers a new owner, before anything is sent for it.
     pub(crate) fn register(&self, lock: &LockKey) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
