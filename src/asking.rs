@@ -11,8 +11,11 @@ use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
 use crate::core::lease::{self, Renewals};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
+use crate::guard::Lease;
+use crate::protocol::{self, Acquire, Acquired, Fairness, Goal, Grant, Kind, LockKey, Mode};
+use crate::retry::Retry;
 use crate::router::{Answer, CallError, Reason};
+use crate::settings::{Settings, check_lease};
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
@@ -28,6 +31,26 @@ pub(crate) struct Terms {
     pub(crate) renewal: Renewal,
     /// The longest hold, however often it is renewed.
     pub(crate) hold: Option<Duration>,
+}
+
+impl Terms {
+    /// What the client's settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Terms {
+            lease: settings.lease,
+            fairness: settings.fairness,
+            renewal: Renewal::Automatic,
+            hold: None,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_lease(self.lease)?;
+        if self.hold == Some(Duration::ZERO) {
+            return Err(Error::invalid("the longest hold must not be zero"));
+        }
+        Ok(())
+    }
 }
 
 /// Who makes a lease longer.
@@ -50,6 +73,46 @@ pub(crate) enum Patience {
     Try { until: Moment },
     /// In the queue, for ever or until a moment.
     Queue { until: Option<Moment> },
+}
+
+/// How to wait for a lock: in its queue, or by trying again where it has none or that is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: Option<Retry>,
+}
+
+impl Wait {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(Error::invalid(
+                "a timeout must not be zero: there are requests that do not wait",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes the lock, and waits for it.
+    pub(crate) async fn take(self, client: &Arc<Client>, lock: &LockKey, mode: Mode, terms: &Terms) -> Result<Lease> {
+        let now = client.clock.now();
+        let lease = |acquisition| Lease::new(client.clone(), acquisition);
+        let retry = self.retry.or((lock.kind == Kind::Mutex).then(Retry::default));
+        let Some(retry) = retry else {
+            let until = self.timeout.map(|timeout| now.after(timeout));
+            let taken = take(client, lock, mode, terms, Patience::Queue { until }).await?;
+            return taken
+                .map(lease)
+                .ok_or_else(|| lock.blame(Error::invalid("a queue does not refuse")));
+        };
+        let mut tries = retry.begin(now, self.timeout);
+        loop {
+            let until = tries.answer_by(client.clock.now(), client.settings.call_timeout);
+            if let Some(taken) = take(client, lock, mode, terms, Patience::Try { until }).await? {
+                return Ok(lease(taken));
+            }
+            tries.pause(&*client.clock).await.map_err(|error| lock.blame(error))?;
+        }
+    }
 }
 
 /// Takes the lock. `None`: it was a try, and others hold.
@@ -198,11 +261,11 @@ impl<'a> Request<'a> {
         result
     }
 
-    fn wait_terms(&self) -> Wait {
+    fn wait_terms(&self) -> protocol::Wait {
         let slot = self.acquisition.lock.slot;
         let joined_at = self.client.router.subscriptions().joined_at(slot);
         let pace = &self.client.settings.pace;
-        Wait {
+        protocol::Wait {
             window: pace.window(joined_at.is_some(), self.ahead),
             liveness: pace.liveness,
             ticket: self.ticket,

@@ -60,13 +60,20 @@ impl Lease {
         &self.acquisition.lock.name
     }
 
+    /// The id of this acquisition, by which the server knows it: what a [`Status`](crate::Status) names, and the value of a
+    /// [`Mutex`](crate::Mutex). It is never used again.
+    pub fn owner(&self) -> &str {
+        self.acquisition.owner.as_str()
+    }
+
     /// The lock's slot.
     pub fn slot(&self) -> Slot {
         self.acquisition.lock.slot
     }
 
     /// The fencing token: greater than every one that this lock gave out before. Hand it to the store that the lock protects, and have it
-    /// refuse writes with a lower token than the greatest it has seen. Zero once the guard is gone.
+    /// refuse writes with a lower token than the greatest it has seen. Zero once the guard is gone, and for a
+    /// [`Mutex`](crate::Mutex), which has none.
     pub fn token(&self) -> u64 {
         self.with(|holding| holding.token).unwrap_or(0)
     }
@@ -166,6 +173,19 @@ impl Lease {
         }
     }
 
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(crate) fn acquisition(&self) -> &Acquisition {
+        &self.acquisition
+    }
+
+    /// What its end here lies before the server's.
+    pub(crate) fn margin(&self) -> Duration {
+        self.with(|holding| holding.margin).unwrap_or_default()
+    }
+
     fn with<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
         match &*self.acquisition.state() {
             State::Held(holding) => Some(look(holding)),
@@ -187,10 +207,10 @@ impl fmt::Debug for Lease {
 
 /// Gives the lease back when dropped: the client's own task releases it, whatever thread this is.
 #[derive(Debug)]
-struct Hold(Lease);
+pub(crate) struct Hold(pub(crate) Lease);
 
 impl Hold {
-    async fn release(self) -> Result<Released> {
+    pub(crate) async fn release(self) -> Result<Released> {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
         let now = client.clock.now();
@@ -235,7 +255,7 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`] or [`WriteGuard`].
+/// What a request gives: [`ReadGuard`], [`WriteGuard`] or [`MutexGuard`].
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
@@ -304,4 +324,9 @@ guard! {
 guard! {
     /// A lock held for writing, alone.
     WriteGuard, Mode::Write
+}
+
+guard! {
+    /// A [`Mutex`](crate::Mutex) that is held.
+    MutexGuard, Mode::Write
 }

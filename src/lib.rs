@@ -35,22 +35,35 @@ mod clock;
 mod core;
 mod error;
 mod guard;
+mod listing;
 mod locks;
+mod multi;
+mod mutex;
 mod node;
+mod options;
 mod protocol;
+mod quorum;
+mod retry;
 mod router;
 mod rwlock;
 mod settings;
+mod status;
 mod worker;
 
 pub use asking::Renewal;
 pub use error::{Error, ErrorKind, Result};
-pub use guard::{Guard, Lease, LeaseState, ReadGuard, Released, WriteGuard};
+pub use guard::{Guard, Lease, LeaseState, MutexGuard, ReadGuard, Released, WriteGuard};
+pub use listing::Listing;
 pub use locks::{Builder, Locks};
+pub use multi::{Multi, MultiGuard};
+pub use mutex::{Mutex, MutexStatus};
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use protocol::{Fairness, Mode, scripts};
+pub use quorum::{Quorum, QuorumAcquire, QuorumGuard};
+pub use retry::Retry;
 pub use router::{CrossSlot, Script, Slot, assert_same_slot};
 pub use rwlock::{Acquire, RwLock, TryAcquire};
+pub use status::{AskStatus, Holder, Status, Waiter};
 
 /// Servers in this process, for demos and for tests.
 #[cfg(feature = "embedded")]

@@ -1,4 +1,4 @@
-//! A read/write lock by name, and the requests for it.
+//! A read/write lock by name, and the requests for locks that have a name.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::asking::{self, Patience, Renewal, Terms};
+use crate::asking::{self, Patience, Renewal, Terms, Wait};
 use crate::client::Client;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::{Guard, Lease, ReadGuard, WriteGuard};
-use crate::protocol::{Fairness, LockKey};
+use crate::protocol::{Fairness, Kind, LockKey};
+use crate::retry::{Cancel, Retry};
 use crate::router::Slot;
-use crate::settings::check_lease;
 
 /// A read/write lock that all clients of the cluster share by its name.
 ///
@@ -33,7 +33,7 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(&client.settings.prefix, name)?;
+        let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
 
@@ -51,24 +51,28 @@ impl RwLock {
     ///
     /// One who holds the lock for writing and asks for it again waits for itself.
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
-        Acquire::new(self)
+        Acquire::new(&self.client, &self.lock)
     }
 
     /// Asks for the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
     /// One who holds the lock already, for reading or writing, and asks for it again waits for itself.
     pub fn write(&self) -> Acquire<'_, WriteGuard> {
-        Acquire::new(self)
+        Acquire::new(&self.client, &self.lock)
     }
 
     /// Asks for the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
-        TryAcquire(Acquire::new(self))
+        TryAcquire::new(&self.client, &self.lock)
     }
 
     /// Asks for the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
-        TryAcquire(Acquire::new(self))
+        TryAcquire::new(&self.client, &self.lock)
+    }
+
+    pub(crate) fn parts(&self) -> (&Arc<Client>, &LockKey) {
+        (&self.client, &self.lock)
     }
 }
 
@@ -87,14 +91,14 @@ impl fmt::Debug for RwLock {
 ///
 /// One round trip if the lock is free. One who waits takes a place in the lock's queue with its first call, is told of its grant
 /// by push where the server can (Redis 7, Valkey), and looks by itself now and then: every 250 ms at the head of the queue, less often further
-/// back.
+/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has one who set [`retry`](Acquire::retry): that is one round trip for each try.
 ///
 /// # Errors
 ///
-/// [`TimedOut`](crate::ErrorKind::TimedOut), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+/// [`TimedOut`](crate::ErrorKind::TimedOut), [`TriesUsedUp`](crate::ErrorKind::TriesUsedUp), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
 /// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
 /// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
-/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
+/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down, or by [`cancel_on`](Acquire::cancel_on).
 ///
 /// # Cancel safety
 ///
@@ -102,25 +106,24 @@ impl fmt::Debug for RwLock {
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
-    lock: &'a RwLock,
+    client: &'a Arc<Client>,
+    lock: &'a LockKey,
     terms: Terms,
     timeout: Option<Duration>,
+    retry: Option<Retry>,
+    cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    fn new(lock: &'a RwLock) -> Self {
-        let settings = &lock.client.settings;
-        let terms = Terms {
-            lease: settings.lease,
-            fairness: settings.fairness,
-            renewal: Renewal::Automatic,
-            hold: None,
-        };
+    pub(crate) fn new(client: &'a Arc<Client>, lock: &'a LockKey) -> Self {
         Acquire {
+            client,
             lock,
-            terms,
+            terms: Terms::of(&client.settings),
             timeout: None,
+            retry: None,
+            cancel: Cancel::default(),
             guard: PhantomData,
         }
     }
@@ -128,6 +131,20 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// The longest time to wait. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default: the queue; for a [`Mutex`](crate::Mutex),
+    /// which has none, the default [`Retry`].
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
+    /// signal. What has come of the request by then is given back. Default: never.
+    pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
+        self.cancel = Cancel::on(cancelled);
         self
     }
 
@@ -150,29 +167,22 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
+    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a [`Mutex`](crate::Mutex).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.terms.fairness = fairness;
         self
     }
 
-    fn check(&self) -> Result<()> {
-        check_lease(self.terms.lease)?;
-        if self.timeout == Some(Duration::ZERO) {
-            return Err(Error::invalid(
-                "a timeout must not be zero: try_read and try_write do not wait",
-            ));
-        }
-        if self.terms.hold == Some(Duration::ZERO) {
-            return Err(Error::invalid("the longest hold must not be zero"));
-        }
-        Ok(())
-    }
-
-    async fn run(self, patience: Patience) -> Result<Option<G>> {
-        let RwLock { client, lock } = self.lock;
-        let taken = asking::take(client, lock, G::MODE, &self.terms, patience).await?;
-        Ok(taken.map(|acquisition| G::from_lease(Lease::new(client.clone(), acquisition))))
+    async fn run(self) -> Result<G> {
+        let wait = Wait {
+            timeout: self.timeout,
+            retry: self.retry,
+        };
+        let checked = self.terms.check().and_then(|()| wait.check());
+        checked.map_err(|error| self.lock.blame(error))?;
+        let taking = wait.take(self.client, self.lock, G::MODE, &self.terms);
+        let lease = self.cancel.or(taking).await;
+        lease.map(G::from_lease).map_err(|error| self.lock.blame(error))
     }
 }
 
@@ -181,15 +191,7 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
     type IntoFuture = BoxFuture<'a, Result<G>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let lock = &self.lock.lock;
-            self.check().map_err(|error| lock.blame(error))?;
-            let until = self.timeout.map(|timeout| self.lock.client.clock.now().after(timeout));
-            match self.run(Patience::Queue { until }).await? {
-                Some(guard) => Ok(guard),
-                None => Err(lock.blame(Error::invalid("a queue does not refuse"))),
-            }
-        })
+        Box::pin(self.run())
     }
 }
 
@@ -206,7 +208,11 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(Acquire<'a, G>);
 
-impl<G: Guard> TryAcquire<'_, G> {
+impl<'a, G: Guard> TryAcquire<'a, G> {
+    pub(crate) fn new(client: &'a Arc<Client>, lock: &'a LockKey) -> Self {
+        TryAcquire(Acquire::new(client, lock))
+    }
+
     /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
     pub fn timeout(self, timeout: Duration) -> Self {
         TryAcquire(self.0.timeout(timeout))
@@ -239,14 +245,14 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for TryAcquire<'a, G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let request = self.0;
-            request.check().map_err(|error| request.lock.lock.blame(error))?;
-            let client = &request.lock.client;
-            let until = client
-                .clock
-                .now()
-                .after(request.timeout.unwrap_or(client.settings.call_timeout));
-            request.run(Patience::Try { until }).await
+            let Acquire {
+                client, lock, terms, ..
+            } = &self.0;
+            terms.check().map_err(|error| lock.blame(error))?;
+            let limit = self.0.timeout.unwrap_or(client.settings.call_timeout);
+            let until = client.clock.now().after(limit);
+            let taken = asking::take(client, lock, G::MODE, terms, Patience::Try { until }).await?;
+            Ok(taken.map(|acquisition| G::from_lease(Lease::new((*client).clone(), acquisition))))
         })
     }
 }

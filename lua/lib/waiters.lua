@@ -7,7 +7,7 @@ local STEPS = 16 -- how far from either end a returning waiter looks for its pla
 local CLIENT = 11 -- an owner's first characters name its client
 local LAPSES = 4 -- clients that are remembered for having let a grant lapse
 
-local ENTRY = '^(%a) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+)$'
+local ENTRY = '^(%a) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+) (%d+)$'
 local entries = {}
 
 local function waiter(owner)
@@ -20,7 +20,7 @@ local function waiter(owner)
     entry = false
     if text then
       local part = { string.match(text, ENTRY) }
-      if #part ~= 11 then
+      if #part ~= 12 then
         malformed('waiter')
       end
       entry = {
@@ -36,6 +36,7 @@ local function waiter(owner)
         fairness = part[9], -- 'f' phase-fair, 'r' readers first
         node = part[10], -- the server of its subscription, '-' if it only polls
         tag = part[11], -- the hash tag of its channel
+        since = tonumber(part[12]), -- when it came
       }
     end
     entries[owner] = entry
@@ -48,7 +49,7 @@ local function save(entry)
   put(
     'q:' .. entry.owner,
     format(
-      '%s %s %s %.0f %.0f %.0f %.0f %.0f %s %s %s',
+      '%s %s %s %.0f %.0f %.0f %.0f %.0f %s %s %s %.0f',
       entry.mode,
       entry.previous,
       entry.next,
@@ -59,7 +60,8 @@ local function save(entry)
       entry.window,
       entry.fairness,
       entry.node,
-      entry.tag
+      entry.tag,
+      entry.since
     )
   )
   cover(entry.seen + entry.liveness)

@@ -8,6 +8,7 @@ mod connection;
 mod connections;
 mod course;
 mod map;
+mod masters;
 mod slot;
 mod subscriptions;
 #[cfg(test)]
