@@ -1,11 +1,11 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey redis-py fmt lint lint-lua doc features deny ci clean
+.PHONY: help demo test test-valkey servers valkey redis-py fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
-VALKEY_SUITES := cluster slots five_faults mutex
+VALKEY_SUITES := cluster slots five_faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,10 +14,10 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 	$(if $(CLUSTER),@scripts/get-redis)
 	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
-test: servers redis-py ## Run all tests, on the server that `make servers` finds
+test: servers ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features
 
-test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey
+test-valkey: valkey ## Run the suites that depend on the server on Valkey
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none
@@ -50,6 +50,15 @@ features: ## Check every feature alone, and what it pulls (needs cargo-hack)
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --all-features check licenses bans sources
+
+cluster-up: ## Start a cluster of six containers (IMAGE=..., PARTITION=1)
+	@cluster-compose/cluster up
+
+cluster-down: ## Remove it
+	@cluster-compose/cluster down
+
+cluster-status: ## List its nodes
+	@cluster-compose/cluster status
 
 ci: ## Everything that a change must pass
 	.ci/run

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, Stream};
 
-use crate::client::Client;
+use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Address, Reply, Words};
 
@@ -35,7 +35,7 @@ const STEP: u32 = 500;
 /// ```
 #[must_use = "a listing asks nothing until it is read"]
 pub struct Listing {
-    client: Arc<Client>,
+    client: Arc<Handle>,
     pattern: Vec<u8>,
     step: u32,
     /// Those that are still to be asked; nothing before the first step.
@@ -44,7 +44,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    pub(crate) fn new(client: Arc<Client>, start: &str) -> Self {
+    pub(crate) fn new(client: Arc<Handle>, start: &str) -> Self {
         let pattern = starting_with(&[&client.settings.prefix, start].concat());
         Listing {
             client,

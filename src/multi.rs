@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
 
-use crate::asking::{self, Patience, Terms, Wait};
-use crate::client::Client;
+use crate::asking::{self, Patience, Terms};
+use crate::client::{Client, Handle};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::guard::{Hold, Lease, LeaseState, Released};
+use crate::guard::{Hold, Released};
+use crate::lease::{Lease, LeaseState};
 use crate::options::options;
 use crate::protocol::{Kind, LockKey, Mode};
-use crate::retry::Cancel;
+use crate::retry::{Cancel, Wait};
 
 /// A request for several locks of any slots, in any modes: all of them or none. Made by [`Locks::multi`](crate::Locks::multi), sent when it is
 /// awaited, gives a [`MultiGuard`].
@@ -57,7 +58,7 @@ use crate::retry::Cancel;
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Multi {
-    client: Arc<Client>,
+    client: Arc<Handle>,
     named: Result<Vec<Wanted>>,
     terms: Terms,
     wait: Wait,
@@ -67,7 +68,7 @@ pub struct Multi {
 type Wanted = (LockKey, Mode);
 
 impl Multi {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<Handle>) -> Self {
         let terms = Terms::of(&client.settings);
         Multi {
             client,
@@ -191,9 +192,10 @@ async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, wa
             timeout: ends.map(|ends| ends.since(clock.now())),
             retry: None,
         };
-        let turn = std::pin::pin!(turn.take(client, lock, *mode, terms));
+        let take = |patience| asking::take(client, lock, *mode, terms, patience);
+        let turn = std::pin::pin!(turn.for_lock(client, lock, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
-            Either::Left((lease, _)) => Some(lease?),
+            Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
             Either::Right(_) => None,
         };
         held.extend(next.map(Hold));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::Handle;
 use crate::error::Result;
 use crate::guard::MutexGuard;
 use crate::protocol::{InspectMutex, Kind, LockKey};
@@ -39,8 +39,8 @@ use crate::rwlock::{Acquire, TryAcquire};
 /// None: a plain mutex tells nobody that it is free. Those who wait try again after a [pause](crate::Retry), and who tries first has it.
 #[derive(Clone)]
 pub struct Mutex {
-    client: Arc<Client>,
-    lock: LockKey,
+    pub(crate) client: Arc<Handle>,
+    pub(crate) lock: LockKey,
 }
 
 /// What a mutex holds.
@@ -55,7 +55,7 @@ pub struct MutexStatus {
 }
 
 impl Mutex {
-    pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
         let lock = LockKey::new(Kind::Mutex, &client.settings.mutex_prefix, name)?;
         Ok(Mutex { client, lock })
     }
@@ -73,14 +73,14 @@ impl Mutex {
     /// Asks for the mutex, and tries again until it is had: by the default [`Retry`](crate::Retry) unless [`retry`](Acquire::retry) gives another, and without a
     /// limit unless that or [`timeout`](Acquire::timeout) gives one. One round trip for each try.
     ///
-    /// One who holds it already and asks for it again waits for itself.
+    /// One who holds it already and asks for it again waits for itself: see [`Owner`](crate::Owner).
     pub fn lock(&self) -> Acquire<'_, MutexGuard> {
-        Acquire::new(&self.client, &self.lock)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the mutex once.
     pub fn try_lock(&self) -> TryAcquire<'_, MutexGuard> {
-        TryAcquire::new(&self.client, &self.lock)
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
     /// Asks whose value it holds, and until when; nothing if it is free. One round trip.

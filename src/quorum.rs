@@ -8,15 +8,16 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, Either, join_all, select, select_all};
 use futures::stream::FuturesUnordered;
 
-use crate::asking::{self, Patience, Terms, Wait};
-use crate::client::Client;
+use crate::asking::{self, Patience, Terms};
+use crate::client::Handle;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{Hold, Lease, LeaseState, Released};
+use crate::guard::{Hold, Released};
+use crate::lease::{Lease, LeaseState};
 use crate::locks::Locks;
 use crate::options::options;
 use crate::protocol::{Kind, LockKey, Mode, RaiseToken};
-use crate::retry::Cancel;
+use crate::retry::{Cancel, Wait};
 
 /// A member that did not answer in the part of the lease that this is the divisor of is passed over, in the range below.
 const PARTS_FOR_A_MEMBER: u32 = 50;
@@ -145,8 +146,8 @@ enum Tried {
 
 impl QuorumAcquire {
     fn new(quorum: &Quorum, kind: Kind, name: &str, mode: Mode) -> Self {
-        let clients = || quorum.members.iter().map(Locks::client);
-        let prefix = |client: &Arc<Client>| match kind {
+        let clients = || quorum.members.iter().map(|member| &member.client);
+        let prefix = |client: &Arc<Handle>| match kind {
             Kind::ReadWrite => client.settings.prefix.clone(),
             Kind::Mutex => client.settings.mutex_prefix.clone(),
         };
@@ -154,7 +155,7 @@ impl QuorumAcquire {
         QuorumAcquire {
             locks: locks.collect(),
             mode,
-            terms: Terms::of(&quorum.members[0].client().settings),
+            terms: Terms::of(&quorum.members[0].client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             member_timeout: None,
@@ -214,7 +215,7 @@ impl QuorumAcquire {
 
     async fn run(&self) -> Result<QuorumGuard> {
         let round = self.round()?;
-        let client = self.quorum.members[0].client();
+        let client = &self.quorum.members[0].client;
         let clock = &*client.clock;
         let retry = self.wait.retry.clone().unwrap_or_default();
         let mut tries = retry.begin(clock.now(), self.wait.timeout);
@@ -265,7 +266,7 @@ struct Round<'a> {
 impl Round<'_> {
     async fn run(&self) -> Result<Tried> {
         let (members, majority) = (&self.quorum.members, self.quorum.majority());
-        let clock = &*members[0].client().clock;
+        let clock = &*members[0].client.clock;
         let started = clock.now();
         let mut until = started.after(self.member_timeout);
         let mut tries: FuturesUnordered<_> = members
@@ -315,10 +316,10 @@ impl Round<'_> {
     }
 
     async fn ask(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
-        let client = member.client();
+        let client = &member.client;
         let until = client.clock.now().after(self.member_timeout);
         let taken = asking::take(client, lock, self.mode, self.terms, Patience::Try { until }).await?;
-        Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
+        Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
     /// What to make of a try without a majority; fails if trying again is of no use.
@@ -437,7 +438,7 @@ impl QuorumGuard {
     pub async fn renew(&self) -> Result<()> {
         let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
         let renewed = join_all(renewals).await.into_iter().flatten().flatten().count();
-        let error = |kind, message| Err(self.holds[0].0.acquisition().lock.blame(Error::new(kind, message)));
+        let error = |kind, message| Err(self.holds[0].0.acquisition.lock.blame(Error::new(kind, message)));
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
         } else if renewed < self.majority {
@@ -461,7 +462,7 @@ impl QuorumGuard {
     pub async fn release(mut self) -> Result<Released> {
         let holds = std::mem::take(&mut self.holds);
         let (held, majority) = (holds.len(), self.majority);
-        let clock = holds[0].0.client().clock.clone();
+        let clock = holds[0].0.client.clock.clone();
         let patience = self.member_timeout;
         let releases = holds.into_iter().map(async |hold| {
             let until = clock.now().after(patience);
@@ -512,13 +513,13 @@ impl QuorumGuard {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &*self.holds[0].0.client().clock
+        &*self.holds[0].0.client.clock
     }
 }
 
 /// True if the lock's last token at that member is at least this one.
 async fn raise(lease: &Lease, token: u64) -> bool {
-    let (client, acquisition) = (lease.client(), lease.acquisition());
+    let Lease { client, acquisition } = lease;
     let owner = acquisition.owner;
     let call = RaiseToken { owner, token }.call(client.scripts, &acquisition.lock);
     let reply = client.ask(&acquisition.lock, &call).await;

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 
+use crate::asking::Patience;
+use crate::client::Client;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::protocol::{Kind, LockKey};
 
 const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(500);
@@ -136,6 +139,50 @@ impl Tries<'_> {
                 Err(Error::new(ErrorKind::TimedOut, message))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// How to wait for a lock: in its queue, or by trying again where it has none or that is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: Option<Retry>,
+}
+
+impl Wait {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.timeout == Some(Duration::ZERO) {
+            let message = "a timeout must not be zero: there are requests that do not wait";
+            return Err(Error::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Asks until it is had.
+    pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
+        &self,
+        client: &Client,
+        lock: &LockKey,
+        ask: impl Fn(Patience) -> F,
+    ) -> Result<T> {
+        let clock = &*client.clock;
+        let retry = match &self.retry {
+            Some(retry) => retry,
+            None if lock.kind == Kind::Mutex => &Retry::default(),
+            None => {
+                let until = self.timeout.map(|timeout| clock.now().after(timeout));
+                let held = ask(Patience::Queue { until }).await?;
+                return held.ok_or_else(|| lock.blame(Error::invalid("a queue does not refuse")));
+            }
+        };
+        let mut tries = retry.begin(clock.now(), self.timeout);
+        loop {
+            let until = tries.answer_by(clock.now(), client.settings.call_timeout);
+            if let Some(held) = ask(Patience::Try { until }).await? {
+                return Ok(held);
+            }
+            tries.pause(clock).await.map_err(|error| lock.blame(error))?;
         }
     }
 }

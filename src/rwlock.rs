@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::asking::{self, Patience, Renewal, Terms, Wait};
-use crate::client::Client;
+use crate::asking::{Asked, Patience, Renewal, Terms};
+use crate::client::Handle;
 use crate::error::Result;
-use crate::guard::{Guard, Lease, ReadGuard, WriteGuard};
+use crate::guard::{Guard, ReadGuard, WriteGuard};
+use crate::lease::Lease;
+use crate::owner::Owner;
 use crate::protocol::{Fairness, Kind, LockKey};
-use crate::retry::{Cancel, Retry};
+use crate::retry::{Cancel, Retry, Wait};
 use crate::router::Slot;
+use crate::running;
 
 /// A read/write lock that all clients of the cluster share by its name.
 ///
@@ -27,12 +30,12 @@ use crate::router::Slot;
 /// A lock handle costs nothing at the server. Making one is no round trip.
 #[derive(Clone)]
 pub struct RwLock {
-    client: Arc<Client>,
-    lock: LockKey,
+    pub(crate) client: Arc<Handle>,
+    pub(crate) lock: LockKey,
 }
 
 impl RwLock {
-    pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
         let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
@@ -51,28 +54,24 @@ impl RwLock {
     ///
     /// One who holds the lock for writing and asks for it again waits for itself.
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
-        Acquire::new(&self.client, &self.lock)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
     /// One who holds the lock already, for reading or writing, and asks for it again waits for itself.
     pub fn write(&self) -> Acquire<'_, WriteGuard> {
-        Acquire::new(&self.client, &self.lock)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
-        TryAcquire::new(&self.client, &self.lock)
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
     /// Asks for the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
-        TryAcquire::new(&self.client, &self.lock)
-    }
-
-    pub(crate) fn parts(&self) -> (&Arc<Client>, &LockKey) {
-        (&self.client, &self.lock)
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 }
 
@@ -106,23 +105,23 @@ impl fmt::Debug for RwLock {
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
-    client: &'a Arc<Client>,
+    client: &'a Arc<Handle>,
     lock: &'a LockKey,
+    owner: Option<&'a Owner>,
     terms: Terms,
-    timeout: Option<Duration>,
-    retry: Option<Retry>,
+    wait: Wait,
     cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    pub(crate) fn new(client: &'a Arc<Client>, lock: &'a LockKey) -> Self {
+    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Owner>) -> Self {
         Acquire {
             client,
             lock,
+            owner,
             terms: Terms::of(&client.settings),
-            timeout: None,
-            retry: None,
+            wait: Wait::default(),
             cancel: Cancel::default(),
             guard: PhantomData,
         }
@@ -130,14 +129,14 @@ impl<'a, G: Guard> Acquire<'a, G> {
 
     /// The longest time to wait. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.wait.timeout = Some(timeout);
         self
     }
 
     /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default: the queue; for a [`Mutex`](crate::Mutex),
     /// which has none, the default [`Retry`].
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = Some(retry);
+        self.wait.retry = Some(retry);
         self
     }
 
@@ -167,31 +166,81 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a [`Mutex`](crate::Mutex).
+    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a
+    /// [`Mutex`](crate::Mutex).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.terms.fairness = fairness;
         self
     }
 
-    async fn run(self) -> Result<G> {
-        let wait = Wait {
-            timeout: self.timeout,
-            retry: self.retry,
-        };
-        let checked = self.terms.check().and_then(|()| wait.check());
-        checked.map_err(|error| self.lock.blame(error))?;
-        let taking = wait.take(self.client, self.lock, G::MODE, &self.terms);
-        let lease = self.cancel.or(taking).await;
-        lease.map(G::from_lease).map_err(|error| self.lock.blame(error))
+    /// How many replicas must have the lock before it counts as held, and each renewal before the lease counts as longer. Default: none.
+    ///
+    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just granted can be granted again by the replica
+    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. It costs one trip from the
+    /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.terms.replicas = replicas;
+        self
+    }
+
+    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot forget to release, and it does not go on without the lock.
+    ///
+    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the result is [`Lost`](crate::ErrorKind::Lost).
+    /// Tasks and threads that it has started are its own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok`
+    /// means that the lock was held until `work` had ended.
+    ///
+    /// ```no_run
+    /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
+    /// let total = order.write().run(async |lease| {
+    ///     save("paid", lease.token()).await; // the store refuses older tokens
+    ///     42
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn save(_: &str, _: u64) {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the request, and [`Lost`](crate::ErrorKind::Lost).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, `work` is dropped, and the lock is released in the background.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T>
+    where
+        G: 'a,
+    {
+        let guard = self.await?;
+        running::run(guard, work).await
+    }
+
+    async fn ask(&self, patience: Patience) -> Result<Option<G>> {
+        G::ask(Asked {
+            client: self.client,
+            lock: self.lock,
+            terms: &self.terms,
+            patience,
+            owner: self.owner,
+        })
+        .await
     }
 }
 
-impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
+impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     type Output = Result<G>;
     type IntoFuture = BoxFuture<'a, Result<G>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+    fn into_future(mut self) -> Self::IntoFuture {
+        let cancel = std::mem::take(&mut self.cancel);
+        Box::pin(async move {
+            let (client, lock) = (self.client, self.lock);
+            let checked = self.terms.check().and_then(|()| self.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let asking = self.wait.for_lock(client, lock, |patience| self.ask(patience));
+            cancel.or(asking).await.map_err(|error| lock.blame(error))
+        })
     }
 }
 
@@ -206,13 +255,9 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
 /// As [`Acquire`]; never `TimedOut`.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct TryAcquire<'a, G>(Acquire<'a, G>);
+pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
 
-impl<'a, G: Guard> TryAcquire<'a, G> {
-    pub(crate) fn new(client: &'a Arc<Client>, lock: &'a LockKey) -> Self {
-        TryAcquire(Acquire::new(client, lock))
-    }
-
+impl<G: Guard> TryAcquire<'_, G> {
     /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
     pub fn timeout(self, timeout: Duration) -> Self {
         TryAcquire(self.0.timeout(timeout))
@@ -237,22 +282,26 @@ impl<'a, G: Guard> TryAcquire<'a, G> {
     pub fn fairness(self, fairness: Fairness) -> Self {
         TryAcquire(self.0.fairness(fairness))
     }
+
+    /// As [`Acquire::replicas`].
+    pub fn replicas(self, replicas: u32) -> Self {
+        TryAcquire(self.0.replicas(replicas))
+    }
 }
 
-impl<'a, G: Guard + Send + 'a> IntoFuture for TryAcquire<'a, G> {
+impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
     type Output = Result<Option<G>>;
     type IntoFuture = BoxFuture<'a, Result<Option<G>>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Acquire {
-                client, lock, terms, ..
-            } = &self.0;
-            terms.check().map_err(|error| lock.blame(error))?;
-            let limit = self.0.timeout.unwrap_or(client.settings.call_timeout);
+            let request = self.0;
+            let (client, lock) = (request.client, request.lock);
+            let checked = request.terms.check().and_then(|()| request.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
             let until = client.clock.now().after(limit);
-            let taken = asking::take(client, lock, G::MODE, terms, Patience::Try { until }).await?;
-            Ok(taken.map(|acquisition| G::from_lease(Lease::new((*client).clone(), acquisition))))
+            request.ask(Patience::Try { until }).await
         })
     }
 }

@@ -129,7 +129,7 @@ impl<'a> IntoFuture for AskStatus<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (client, lock) = self.lock.parts();
+            let RwLock { client, lock } = self.lock;
             let view = look(client, lock, self.page.clone(), self.size).await?;
             Ok(status(view, self.page.reader, self.size))
         })
@@ -181,7 +181,7 @@ impl RwLock {
     ///
     /// As [`status`](Self::status).
     pub async fn is_locked(&self) -> Result<bool> {
-        let (client, lock) = self.parts();
+        let RwLock { client, lock } = self;
         let mut reader = 0;
         loop {
             let page = Page::from(reader, None, None);
@@ -206,7 +206,7 @@ impl RwLock {
         if !is_owner(owner) {
             return Ok(false);
         }
-        let (client, lock) = self.parts();
+        let RwLock { client, lock } = self;
         let reply = client.ask(lock, &Holds { owner }.call(client.scripts, lock)).await?;
         let mode = Holds::read(reply).map_err(|bad| lock.blame(bad))?;
         Ok(mode.is_some())

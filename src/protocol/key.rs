@@ -12,7 +12,7 @@ use crate::router::Slot;
 pub(crate) const LONGEST_NAME: usize = 512;
 
 /// What is in a lock's key, and so which scripts it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// The hash of this protocol.
     ReadWrite,

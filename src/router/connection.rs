@@ -21,7 +21,6 @@ const NAMELESS: &str = "-";
 /// A connection that carries commands.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    address: Address,
     name: Box<str>,
     node: Arc<dyn Node>,
     bound: Mutex<ClockBound>,
@@ -51,11 +50,11 @@ impl Connection {
     pub(crate) async fn open(
         connector: &dyn Connector,
         clock: &dyn Clock,
-        address: Address,
+        address: &Address,
         timeout: Duration,
     ) -> Result<Connection, NodeError> {
         let opening = Box::pin(async {
-            let node = connector.connect(&address).await?;
+            let node = connector.connect(address).await?;
             let sent = clock.now();
             let replies = node
                 .pipeline(&[Words::new().word("TIME"), Words::new().word("INFO").word("server")])
@@ -75,7 +74,6 @@ impl Connection {
         bound.observe(sent, received, server_time(replies.next())?);
         let name = server_name(replies.next()).unwrap_or_else(|| NAMELESS.into());
         Ok(Connection {
-            address,
             name,
             node,
             bound: Mutex::new(bound),
@@ -84,13 +82,14 @@ impl Connection {
         })
     }
 
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
-    }
-
     /// The first characters of the server's run id.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// False for a server that does not tell its run id.
+    pub(crate) fn has_name(&self) -> bool {
+        &*self.name != NAMELESS
     }
 
     pub(crate) fn bound(&self) -> ClockBound {

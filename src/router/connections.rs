@@ -52,6 +52,11 @@ impl Connections {
         })
     }
 
+    /// For a connection to be opened.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
     /// The connection to this server, if there is one that can be used at once.
     pub(crate) fn ready(&self, address: &Address) -> Option<Arc<Connection>> {
         read(&self.live)
@@ -113,7 +118,7 @@ impl Connections {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let opened = Connection::open(&*this.connector, &*this.clock, address.clone(), this.connect_timeout).await;
+            let opened = Connection::open(&*this.connector, &*this.clock, &address, this.connect_timeout).await;
             let _ = tell.send(this.settle(&address, opened));
         });
         told.map(|told| told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up")))))

@@ -7,6 +7,7 @@ mod clock_bound;
 mod connection;
 mod connections;
 mod course;
+mod durable;
 mod map;
 mod masters;
 mod slot;
@@ -26,6 +27,7 @@ use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use connections::Connections;
 use course::Course;
+use durable::Durable;
 use topology::{Topology, Whom};
 use translation::Translation;
 
@@ -85,6 +87,8 @@ pub(crate) struct Router {
     max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
+    durable: Arc<Durable>,
+    subscriptions: Subscriptions,
     background: AbortHandle,
 }
 
@@ -95,7 +99,13 @@ impl Router {
         clock: Arc<dyn Clock>,
         settings: RouterSettings,
     ) -> Result<Arc<Router>, CallError> {
-        let connections = Connections::new(connector, clock.clone(), settings.connect_timeout);
+        let durable = Arc::new(Durable::new(
+            connector.clone(),
+            clock.clone(),
+            settings.connect_timeout,
+            settings.response_timeout,
+        ));
+        let connections = Connections::new(connector.clone(), clock.clone(), settings.connect_timeout);
         let topology = Topology::new(
             connections.clone(),
             clock.clone(),
@@ -114,15 +124,19 @@ impl Router {
         })?;
         let background = tokio::spawn(refresh_slowly(
             topology.clone(),
+            durable.clone(),
             clock.clone(),
             settings.refresh_interval,
         ));
+        let subscriptions = Subscriptions::start(connector, clock.clone(), connections.clone(), topology.clone());
         Ok(Arc::new(Router {
             clock,
             response_timeout: settings.response_timeout,
             max_redirects: settings.max_redirects,
             connections,
             topology,
+            durable,
+            subscriptions,
             background: background.abort_handle(),
         }))
     }
@@ -134,9 +148,17 @@ impl Router {
         Course::new(self, call, deadline).run().await
     }
 
-    pub(crate) fn subscriptions(&self) -> &Subscriptions {
-        &Subscriptions
+    /// As `call`, but so many replicas are waited for: the answer says how many have it. On connections of its own, that block nobody else's calls.
+    /// With none, it is `call`.
+    pub(crate) async fn call_confirmed(
+        &self,
+        call: &Call,
+        replicas: u32,
+        deadline: Moment,
+    ) -> Result<Answer, CallError> {
+        Course::confirmed(self, call, replicas, deadline).run().await
     }
+
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
     pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
         self.topology.owner(slot)
@@ -147,10 +169,16 @@ impl Router {
         self.connections.ready(address).map(|connection| connection.bound())
     }
 
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
     /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
     pub(crate) async fn close(&self) {
         self.background.abort();
+        self.subscriptions.close();
         self.connections.close();
+        self.durable.close();
     }
 }
 
@@ -161,11 +189,12 @@ impl Drop for Router {
 }
 
 /// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
-async fn refresh_slowly(topology: Arc<Topology>, clock: Arc<dyn Clock>, interval: Duration) {
+async fn refresh_slowly(topology: Arc<Topology>, durable: Arc<Durable>, clock: Arc<dyn Clock>, interval: Duration) {
     loop {
         clock.sleep_until(clock.now().after(jittered(interval))).await;
         topology.refresh(Whom::Anyone).await;
         topology.forget_strangers();
+        durable.retain(|address| topology.knows(address));
     }
 }
 

@@ -167,10 +167,11 @@ impl Builder {
         self
     }
 
-    /// A single server that is no cluster.
+    /// A single server that is no cluster and has no replica.
     pub fn standalone(mut self) -> Self {
         self.is_cluster = false;
         self.masters = 1;
+        self.replicas = 0;
         self
     }
 

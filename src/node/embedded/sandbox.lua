@@ -5,7 +5,7 @@
 local host = ...
 local error, pcall, rawget, rawset, select = error, pcall, rawget, rawset, select
 local setmetatable, tonumber, tostring, type, xpcall = setmetatable, tonumber, tostring, type, xpcall
-local floor = math.floor
+local floor, format, unpack = math.floor, string.format, unpack
 
 -- Guarded tables ------------------------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ end
 
 -- Random numbers ------------------------------------------------------------------------------------------------
 
--- The same numbers in every run of a script, and the ones that the server gives.
+-- The numbers that the server gives: the same ones after each start.
 function math.random(...)
   local fraction, count = host.random(), select('#', ...)
   local low, high = ...
@@ -65,10 +65,28 @@ local redis = {
   REDIS_VERSION_NUM = 0x0007000f,
 }
 
-local execute = host.execute
+local execute, execute_exact = host.execute, host.execute_exact
+
+-- A number as the server prints it. The host sees it as Lua does, with fewer digits.
+local function exact(...)
+  local words, count = { ... }, select('#', ...)
+  for index = 1, count do
+    if type(words[index]) == 'number' then
+      words[index] = format('%.17g', words[index])
+    end
+  end
+  return unpack(words, 1, count)
+end
+
+local function execute_again(...)
+  return execute_exact(select('#', ...), exact(...))
+end
 
 function redis.call(...)
-  local reply, failure = execute(...)
+  local reply, failure = execute(select('#', ...), ...)
+  if failure == true then
+    reply, failure = execute_again(...)
+  end
   if failure then
     error({ err = failure }, 0)
   end
@@ -76,7 +94,10 @@ function redis.call(...)
 end
 
 function redis.pcall(...)
-  local reply, failure = execute(...)
+  local reply, failure = execute(select('#', ...), ...)
+  if failure == true then
+    reply, failure = execute_again(...)
+  end
   if failure then
     return { err = failure }
   end
@@ -124,7 +145,7 @@ function redis.log(...)
     raise('redis.log() requires two arguments or more.')
   elseif not level then
     raise('First argument must be a number (log level).')
-  elseif level < redis.LOG_DEBUG or level > redis.LOG_WARNING then
+  elseif not (level > redis.LOG_DEBUG - 1 and level < redis.LOG_WARNING + 1) then
     raise('Invalid debug level.')
   end
 end

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
+use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use sha1_smol::Sha1;
-use smallvec::SmallVec;
 
-use super::answer::{Answer, Blob, Failure};
-use super::lock;
+use super::answer::{Failure, in_one_line};
+use super::call;
 use super::number;
 use super::server::Digest;
 use super::world::World;
@@ -36,7 +35,6 @@ struct State {
     run: Function,
     /// Every script that was loaded at any server.
     compiled: HashMap<Digest, Function>,
-    random: Random,
 }
 
 impl ScriptHost {
@@ -65,15 +63,13 @@ impl State {
     fn new(world: Arc<Mutex<World>>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-        let random = Random::default();
-        let functions = functions(&lua, world, &random)?;
+        let functions = functions(&lua, world)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let run = sandbox.call(functions)?;
         Ok(State {
             lua,
             run,
             compiled: HashMap::new(),
-            random,
         })
     }
 
@@ -87,7 +83,6 @@ impl State {
     }
 
     fn run(&self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> Reply {
-        self.random.seed(0);
         match self.call(digest, keys, args) {
             Ok((true, value)) => reply_of(&value, DEEPEST_REPLY),
             Ok((false, failure)) => blamed(&failure, digest).into(),
@@ -108,76 +103,27 @@ impl State {
 }
 
 /// What the sandbox needs of Rust.
-fn functions(lua: &Lua, world: Arc<Mutex<World>>, random: &Random) -> mlua::Result<Table> {
+fn functions(lua: &Lua, world: Arc<Mutex<World>>) -> mlua::Result<Table> {
     let functions = lua.create_table()?;
-    functions.set(
-        "execute",
-        lua.create_function(move |lua, words: MultiValue| execute(lua, &world, &words))?,
-    )?;
+    for (name, is_exact) in [("execute", false), ("execute_exact", true)] {
+        functions.set(name, call::function(lua, world.clone(), is_exact)?)?;
+    }
     functions.set(
         "sha1hex",
         lua.create_function(|_, text: LuaString| Ok(Sha1::from(&*text.as_bytes()).digest().to_string()))?,
     )?;
     functions.set("line", lua.create_function(|lua, ()| Ok(line_of_script(lua)))?)?;
-    let numbers = random.clone();
-    functions.set("random", lua.create_function(move |_, ()| Ok(numbers.fraction()))?)?;
-    let numbers = random.clone();
+    let random = Random::default();
+    let seeded = random.clone();
+    functions.set("random", lua.create_function(move |_, ()| Ok(random.fraction()))?)?;
     functions.set(
         "seed",
         lua.create_function(move |_, seed: f64| {
-            numbers.seed(seed as i64 as u32);
+            seeded.seed(seed as i64 as u32);
             Ok(())
         })?,
     )?;
     Ok(functions)
-}
-
-/// Runs one `redis.call`. Gives a reply, or nil and the text of an error.
-fn execute(lua: &Lua, world: &Mutex<World>, words: &MultiValue) -> mlua::Result<(Value, Value)> {
-    let outcome = words_of(words).and_then(|words| {
-        let words: SmallVec<[&[u8]; 16]> = words.iter().map(|word| word.as_slice()).collect();
-        lock(world).call_by_script(&words)
-    });
-    Ok(match outcome {
-        Ok(answer) => (value_of(lua, answer)?, Value::Nil),
-        Err(failure) => (Value::Nil, Value::String(lua.create_string(failure.line())?)),
-    })
-}
-
-fn words_of(values: &MultiValue) -> Result<SmallVec<[Blob; 16]>, Failure> {
-    values.iter().map(word_of).collect()
-}
-
-fn word_of(value: &Value) -> Result<Blob, Failure> {
-    match value {
-        Value::String(text) => Ok(Blob::from_slice(&text.as_bytes())),
-        Value::Integer(integer) => Ok(number::print(*integer as f64)),
-        Value::Number(number) => Ok(number::print(*number)),
-        _ => Err(Failure::of(
-            "ERR Lua redis lib command arguments must be strings or integers",
-        )),
-    }
-}
-
-/// What a script sees of an answer.
-fn value_of(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
-    Ok(match answer {
-        Answer::Nil => Value::Boolean(false),
-        Answer::Int(number) => Value::Number(number as f64),
-        Answer::Bulk(bytes) => Value::String(lua.create_string(&bytes)?),
-        Answer::Status(text) => {
-            let table = lua.create_table_with_capacity(0, 1)?;
-            table.raw_set("ok", text)?;
-            Value::Table(table)
-        }
-        Answer::List(items) => {
-            let table = lua.create_table_with_capacity(items.len(), 0)?;
-            for item in items {
-                table.raw_push(value_of(lua, item)?)?;
-            }
-            Value::Table(table)
-        }
-    })
 }
 
 /// What a client sees of a script's value. (The fields `map`, `set` and `double` of a table mean nothing here.)
@@ -200,21 +146,13 @@ fn reply_of_table(table: &Table, depth: usize) -> Reply {
         return Failure::new(line.to_string_lossy()).into();
     }
     if let Ok(Value::String(text)) = table.raw_get("ok") {
-        return Reply::Text(in_one_line(&text.as_bytes()));
+        return Reply::Text(in_one_line(&text.as_bytes()).collect());
     }
     let items = (1..).map_while(|index: i64| match table.raw_get(index) {
         Ok(Value::Nil) | Err(_) => None,
         Ok(item) => Some(reply_of(&item, depth - 1)),
     });
     Reply::List(items.collect())
-}
-
-fn in_one_line(text: &[u8]) -> Bytes {
-    let without_breaks = |byte: &u8| match byte {
-        b'\r' | b'\n' => b' ',
-        byte => *byte,
-    };
-    text.iter().map(without_breaks).collect()
 }
 
 /// The error of a script that was caught by nobody, with the place it came from.
@@ -255,9 +193,16 @@ fn hex(digest: &Digest) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(digest)
 }
 
-/// The server's random numbers: `lrand48` of C, begun anew for each script.
-#[derive(Clone, Default)]
+/// The server's random numbers: `lrand48` of C.
+#[derive(Clone)]
 struct Random(Arc<AtomicU64>);
+
+impl Default for Random {
+    fn default() -> Self {
+        const UNSEEDED: u64 = 0x1234_abcd_330e;
+        Random(Arc::new(AtomicU64::new(UNSEEDED)))
+    }
+}
 
 impl Random {
     fn seed(&self, seed: u32) {
