@@ -12,8 +12,9 @@ use crate::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, Stat
 use crate::clock::{Clock, Moment};
 use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Router, Slot};
+use crate::router::{Call, Router, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -277,6 +278,13 @@ impl Client {
         let pumps = std::mem::take(&mut registry.pumps);
         let finished = registry.unowned && registry.acquisitions.is_empty() && pumps.is_empty();
         Work { due, pumps, finished }
+    }
+
+    /// Asks a question about a lock: a call that changes nothing.
+    pub(crate) async fn ask(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
+        let until = self.clock.now().after(self.settings.call_timeout);
+        let answer = self.router.call(question, until).await;
+        answer.map(|answer| answer.reply).map_err(|error| lock.blame(error))
     }
 
     /// When the worker must wake by itself; from here on earlier needs wake it.
