@@ -16,11 +16,9 @@
 
 local caller, lease = tostring(ARGV[3]), tonumber(ARGV[4])
 local mine = 'r:' .. caller
-local lock = redis.pcall(
-  'HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'readers_head', 'writers_head', 'upgrader'
-)
+local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'waiters')
 local reply
-if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 then
+if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 and now >= PADDED then
   local field, text = mine, lock[3]
   if not text and lock[2] and string.sub(lock[2], 31) == caller then
     field, text = 'writer', lock[2]
@@ -32,12 +30,12 @@ if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and
       reply = { now, 'revoked', 0, token, deadline }
     else
       deadline = math.max(deadline, now + lease)
-      local renewed = string.format(RECORD, 'h', deadline, token, string.sub(text, 31))
+      local renewed = 'h' .. deadline .. string.sub(text, 15)
       local life = deadline + GRACE
       if renewed ~= text then
         redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
         if life > (tonumber(lock[4]) or 0) then
-          life = string.format('%.0f', life + SLACK)
+          life = life + SLACK .. ''
           redis.call('HSET', KEYS[1], field, renewed, 'until', life)
           redis.call('PEXPIREAT', KEYS[1], life)
         else
@@ -46,7 +44,7 @@ if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and
       end
       reply = { now, 'renewed', 0, token, deadline }
     end
-    if not lock[7] and not lock[8] and not lock[9] then
+    if not lock[7] then
       return reply -- it blocks nobody
     end
   end
@@ -77,7 +75,7 @@ return answer(function()
     number('revoked')
     reply = { now, 'lost', 0 }
   end
-  if lock[7] or lock[8] or lock[9] then
+  if lock[7] then
     settle(true)
     reply[3] = more
   end

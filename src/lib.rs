@@ -28,6 +28,10 @@
 //! knows nodes, each one connection to one server: by the `redis` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The test support speaks of the crate by its name.
+#[cfg(test)]
+extern crate self as rwlease;
+
 mod acquisition;
 mod asking;
 mod client;
@@ -35,22 +39,37 @@ mod clock;
 mod core;
 mod error;
 mod guard;
+mod lease;
 mod locks;
+mod losses;
 mod node;
+mod owner;
 mod protocol;
 mod router;
+mod running;
 mod rwlock;
+mod seize;
 mod settings;
+mod upgrade;
 mod worker;
 
 pub use asking::Renewal;
 pub use error::{Error, ErrorKind, Result};
-pub use guard::{Guard, Lease, LeaseState, ReadGuard, Released, WriteGuard};
+pub use guard::{Guard, ReadGuard, Released, WriteGuard};
+pub use lease::{Lease, LeaseState};
 pub use locks::{Builder, Locks};
+<<<<<<< HEAD
+#[cfg(feature = "redis")]
+=======
+pub use losses::Loss;
+>>>>>>> main
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
+pub use owner::{Owner, OwnerReadGuard, OwnerWriteGuard};
 pub use protocol::{Fairness, Mode, scripts};
 pub use router::{CrossSlot, Script, Slot, assert_same_slot};
 pub use rwlock::{Acquire, RwLock, TryAcquire};
+pub use seize::{Revocation, Seizure};
+pub use upgrade::{Upgrade, UpgradeError};
 
 /// Servers in this process, for demos and for tests.
 #[cfg(feature = "embedded")]

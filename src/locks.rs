@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::losses::{Loss, OnLost};
 use crate::node::Connector;
+use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
 use crate::router::{Router, RouterSettings};
 use crate::rwlock::RwLock;
@@ -18,14 +20,10 @@ use crate::worker;
 ///
 /// Clones share everything, and cost nothing; one client is enough for a process. It has one connection to each master that it needs, one more for
 /// subscriptions to each where it waits, and one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
-/// clones and all guards are gone, the task ends.
+/// clones, all locks made by it and all guards are gone, the task ends.
 #[derive(Clone)]
 pub struct Locks {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    client: Arc<Client>,
+    client: Arc<Handle>,
 }
 
 impl Locks {
@@ -71,17 +69,22 @@ impl Locks {
     ///
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
     pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
-        RwLock::new(self.inner.client.clone(), name.as_ref())
+        RwLock::new(self.client.clone(), name.as_ref())
+    }
+
+    /// One who may hold the same lock again.
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.client.clone())
     }
 
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
-    /// the time is over; then says how many owners may still be known to the servers (their leases end them).
+    /// the time is over. Gives the names of the locks that may not have been released: their leases end them.
     ///
     /// # Cancel safety
     ///
     /// Dropped, the releases go on in the background.
-    pub async fn shutdown(&self, within: Duration) -> usize {
-        let client = &self.inner.client;
+    pub async fn shutdown(&self, within: Duration) -> Vec<String> {
+        let client = &self.client;
         client.close();
         let until = client.clock.now().after(within);
         for acquisition in client.all() {
@@ -98,9 +101,11 @@ impl Locks {
                 break;
             }
         }
-        let left = client.all().len();
+        let left = client.all();
         client.router.close().await;
-        left
+        left.iter()
+            .map(|acquisition| acquisition.lock.name.to_string())
+            .collect()
     }
 
     /// Starts a client over connections of any kind.
@@ -126,7 +131,7 @@ impl Locks {
         ));
         tokio::spawn(worker::run(client.clone(), events));
         Ok(Locks {
-            inner: Arc::new(Inner { client }),
+            client: Arc::new(Handle(client)),
         })
     }
 }
@@ -134,14 +139,8 @@ impl Locks {
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("settings", &self.inner.client.settings)
+            .field("settings", &self.client.settings)
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.client.disown();
     }
 }
 
@@ -176,7 +175,8 @@ impl Builder {
     }
 
     /// How much earlier a lease ends here than at the server, at most half of the lease. It covers the difference in speed of the two clocks and
-    /// the skew between two servers when the lock moves from one to the other. Default: a twentieth of the lease, at most 500 ms.
+    /// the skew between two servers when the lock moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the lease, at
+    /// most 500 ms; so servers whose clocks may differ by more than that need a larger one.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
@@ -210,6 +210,13 @@ impl Builder {
     /// long. Default: 1 s.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.pace.window = window;
+        self
+    }
+
+    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop something. Called on the client's own task, before the server lets the next one
+    /// in as long as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
+    pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
+        self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
     }
 
@@ -250,6 +257,31 @@ impl Builder {
         Locks::start(
             engine.connector(),
             engine.clock(),
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
+    }
+}
+
+#[cfg(feature = "fred")]
+impl Builder {
+    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that configuration. Any one node of the cluster is enough.
+    ///
+    /// Of `fred` only connections to single servers are used, one for commands and one for subscriptions to each: whatever it says of retries, redirects and reconnecting does
+    /// not matter, nor does its protocol version (RESP3 is used).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or a configuration for Sentinel or a socket file;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
+    /// does not let this client in.
+    pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
+        self.router.seeds = crate::node::fred::seeds(&config).map_err(Error::invalid)?;
+        Locks::start(
+            Arc::new(crate::node::fred::FredConnector::new(config)),
+            Arc::new(crate::clock::SystemClock),
             Scripts::built_in(),
             self.settings,
             self.router,

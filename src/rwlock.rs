@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::asking::{self, Patience, Renewal, Terms};
-use crate::client::Client;
+use crate::asking::{Asked, Patience, Renewal, Terms};
+use crate::client::Handle;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Lease, ReadGuard, WriteGuard};
+use crate::guard::{Guard, ReadGuard, WriteGuard};
+use crate::lease::Lease;
+use crate::owner::Owner;
 use crate::protocol::{Fairness, LockKey};
 use crate::router::Slot;
+use crate::running;
 use crate::settings::check_lease;
 
 /// A read/write lock that all clients of the cluster share by its name.
@@ -27,12 +30,12 @@ use crate::settings::check_lease;
 /// A lock handle costs nothing at the server. Making one is no round trip.
 #[derive(Clone)]
 pub struct RwLock {
-    client: Arc<Client>,
-    lock: LockKey,
+    pub(crate) client: Arc<Handle>,
+    pub(crate) lock: LockKey,
 }
 
 impl RwLock {
-    pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
         let lock = LockKey::new(&client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
@@ -51,24 +54,24 @@ impl RwLock {
     ///
     /// One who holds the lock for writing and asks for it again waits for itself.
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
-        Acquire::new(self)
+        Acquire::new(self, None)
     }
 
     /// Asks for the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
     /// One who holds the lock already, for reading or writing, and asks for it again waits for itself.
     pub fn write(&self) -> Acquire<'_, WriteGuard> {
-        Acquire::new(self)
+        Acquire::new(self, None)
     }
 
     /// Asks for the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
-        TryAcquire(Acquire::new(self))
+        TryAcquire(Acquire::new(self, None))
     }
 
     /// Asks for the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
-        TryAcquire(Acquire::new(self))
+        TryAcquire(Acquire::new(self, None))
     }
 }
 
@@ -103,22 +106,25 @@ impl fmt::Debug for RwLock {
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
     lock: &'a RwLock,
+    owner: Option<&'a Owner>,
     terms: Terms,
     timeout: Option<Duration>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    fn new(lock: &'a RwLock) -> Self {
+    pub(crate) fn new(lock: &'a RwLock, owner: Option<&'a Owner>) -> Self {
         let settings = &lock.client.settings;
         let terms = Terms {
             lease: settings.lease,
             fairness: settings.fairness,
             renewal: Renewal::Automatic,
             hold: None,
+            replicas: 0,
         };
         Acquire {
             lock,
+            owner,
             terms,
             timeout: None,
             guard: PhantomData,
@@ -156,6 +162,49 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
+    /// How many replicas must have the lock before it counts as held, and each renewal before the lease counts as longer. Default: none.
+    ///
+    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just granted can be granted again by the replica
+    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. It costs one trip from the
+    /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.terms.replicas = replicas;
+        self
+    }
+
+    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot forget to release, and it does not go on without the lock.
+    ///
+    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the result is [`Lost`](crate::ErrorKind::Lost).
+    /// Tasks and threads that it has started are its own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok`
+    /// means that the lock was held until `work` had ended.
+    ///
+    /// ```no_run
+    /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
+    /// let total = order.write().run(async |lease| {
+    ///     save("paid", lease.token()).await; // the store refuses older tokens
+    ///     42
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn save(_: &str, _: u64) {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the request, and [`Lost`](crate::ErrorKind::Lost).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, `work` is dropped, and the lock is released in the background.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T>
+    where
+        G: 'a,
+    {
+        let guard = self.await?;
+        running::run(guard, work).await
+    }
+
     fn check(&self) -> Result<()> {
         check_lease(self.terms.lease)?;
         if self.timeout == Some(Duration::ZERO) {
@@ -169,14 +218,20 @@ impl<'a, G: Guard> Acquire<'a, G> {
         Ok(())
     }
 
-    async fn run(self, patience: Patience) -> Result<Option<G>> {
+    async fn ask(self, patience: Patience) -> Result<Option<G>> {
         let RwLock { client, lock } = self.lock;
-        let taken = asking::take(client, lock, G::MODE, &self.terms, patience).await?;
-        Ok(taken.map(|acquisition| G::from_lease(Lease::new(client.clone(), acquisition))))
+        G::ask(Asked {
+            client,
+            lock,
+            terms: &self.terms,
+            patience,
+            owner: self.owner,
+        })
+        .await
     }
 }
 
-impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
+impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     type Output = Result<G>;
     type IntoFuture = BoxFuture<'a, Result<G>>;
 
@@ -185,7 +240,7 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
             let lock = &self.lock.lock;
             self.check().map_err(|error| lock.blame(error))?;
             let until = self.timeout.map(|timeout| self.lock.client.clock.now().after(timeout));
-            match self.run(Patience::Queue { until }).await? {
+            match self.ask(Patience::Queue { until }).await? {
                 Some(guard) => Ok(guard),
                 None => Err(lock.blame(Error::invalid("a queue does not refuse"))),
             }
@@ -204,7 +259,7 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
 /// As [`Acquire`]; never `TimedOut`.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct TryAcquire<'a, G>(Acquire<'a, G>);
+pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
 
 impl<G: Guard> TryAcquire<'_, G> {
     /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
@@ -231,9 +286,14 @@ impl<G: Guard> TryAcquire<'_, G> {
     pub fn fairness(self, fairness: Fairness) -> Self {
         TryAcquire(self.0.fairness(fairness))
     }
+
+    /// As [`Acquire::replicas`].
+    pub fn replicas(self, replicas: u32) -> Self {
+        TryAcquire(self.0.replicas(replicas))
+    }
 }
 
-impl<'a, G: Guard + Send + 'a> IntoFuture for TryAcquire<'a, G> {
+impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
     type Output = Result<Option<G>>;
     type IntoFuture = BoxFuture<'a, Result<Option<G>>>;
 
@@ -246,7 +306,7 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for TryAcquire<'a, G> {
                 .clock
                 .now()
                 .after(request.timeout.unwrap_or(client.settings.call_timeout));
-            request.run(Patience::Try { until }).await
+            request.ask(Patience::Try { until }).await
         })
     }
 }

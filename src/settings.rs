@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::core::lease::default_margin;
 use crate::core::polling::Pace;
 use crate::error::{Error, Result};
+use crate::losses::OnLost;
 use crate::protocol::Fairness;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
@@ -20,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) pace: Pace,
     pub(crate) most_waiters: u64,
     pub(crate) call_timeout: Duration,
+    pub(crate) on_lost: OnLost,
 }
 
 impl Default for Settings {
@@ -36,6 +38,7 @@ impl Default for Settings {
             },
             most_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
+            on_lost: OnLost::default(),
         }
     }
 }

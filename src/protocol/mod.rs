@@ -7,6 +7,7 @@ mod release;
 mod renew;
 mod reply;
 mod script;
+mod seize;
 
 pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, Goal, Grant, Wait};
@@ -17,6 +18,7 @@ pub(crate) use renew::{Downgrade, Renew, Renewed};
 pub(crate) use reply::{BadReply, Envelope};
 pub(crate) use script::Scripts;
 pub use script::scripts;
+pub(crate) use seize::{Forced, Revoked, force_release, revoke};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -56,6 +56,8 @@ pub(crate) struct Answer {
     pub(crate) received: Moment,
     /// Who answered.
     pub(crate) address: Address,
+    /// How many replicas have it, if that was asked for.
+    pub(crate) confirmed: u32,
     /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
     /// them can still arrive until then.
     pub(crate) loose: Option<u64>,

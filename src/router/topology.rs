@@ -172,6 +172,11 @@ impl Topology {
             .retain(|address| map.nodes().contains(address) || self.seeds.contains(address));
     }
 
+    /// Whether this is a node of the cluster.
+    pub(crate) fn knows(&self, address: &Address) -> bool {
+        read(&self.map).nodes().contains(address)
+    }
+
     fn install(&self, node: &Address, map: SlotMap) {
         let changed = {
             let mut current = write(&self.map);

@@ -7,6 +7,7 @@
 // Every user compiles this as a module of its own and needs only a part of it; the ban on direct clocks is for the library.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::disallowed_methods)]
 
+mod backend;
 mod clients;
 mod cluster;
 mod error;
@@ -21,6 +22,7 @@ mod single;
 mod view;
 mod watchdog;
 
+pub use backend::{Backend, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, Shape};
 pub use error::{Error, Result};

@@ -10,6 +10,7 @@
 //! - A script that does not end is not stopped.
 
 mod answer;
+mod call;
 mod cluster;
 mod command;
 mod commands;

@@ -4,6 +4,7 @@ mod equals_server;
 mod judge;
 mod moves_equal_server;
 mod real;
+mod throughput;
 
 use futures::FutureExt;
 
