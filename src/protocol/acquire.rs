@@ -106,6 +106,7 @@ impl Acquire {
             script,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: Some(not_after),
         }

@@ -2,6 +2,8 @@
 
 mod acquire;
 mod key;
+#[cfg(feature = "legacy")]
+pub(crate) mod legacy;
 mod push;
 mod release;
 mod renew;

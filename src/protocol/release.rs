@@ -39,6 +39,7 @@ impl Release {
             script: &scripts.release,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }
@@ -64,6 +65,7 @@ pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
         script: &scripts.pump,
         slot: lock.slot,
         key: lock.key.clone(),
+        second_key: None,
         args: Words::new(),
         not_after: None,
     }

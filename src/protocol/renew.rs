@@ -32,6 +32,7 @@ impl Renew {
             script: &scripts.renew,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }
@@ -56,6 +57,7 @@ impl Downgrade {
             script: &scripts.downgrade,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }
