@@ -218,6 +218,7 @@ impl<'a> Request<'a> {
                 Err(error) => return Err(error.into()),
             };
             let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
+            trace!(name: "rwlease.acquire", lock = %self.acquisition.lock.name, node = %answer.address);
             let (envelope, acquired) = Acquire::read(answer.reply)?;
             if envelope.more {
                 self.client.pump(&self.acquisition.lock);
