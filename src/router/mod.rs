@@ -9,6 +9,7 @@ mod connections;
 mod course;
 mod map;
 mod slot;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod topology;
@@ -30,6 +31,7 @@ use translation::Translation;
 pub(crate) use call::{Answer, Call, CallError, Reason, Script};
 pub(crate) use clock_bound::ClockBound;
 pub use slot::{CrossSlot, Slot, assert_same_slot};
+pub(crate) use subscriptions::{Event, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 
 /// Settings of the router. Each duration is the limit for one thing.
@@ -81,6 +83,7 @@ pub(crate) struct Router {
     max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
+    subscriptions: Subscriptions,
     background: AbortHandle,
 }
 
@@ -91,7 +94,7 @@ impl Router {
         clock: Arc<dyn Clock>,
         settings: RouterSettings,
     ) -> Result<Arc<Router>, CallError> {
-        let connections = Connections::new(connector, clock.clone(), settings.connect_timeout);
+        let connections = Connections::new(connector.clone(), clock.clone(), settings.connect_timeout);
         let topology = Topology::new(
             connections.clone(),
             clock.clone(),
@@ -113,12 +116,14 @@ impl Router {
             clock.clone(),
             settings.refresh_interval,
         ));
+        let subscriptions = Subscriptions::start(connector, clock.clone(), connections.clone(), topology.clone());
         Ok(Arc::new(Router {
             clock,
             response_timeout: settings.response_timeout,
             max_redirects: settings.max_redirects,
             connections,
             topology,
+            subscriptions,
             background: background.abort_handle(),
         }))
     }
@@ -135,9 +140,14 @@ impl Router {
         self.connections.ready(address).map(|connection| connection.bound())
     }
 
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
     /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
     pub(crate) async fn close(&self) {
         self.background.abort();
+        self.subscriptions.close();
         self.connections.close();
     }
 }
