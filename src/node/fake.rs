@@ -186,6 +186,14 @@ impl Fakes {
         });
     }
 
+    /// How many subscription connections that server has.
+    pub(crate) fn subscribers(&self, host: &str) -> usize {
+        self.with(host, |server| {
+            server.subscribers.retain(|subscriber| !subscriber.is_closed());
+            server.subscribers.len()
+        })
+    }
+
     pub(crate) fn server_ms(&self) -> u64 {
         EPOCH_MS + self.0.started.elapsed().as_millis() as u64
     }

@@ -93,6 +93,11 @@ impl Connection {
         &self.name
     }
 
+    /// False for a server that does not tell its run id.
+    pub(crate) fn has_name(&self) -> bool {
+        &*self.name != NAMELESS
+    }
+
     pub(crate) fn bound(&self) -> ClockBound {
         *lock(&self.bound)
     }

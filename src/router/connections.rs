@@ -52,6 +52,11 @@ impl Connections {
         })
     }
 
+    /// For a connection to be opened.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
     /// The connection to this server, if there is one that can be used at once.
     pub(crate) fn ready(&self, address: &Address) -> Option<Arc<Connection>> {
         read(&self.live)

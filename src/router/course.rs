@@ -258,6 +258,7 @@ impl<'a> Course<'a> {
             }
             Decision::Ask(to) => {
                 self.count_redirect("ask", &address, &to).await?;
+                self.router.subscriptions.asked(self.call.slot, &address, &to);
                 self.next = Stop {
                     address: Some(to),
                     asking: true,

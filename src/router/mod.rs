@@ -84,6 +84,7 @@ pub(crate) struct Router {
     max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
+    subscriptions: Subscriptions,
     background: AbortHandle,
 }
 
@@ -94,7 +95,7 @@ impl Router {
         clock: Arc<dyn Clock>,
         settings: RouterSettings,
     ) -> Result<Arc<Router>, CallError> {
-        let connections = Connections::new(connector, clock.clone(), settings.connect_timeout);
+        let connections = Connections::new(connector.clone(), clock.clone(), settings.connect_timeout);
         let topology = Topology::new(
             connections.clone(),
             clock.clone(),
@@ -116,12 +117,14 @@ impl Router {
             clock.clone(),
             settings.refresh_interval,
         ));
+        let subscriptions = Subscriptions::start(connector, clock.clone(), connections.clone(), topology.clone());
         Ok(Arc::new(Router {
             clock,
             response_timeout: settings.response_timeout,
             max_redirects: settings.max_redirects,
             connections,
             topology,
+            subscriptions,
             background: background.abort_handle(),
         }))
     }
@@ -146,9 +149,14 @@ impl Router {
         self.connections.ready(address).map(|connection| connection.bound())
     }
 
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
     /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
     pub(crate) async fn close(&self) {
         self.background.abort();
+        self.subscriptions.close();
         self.connections.close();
     }
 }

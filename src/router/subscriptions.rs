@@ -1,12 +1,31 @@
-//! Stub until the real one is merged.
-use super::Slot;
-use crate::clock::Moment;
-use crate::node::Address;
+//! Where subscriptions live: each wanted channel is kept joined at the server that serves its slot.
+//!
+//! - [`Subscriptions`] takes the wishes, and says where they are fulfilled.
+//! - [`keeper`] is the one task that knows which channel is joined where, and which is to be joined next.
+//!   What the links report to it has a file of its own ([`reports`]).
+//! - [`link`] is a task for each server: one connection that carries subscriptions alone.
+
+mod keeper;
+mod link;
+mod place;
+mod reports;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
-#[derive(Debug)]
-#[allow(dead_code)]
+use crate::clock::{Clock, Moment};
+use crate::node::{Address, Connector};
+use crate::router::connections::Connections;
+use crate::router::topology::Topology;
+use crate::router::{Slot, lock, read};
+use keeper::{Keeper, Order};
+
+/// What happens on subscriptions.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Message {
         slot: Slot,
@@ -14,19 +33,107 @@ pub(crate) enum Event {
         payload: Bytes,
         received: Moment,
     },
-    Look {
-        slot: Slot,
-    },
+    /// The subscription was made, made again or lost. A message may have been missed: those who wait should look.
+    Look { slot: Slot },
 }
-#[derive(Debug, Default)]
-pub(crate) struct Subscriptions;
+
+/// Where each wanted channel is joined at the owner of its slot.
+type Joined = Arc<RwLock<HashMap<Slot, Address>>>;
+
+/// The channels that are wanted, one for each slot.
+#[derive(Debug)]
+pub(crate) struct Subscriptions {
+    connections: Arc<Connections>,
+    wanted: Mutex<HashMap<Slot, Bytes>>,
+    joined: Joined,
+    orders: mpsc::UnboundedSender<Order>,
+    events: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
+    keeper: AbortHandle,
+}
+
 impl Subscriptions {
-    pub(crate) fn want(&self, _: Slot, _: Bytes) {}
-    pub(crate) fn unwant(&self, _: Slot) {}
-    pub(crate) fn joined_at(&self, _: Slot) -> Option<String> {
-        None
+    /// Begins with no wishes, in a task of its own.
+    pub(crate) fn start(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        connections: Arc<Connections>,
+        topology: Arc<Topology>,
+    ) -> Subscriptions {
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (tell, events) = mpsc::unbounded_channel();
+        let joined = Joined::default();
+        let keeper = Keeper::new(
+            connector,
+            clock,
+            connections.connect_timeout(),
+            topology,
+            tell,
+            joined.clone(),
+        );
+        let keeper = tokio::spawn(keeper.run(taken)).abort_handle();
+        Subscriptions {
+            connections,
+            wanted: Mutex::default(),
+            joined,
+            orders,
+            events: Mutex::new(Some(events)),
+            keeper,
+        }
     }
-    pub(crate) fn events(&self) -> mpsc::UnboundedReceiver<Event> {
-        mpsc::unbounded_channel().1
+
+    /// Keeps the channel joined at the owner of its slot from now on. Returns at once, and may be said again.
+    pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
+        let mut wanted = lock(&self.wanted);
+        if wanted.get(&slot) != Some(&channel) {
+            wanted.insert(slot, channel.clone());
+            self.tell(Order::Want { slot, channel });
+        }
+    }
+
+    /// Leaves the slot's channel.
+    pub(crate) fn unwant(&self, slot: Slot) {
+        if lock(&self.wanted).remove(&slot).is_some() {
+            self.tell(Order::Unwant { slot });
+        }
+    }
+
+    /// Takes note that a call for that slot was sent on with ASK: while it migrates, messages come from both servers.
+    pub(crate) fn asked(&self, slot: Slot, source: &Address, target: &Address) {
+        if lock(&self.wanted).contains_key(&slot) {
+            self.tell(Order::Asked {
+                slot,
+                source: source.clone(),
+                target: target.clone(),
+            });
+        }
+    }
+
+    /// The name of the server where the slot's channel is joined right now, if that is the owner as far as is known, and it
+    /// has a name.
+    pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
+        let address = read(&self.joined).get(&slot)?.clone();
+        let connection = self.connections.ready(&address)?;
+        connection.has_name().then(|| connection.name().to_owned())
+    }
+
+    /// What happens, for the one who takes it first.
+    pub(crate) fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
+        lock(&self.events).take()
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn close(&self) {
+        self.keeper.abort();
+    }
+
+    fn tell(&self, order: Order) {
+        // The keeper is gone only after `close`.
+        let _ = self.orders.send(order);
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -1,0 +1,314 @@
+//! The task that keeps the wanted channels joined where their slots are served.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+use tokio::sync::mpsc;
+
+use crate::clock::{Clock, Moment};
+use crate::node::{Address, Connector};
+use crate::router::subscriptions::link::{Link, LinkOrder, News};
+use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
+use crate::router::subscriptions::{Event, Joined};
+use crate::router::topology::Topology;
+use crate::router::{Slot, write};
+
+/// A join that is not confirmed by then is repeated.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What the users of subscriptions want.
+#[derive(Debug)]
+pub(super) enum Order {
+    Want {
+        slot: Slot,
+        channel: Bytes,
+    },
+    Unwant {
+        slot: Slot,
+    },
+    Asked {
+        slot: Slot,
+        source: Address,
+        target: Address,
+    },
+}
+
+pub(super) struct Keeper {
+    pub(super) connector: Arc<dyn Connector>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) connect_timeout: Duration,
+    pub(super) topology: Arc<Topology>,
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) joined: Joined,
+    pub(super) wanted: HashMap<Slot, Wanted>,
+    pub(super) links: HashMap<Address, LinkState>,
+    pub(super) links_so_far: u64,
+    /// When which slot needs a look. What is no longer true is found out then.
+    pub(super) due: BinaryHeap<Reverse<(Moment, Slot)>>,
+    pub(super) news: mpsc::UnboundedSender<News>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        connect_timeout: Duration,
+        topology: Arc<Topology>,
+        events: mpsc::UnboundedSender<Event>,
+        joined: Joined,
+    ) -> Keeper {
+        Keeper {
+            connector,
+            clock,
+            connect_timeout,
+            topology,
+            events,
+            joined,
+            wanted: HashMap::new(),
+            links: HashMap::new(),
+            links_so_far: 0,
+            due: BinaryHeap::new(),
+            // Replaced when the keeper runs.
+            news: mpsc::unbounded_channel().0,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let (tell, mut news) = mpsc::unbounded_channel();
+        self.news = tell;
+        let mut changes = self.topology.changes();
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(order) => self.obey(order),
+                    None => return,
+                },
+                Some(news) = news.recv() => self.hear(news),
+                Ok(()) = changes.changed() => self.settle_all(),
+                () = self.next_due() => self.look_after_due(),
+            }
+        }
+    }
+
+    fn next_due(&self) -> BoxFuture<'static, ()> {
+        match self.due.peek() {
+            Some(Reverse((at, _))) => self.clock.sleep_until(*at),
+            None => future::pending().boxed(),
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Want { slot, channel } => {
+                self.forget(slot);
+                self.wanted.insert(
+                    slot,
+                    Wanted {
+                        channel,
+                        places: Vec::new(),
+                    },
+                );
+                self.settle(slot);
+            }
+            Order::Unwant { slot } => self.forget(slot),
+            Order::Asked { slot, source, target } => self.add_guest(slot, &source, target),
+        }
+    }
+
+    /// Leaves a slot's channel wherever it is joined.
+    pub(super) fn forget(&mut self, slot: Slot) {
+        let Some(Wanted { channel, places }) = self.wanted.remove(&slot) else {
+            return;
+        };
+        for place in places {
+            self.leave(&place, &channel);
+        }
+        self.tell_joined(slot);
+    }
+
+    pub(super) fn settle_all(&mut self) {
+        let slots: Vec<Slot> = self.wanted.keys().copied().collect();
+        for slot in slots {
+            self.settle(slot);
+        }
+    }
+
+    /// Brings a slot's places in line with the slot map: one at the owner, and as a guest only where ASK told so.
+    pub(super) fn settle(&mut self, slot: Slot) {
+        let owner = self.topology.owner(slot);
+        let Some(wanted) = self.wanted.get_mut(&slot) else {
+            return;
+        };
+        let channel = wanted.channel.clone();
+        let (kept, left): (Vec<Place>, Vec<Place>) = std::mem::take(&mut wanted.places)
+            .into_iter()
+            .partition(|place| place.asking || Some(&place.address) == owner.as_ref());
+        wanted.places = kept;
+        if let Some(owner) = owner {
+            match wanted.places.iter_mut().find(|place| place.address == owner) {
+                // A guest that has become the owner's client.
+                Some(place) => place.asking = false,
+                None => wanted.places.push(Place::new(owner, false)),
+            }
+        }
+        for place in &left {
+            self.leave(place, &channel);
+        }
+        self.join_where_due(slot);
+        self.tell_joined(slot);
+    }
+
+    /// While a slot migrates, messages come from its target too.
+    fn add_guest(&mut self, slot: Slot, source: &Address, target: Address) {
+        let owner = self.topology.owner(slot);
+        let Some(wanted) = self.wanted.get_mut(&slot) else {
+            return;
+        };
+        let known = wanted.places.iter().any(|place| place.address == target);
+        // An answer that was overtaken by the end of the migration says nothing any more.
+        if !known && owner.as_ref() == Some(source) {
+            // There is one target at a time.
+            let (old, kept) = std::mem::take(&mut wanted.places)
+                .into_iter()
+                .partition(|place| place.asking);
+            wanted.places = kept;
+            wanted.places.push(Place::new(target, true));
+            let (channel, old): (Bytes, Vec<Place>) = (wanted.channel.clone(), old);
+            for place in &old {
+                self.leave(place, &channel);
+            }
+            self.join_where_due(slot);
+        }
+    }
+
+    fn look_after_due(&mut self) {
+        let now = self.clock.now();
+        while let Some(Reverse((at, slot))) = self.due.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.due.pop();
+            self.join_where_due(slot);
+        }
+    }
+
+    /// Joins a slot's channel at all its places where it is time to.
+    fn join_where_due(&mut self, slot: Slot) {
+        let now = self.clock.now();
+        let Some(mut wanted) = self.wanted.remove(&slot) else {
+            return;
+        };
+        for place in &mut wanted.places {
+            let due = match place.state {
+                State::Unlinked => true,
+                State::Resting(until) | State::Joining(until) => until <= now,
+                State::Joined(_) => false,
+            };
+            if due {
+                place.state = self.join(place, &wanted.channel, now);
+                if let State::Resting(until) | State::Joining(until) = place.state {
+                    self.due.push(Reverse((until, slot)));
+                }
+            }
+        }
+        self.wanted.insert(slot, wanted);
+    }
+
+    /// Asks for a channel at a place, as far as the link to it allows.
+    fn join(&mut self, place: &Place, channel: &Bytes, now: Moment) -> State {
+        match self.links.get(&place.address) {
+            Some(link) if link.rest_until > now => State::Resting(link.rest_until),
+            Some(LinkState {
+                orders: Some(orders),
+                up: true,
+                ..
+            }) => {
+                let _ = orders.send(LinkOrder::Join {
+                    channel: channel.clone(),
+                    asking: place.asking,
+                });
+                State::Joining(now.after(JOIN_TIMEOUT))
+            }
+            Some(LinkState {
+                orders: Some(_),
+                up: false,
+                ..
+            }) => State::Unlinked,
+            _ => {
+                self.open_link(place.address.clone());
+                State::Unlinked
+            }
+        }
+    }
+
+    fn leave(&self, place: &Place, channel: &Bytes) {
+        let orders = self.links.get(&place.address).and_then(|link| link.orders.as_ref());
+        if let (Some(orders), State::Joining(_) | State::Joined(_)) = (orders, place.state) {
+            let _ = orders.send(LinkOrder::Leave {
+                channel: channel.clone(),
+            });
+        }
+    }
+
+    fn open_link(&mut self, address: Address) {
+        let (orders, taken) = mpsc::unbounded_channel();
+        self.links_so_far += 1;
+        let failures = self.links.get(&address).map_or(0, |link| link.failures);
+        let link = Link {
+            address: address.clone(),
+            id: self.links_so_far,
+            connector: self.connector.clone(),
+            clock: self.clock.clone(),
+            connect_timeout: self.connect_timeout,
+            orders: taken,
+            news: self.news.clone(),
+            events: self.events.clone(),
+        };
+        tokio::spawn(link.run());
+        let rest_until = Moment::default();
+        let state = LinkState {
+            id: self.links_so_far,
+            orders: Some(orders),
+            up: false,
+            failures,
+            rest_until,
+        };
+        self.links.insert(address, state);
+    }
+
+    /// The place of this channel at that server, if it is wanted there.
+    pub(super) fn place(&mut self, address: &Address, channel: &Bytes) -> Option<(Slot, &mut Place)> {
+        let slot = Slot::of(channel);
+        let wanted = self.wanted.get_mut(&slot).filter(|wanted| wanted.channel == *channel)?;
+        wanted
+            .places
+            .iter_mut()
+            .find(|place| place.address == *address)
+            .map(|place| (slot, place))
+    }
+
+    /// Publishes whether a slot's channel is joined at the owner of the slot.
+    pub(super) fn tell_joined(&self, slot: Slot) {
+        let owner = self.topology.owner(slot);
+        let joined = self.wanted.get(&slot).and_then(|wanted| {
+            wanted
+                .places
+                .iter()
+                .find(|place| matches!(place.state, State::Joined(_)) && Some(&place.address) == owner.as_ref())
+        });
+        let mut table = write(&self.joined);
+        match joined {
+            Some(place) => table.insert(slot, place.address.clone()),
+            None => table.remove(&slot),
+        };
+    }
+
+    pub(super) fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+}

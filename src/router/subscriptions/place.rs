@@ -1,0 +1,70 @@
+//! What is known of the places where a channel is joined, and of the links there.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::clock::Moment;
+use crate::node::Address;
+use crate::router::jittered;
+use crate::router::subscriptions::link::LinkOrder;
+
+const FIRST_REST: Duration = Duration::from_millis(20);
+pub(super) const LONGEST_REST: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) channel: Bytes,
+    /// The owner of the slot, and while it migrates the target too.
+    pub(super) places: Vec<Place>,
+}
+
+/// A server where a channel should be joined.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) address: Address,
+    /// As a guest, since the server does not own the slot (yet).
+    pub(super) asking: bool,
+    pub(super) state: State,
+    pub(super) failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum State {
+    /// Waits for its link.
+    Unlinked,
+    /// Rests until then.
+    Resting(Moment),
+    /// Asked for; asked again then.
+    Joining(Moment),
+    /// Joined since then.
+    Joined(Moment),
+}
+
+/// What the keeper knows of a server.
+#[derive(Debug)]
+pub(super) struct LinkState {
+    pub(super) id: u64,
+    /// `None` while there is no link.
+    pub(super) orders: Option<mpsc::UnboundedSender<LinkOrder>>,
+    pub(super) up: bool,
+    pub(super) failures: u32,
+    pub(super) rest_until: Moment,
+}
+
+impl Place {
+    pub(super) fn new(address: Address, asking: bool) -> Place {
+        Place {
+            address,
+            asking,
+            state: State::Unlinked,
+            failures: 0,
+        }
+    }
+}
+
+/// The pause before a channel is joined again or a server dialled again; twice as long after each further failure.
+pub(super) fn rest_after(failures: u32) -> Duration {
+    jittered((FIRST_REST * 2u32.saturating_pow(failures.min(16))).min(LONGEST_REST))
+}

@@ -1,0 +1,162 @@
+//! What the keeper does about the news from its links.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::node::{Address, ServerError};
+use crate::router::Slot;
+use crate::router::answer::moved_to;
+use crate::router::subscriptions::Event;
+use crate::router::subscriptions::keeper::Keeper;
+use crate::router::subscriptions::link::{LinkOrder, News, What};
+use crate::router::subscriptions::place::{LONGEST_REST, State, rest_after};
+use crate::router::topology::Whom;
+
+/// A server that can do no shard subscriptions (or will not) is asked again after this; it may have been upgraded.
+const DEAF_REST: Duration = Duration::from_secs(60);
+
+impl Keeper {
+    pub(super) fn hear(&mut self, News { address, id, what }: News) {
+        let Some(link) = self.links.get_mut(&address).filter(|link| link.id == id) else {
+            return;
+        };
+        match what {
+            What::Up => {
+                link.up = true;
+                self.settle_all();
+            }
+            What::Joined(channel) => {
+                link.failures = 0;
+                self.on_joined(&address, channel);
+            }
+            What::Left(channel) => self.on_left(&address, &channel),
+            What::Refused(channel, error) => self.on_refused(&address, &channel, &error),
+            What::Ended { idle } => self.on_ended(address, idle),
+        }
+    }
+
+    fn on_joined(&mut self, address: &Address, channel: Bytes) {
+        let now = self.clock.now();
+        match self.place(address, &channel) {
+            Some((slot, place)) => {
+                if !matches!(place.state, State::Joined(_)) {
+                    place.state = State::Joined(now);
+                    self.tell_joined(slot);
+                    self.tell(Event::Look { slot });
+                }
+            }
+            // It was given up meanwhile.
+            None => {
+                let orders = self.links.get(address).and_then(|link| link.orders.as_ref());
+                if let Some(orders) = orders {
+                    let _ = orders.send(LinkOrder::Leave { channel });
+                }
+            }
+        }
+    }
+
+    fn on_left(&mut self, address: &Address, channel: &Bytes) {
+        let now = self.clock.now();
+        // If it is being joined, this is the end of an earlier subscription.
+        let Some((slot, place)) = self.place(address, channel) else {
+            return;
+        };
+        let State::Joined(since) = place.state else { return };
+        if now.since(since) >= LONGEST_REST {
+            place.failures = 0;
+        }
+        self.fail(slot, address, None);
+        // The slot has moved, most likely, and this server knows where to.
+        drop(self.topology.refresh(Whom::First(address.clone())));
+        self.tell_joined(slot);
+        self.tell(Event::Look { slot });
+    }
+
+    fn on_refused(&mut self, address: &Address, channel: &Bytes, error: &ServerError) {
+        let Some((slot, place)) = self.place(address, channel) else {
+            return;
+        };
+        let was_joined = matches!(place.state, State::Joined(_));
+        tracing::debug!(name: "rwlease.subscribe", %slot, node = %address, outcome = %error);
+        if let Some((_, owner)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
+            self.fail(slot, address, None);
+            self.topology.moved(slot, &owner);
+            self.settle(slot);
+        } else if is_deaf(error) {
+            let until = self.clock.now().after(DEAF_REST);
+            if let Some(link) = self.links.get_mut(address) {
+                link.rest_until = until;
+            }
+            self.fail(slot, address, Some(DEAF_REST));
+        } else {
+            self.fail(slot, address, None);
+            drop(self.topology.refresh(Whom::Another(address.clone())));
+        }
+        if was_joined {
+            self.tell_joined(slot);
+            self.tell(Event::Look { slot });
+        }
+    }
+
+    /// Lets a place rest after a failure: for that long, or a little longer each time. A guest is not asked back.
+    fn fail(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
+        let now = self.clock.now();
+        let Some(wanted) = self.wanted.get_mut(&slot) else {
+            return;
+        };
+        wanted
+            .places
+            .retain(|place| !(place.asking && place.address == *address));
+        for place in wanted.places.iter_mut().filter(|place| place.address == *address) {
+            let until = now.after(rest.unwrap_or_else(|| rest_after(place.failures)));
+            place.failures += 1;
+            place.state = State::Resting(until);
+            self.due.push(Reverse((until, slot)));
+        }
+    }
+
+    fn on_ended(&mut self, address: Address, idle: bool) {
+        let now = self.clock.now();
+        let Some(link) = self.links.get_mut(&address) else {
+            return;
+        };
+        link.orders = None;
+        link.up = false;
+        if !idle {
+            link.rest_until = now.after(rest_after(link.failures));
+            link.failures += 1;
+        }
+        let rest_until = link.rest_until;
+        let mut lost = Vec::new();
+        let mut needed = false;
+        for (slot, wanted) in &mut self.wanted {
+            for place in wanted.places.iter_mut().filter(|place| place.address == address) {
+                needed = true;
+                if matches!(place.state, State::Joined(_)) {
+                    lost.push(*slot);
+                }
+                place.state = State::Resting(rest_until);
+                self.due.push(Reverse((rest_until, *slot)));
+            }
+            wanted
+                .places
+                .retain(|place| !(place.asking && place.address == address));
+        }
+        if !needed {
+            self.links.remove(&address);
+        } else if !idle {
+            drop(self.topology.refresh(Whom::Another(address)));
+        }
+        for slot in lost {
+            self.tell_joined(slot);
+            self.tell(Event::Look { slot });
+        }
+    }
+}
+
+/// A server that knows no shard subscriptions (before 7.0), or does not let this user subscribe: asking often is of no use.
+fn is_deaf(error: &ServerError) -> bool {
+    error.code == "NOPERM" || (error.code == "ERR" && error.detail.starts_with("unknown command"))
+}

@@ -1,0 +1,128 @@
+//! Finding the cluster, and keeping the slot map fresh.
+
+use super::*;
+use crate::router::Whom;
+
+#[tokio::test(start_paused = true)]
+async fn one_refresh_is_in_flight_at_a_time() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("x").await.unwrap();
+    bench.fakes.log("a");
+    let refreshes = (0..50).map(|_| bench.router.topology.refresh(Whom::First(address("a"))));
+    futures::future::join_all(refreshes).await;
+    assert_eq!(bench.fakes.count("a", "CLUSTER") + bench.fakes.count("b", "CLUSTER"), 1);
+    // And they are not back to back.
+    let start = bench.clock.now();
+    for _ in 0..10 {
+        bench.router.topology.refresh(Whom::First(address("a"))).await;
+    }
+    assert!(bench.clock.now().since(start) >= Duration::from_millis(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_passes_by_nodes_that_do_not_answer() {
+    let bench = Bench::new(&[(0, 5000, "a"), (5001, 10000, "b"), (10001, 16383, "c")]).await;
+    bench.fakes.stop("a", true);
+    bench.fakes.set_slots_of("b", Reply::List(vec![]));
+    bench
+        .fakes
+        .set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
+    bench.router.topology.refresh(Whom::First(address("a"))).await;
+    assert_eq!(bench.router.topology.owner(Slot::of("k")), Some(address("c")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_map_is_refreshed_slowly_and_no_more_after_the_router_is_gone() {
+    let bench = Bench::with(&[ALL], |settings| settings.refresh_interval = Duration::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let refreshes = bench.fakes.count("a", "CLUSTER");
+    assert!((5..=12).contains(&refreshes), "{refreshes}");
+    let Bench { fakes, router, .. } = bench;
+    let connections = Arc::downgrade(&router.connections);
+    drop(router);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(fakes.count("a", "CLUSTER") <= refreshes + 1);
+    assert!(connections.upgrade().is_none(), "nothing holds the connections");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_nobody_serves() {
+    let bench = Bench::new(&[(0, 8191, "a")]).await;
+    let error = bench.router.call(&call("x"), bench.within(1)).await.unwrap_err();
+    assert!(
+        matches!(error.reason, Reason::NoNode(slot) if slot == Slot::of("x")),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_no_cluster_serves_all_slots() {
+    let fakes = Fakes::new(&[ALL]);
+    fakes.set_slots_of(
+        "a",
+        Reply::Error(crate::node::fake::server_error(
+            "ERR This instance has cluster support disabled",
+        )),
+    );
+    let settings = RouterSettings {
+        seeds: vec![address("a")],
+        ..RouterSettings::default()
+    };
+    let clock = TestClock::start();
+    let router = Router::connect(Arc::new(fakes), clock.clone(), settings).await.unwrap();
+    let answer = router
+        .call(&call("x"), clock.now().after(Duration::from_secs(1)))
+        .await
+        .unwrap();
+    assert_eq!(answer.address, address("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
+    let fakes = Fakes::new(&[ALL]);
+    fakes.set_door("dead", Door::Refuses);
+    fakes.set_door("slow", Door::Hangs);
+    fakes.set_door("locked", Door::Locked);
+    let connect = |seeds: &[&str]| {
+        let seeds = seeds.iter().map(|host| address(host)).collect();
+        let settings = RouterSettings {
+            seeds,
+            ..RouterSettings::default()
+        };
+        Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings)
+    };
+    assert!(connect(&["slow", "dead", "a"]).await.is_ok());
+    assert!(matches!(
+        connect(&["slow", "dead"]).await.unwrap_err().reason,
+        Reason::Unreachable
+    ));
+    let error = connect(&["locked"]).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Permanent), "{error}");
+    assert_eq!(error.last.unwrap().message, "WRONGPASS");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_not_tried_until_the_deadline() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.cut("a");
+    bench.fakes.set_door("a", Door::Locked);
+    let error = bench.call("x").await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Permanent), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_closing_every_call_fails() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.router.close().await;
+    assert!(matches!(bench.call("x").await.unwrap_err().reason, Reason::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn announced_addresses_are_translated() {
+    let bench = Bench::with(&[ALL], |settings| {
+        settings.translate = Some(Arc::new(|host, port| (format!("{host}.out"), port)));
+    })
+    .await;
+    bench.fakes.set_slots_of("a.out", crate::node::fake::slots(&[ALL]));
+    assert_eq!(bench.call("x").await.unwrap().address, address("a.out"));
+}

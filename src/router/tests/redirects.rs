@@ -1,0 +1,210 @@
+//! What the router does about each kind of answer.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_to_the_owner_of_its_slot_in_one_command() {
+    let bench = Bench::new(&HALVES).await;
+    for (key, host, other) in [("k", "a", "b"), ("x", "b", "a")] {
+        let answer = bench.call(key).await.unwrap();
+        assert_eq!(answer.address, address(host));
+        assert_eq!(answer.loose, None);
+        assert!(matches!(&answer.reply, Reply::List(items) if items[1] == text("ok")));
+        assert_eq!(bench.fakes.log(host), [line("EVALSHA digest", key, host)]);
+        assert!(bench.fakes.log(other).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn not_after_is_told_in_the_time_of_the_server() {
+    let bench = Bench::new(&[ALL]).await;
+    let not_after = bench.clock.now().after(Duration::from_millis(700));
+    bench
+        .router
+        .call(
+            &Call {
+                not_after: Some(not_after),
+                ..call("x")
+            },
+            bench.within(1),
+        )
+        .await
+        .unwrap();
+    let log = bench.fakes.log("a");
+    let told: u64 = log[0].split(' ').nth(5).unwrap().parse().unwrap();
+    let expected = EPOCH_MS + 700;
+    assert!((expected..expected + 5).contains(&told), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reply_feeds_the_bound() {
+    let bench = Bench::new(&[ALL]).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    bench
+        .fakes
+        .script("a", [Act::Answer(Reply::List(vec![Reply::Int(5_000)]))]);
+    bench.call("x").await.unwrap();
+    // The server's clock was set back; what it said 100 s ago no longer counts.
+    let bound = bench.router.bound(&address("a")).unwrap();
+    assert!(bound.server_ms_at_most(bench.clock.now()).unwrap() < 6_000);
+    assert!(bench.router.bound(&address("b")).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn moved_is_followed_and_remembered() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    assert_eq!(bench.fakes.log("a"), [line("EVALSHA digest", "k", "a")]);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The rest of the map was fetched aside, from the node that was named.
+    assert_eq!(bench.router.topology.owner(Slot::of("m")), Some(address("b")));
+    assert_eq!(bench.fakes.count("b", "CLUSTER"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn moved_without_a_host_is_the_same_host() {
+    let bench = Bench::new(&[ALL]).await;
+    bench
+        .fakes
+        .script("a", [refusal(&format!("MOVED {} :1", Slot::of("x")))]);
+    assert_eq!(bench.call("x").await.unwrap().address, address("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ask_is_followed_once_and_not_remembered() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    assert_eq!(
+        bench.fakes.log("b"),
+        ["ASKING".to_string(), line("EVALSHA digest", "k", "b")]
+    );
+    assert_eq!(bench.call("k").await.unwrap().address, address("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_script_is_sent_whole_to_the_same_server() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [refusal("NOSCRIPT No matching script.")]);
+    bench.call("x").await.unwrap();
+    assert_eq!(
+        bench.fakes.log("a"),
+        [line("EVALSHA digest", "x", "a"), line("EVAL return {}", "x", "a")]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_script_under_ask_is_sent_whole_with_a_fresh_asking() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.script("b", [refusal("NOSCRIPT No matching script.")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    let asking = "ASKING".to_string();
+    assert_eq!(
+        bench.fakes.log("b"),
+        [
+            asking.clone(),
+            line("EVALSHA digest", "k", "b"),
+            asking,
+            line("EVAL return {}", "k", "b")
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_passes_is_waited_for() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script(
+        "a",
+        [
+            "TRYAGAIN x",
+            "CLUSTERDOWN x",
+            "LOADING x",
+            "MASTERDOWN x",
+            "READONLY x",
+            "BUSY x",
+        ]
+        .map(refusal),
+    );
+    let answer = bench.call("x").await.unwrap();
+    assert_eq!(answer.loose, None, "a refusal is an answer");
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_pass_ends_by_the_deadline_and_says_why() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.always("a", refusal("CLUSTERDOWN The cluster is down"));
+    let deadline = bench.within(3);
+    let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
+    assert!(
+        matches!(&error.reason, Reason::TimedOut(Some(last)) if last.code == "CLUSTERDOWN"),
+        "{error}"
+    );
+    assert_eq!(error.loose, None);
+    assert!(bench.clock.now() < deadline.after(Duration::from_millis(50)));
+    let attempts = bench.fakes.count("a", "EVALSHA");
+    assert!((25..80).contains(&attempts), "{attempts}: neither a storm nor asleep");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_it() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [refusal("OOM command not allowed")]);
+    let error = bench.call("x").await.unwrap_err();
+    assert!(
+        matches!(&error.reason, Reason::Refused(last) if last.code == "OOM"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_is_a_typed_error() {
+    let bench = Bench::new(&[ALL]).await;
+    for act in [
+        refusal("MOVED"),
+        refusal("MOVED 1 a:1"),
+        refusal("ASK x"),
+        Act::Answer(Reply::Nil),
+        Act::Answer(Reply::List(vec![])),
+        Act::Answer(text("OK")),
+    ] {
+        bench.fakes.script("a", [act.clone()]);
+        let error = bench.call("x").await.unwrap_err();
+        assert!(matches!(error.reason, Reason::Garbled(_)), "{act:?} gave {error}");
+        assert_eq!(error.loose, Some(0), "it may have been run");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_an_answer_is_none() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.script("b", [Act::Short]);
+    // [ASKING, EVALSHA] gets one answer: the outcome is unknown, the connection is replaced, the call repeated.
+    let answer = bench.call("k").await.unwrap();
+    assert_eq!(answer.address, address("a"));
+    assert_eq!(answer.loose, Some(0));
+    assert_eq!(bench.fakes.dials("b"), 1);
+    bench.call("x").await.unwrap();
+    assert_eq!(bench.fakes.dials("b"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_name_each_other_end_soon_in_a_typed_error() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.always("a", redirect("MOVED", "k", "b"));
+    bench.fakes.always("b", redirect("MOVED", "k", "a"));
+    let start = bench.clock.now();
+    let error = bench.call("k").await.unwrap_err();
+    assert!(matches!(error.reason, Reason::TooManyRedirects(16)), "{error}");
+    assert_eq!(error.loose, None);
+    assert_eq!(
+        bench.fakes.count("a", "EVALSHA") + bench.fakes.count("b", "EVALSHA"),
+        17
+    );
+    assert!(bench.clock.now().since(start) < Duration::from_secs(1));
+}

@@ -1,0 +1,277 @@
+//! Channels are kept joined where their slots are served.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::node::Notice;
+use crate::node::fake::JoinAct;
+use crate::router::Event;
+
+const CHANNEL: &str = "{k}news";
+
+fn slot() -> Slot {
+    Slot::of(CHANNEL)
+}
+
+fn channel() -> Bytes {
+    Bytes::from_static(CHANNEL.as_bytes())
+}
+
+async fn settled() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+/// How many events are there, all of which must be a `Look` at the slot.
+fn looks(events: &mut mpsc::UnboundedReceiver<Event>) -> usize {
+    let mut looks = 0;
+    while let Ok(event) = events.try_recv() {
+        assert_eq!(event, Event::Look { slot: slot() });
+        looks += 1;
+    }
+    looks
+}
+
+/// A cluster of `a` and `b` in which the channel is joined at `a`.
+async fn joined() -> (Bench, mpsc::UnboundedReceiver<Event>) {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("k").await.unwrap();
+    bench.call("x").await.unwrap();
+    let mut events = bench.router.subscriptions().events().unwrap();
+    bench.router.subscriptions().want(slot(), channel());
+    settled().await;
+    assert_eq!(looks(&mut events), 1);
+    assert_eq!(at(&bench).as_deref(), Some("a-0123456789"));
+    bench.fakes.log("a");
+    bench.fakes.log("b");
+    (bench, events)
+}
+
+fn at(bench: &Bench) -> Option<String> {
+    bench.router.subscriptions().joined_at(slot())
+}
+
+fn joins(bench: &Bench, host: &str) -> usize {
+    bench.fakes.count(host, "SSUBSCRIBE")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wanted_channel_is_joined_at_the_owner_and_its_messages_come() {
+    let (bench, mut events) = joined().await;
+    bench.router.subscriptions().want(slot(), channel());
+    settled().await;
+    assert_eq!(joins(&bench, "a"), 0, "once is enough");
+    bench.fakes.notify(
+        "a",
+        Notice::Message {
+            channel: channel(),
+            payload: "hello".into(),
+        },
+    );
+    let event = events.recv().await.unwrap();
+    let received = bench.clock.now();
+    assert_eq!(
+        event,
+        Event::Message {
+            slot: slot(),
+            address: address("a"),
+            payload: "hello".into(),
+            received
+        }
+    );
+    assert!(
+        bench.router.subscriptions().events().is_none(),
+        "the events are taken once"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
+    let (bench, mut events) = joined().await;
+    bench.router.subscriptions().unwant(slot());
+    settled().await;
+    assert_eq!(bench.fakes.count("a", "SUNSUBSCRIBE"), 1);
+    assert_eq!(at(&bench), None);
+    assert_eq!(looks(&mut events), 0);
+    assert_eq!(bench.fakes.subscribers("a"), 1);
+    tokio::time::sleep(Duration::from_secs(35)).await;
+    assert_eq!(bench.fakes.subscribers("a"), 0);
+    bench.router.subscriptions().want(slot(), channel());
+    settled().await;
+    assert_eq!(looks(&mut events), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_is_wanted_in_place_of_another() {
+    let (bench, mut events) = joined().await;
+    bench.router.subscriptions().want(slot(), "{k}other".into());
+    settled().await;
+    assert_eq!(bench.fakes.log("a"), ["SUNSUBSCRIBE {k}news", "SSUBSCRIBE {k}other"]);
+    assert_eq!(looks(&mut events), 1);
+    assert!(at(&bench).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_unasked_leave_it_is_joined_at_the_new_owner() {
+    let (bench, mut events) = joined().await;
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    settled().await;
+    assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
+    assert_eq!(looks(&mut events), 2, "lost, and made again");
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_owner_is_followed() {
+    let (bench, mut events) = joined().await;
+    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    bench.call("k").await.unwrap();
+    settled().await;
+    assert_eq!(bench.fakes.count("a", "SUNSUBSCRIBE"), 1);
+    assert_eq!(joins(&bench, "b"), 1);
+    assert_eq!(looks(&mut events), 1);
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_names_the_owner_is_followed() {
+    let (bench, mut events) = joined().await;
+    let moved: &'static str = format!("MOVED {} b:1", slot()).leak();
+    bench.fakes.on_join("a", [JoinAct::Refuse(moved)]);
+    bench
+        .fakes
+        .set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (1, 1));
+    assert_eq!(looks(&mut events), 2);
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
+    assert_eq!(bench.router.topology.owner(slot()), Some(address("b")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_broken_connection_it_is_joined_again() {
+    let (bench, mut events) = joined().await;
+    bench.fakes.set_door("a", Door::Refuses);
+    bench.fakes.cut("a");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(looks(&mut events), 1, "it was lost");
+    assert_eq!(at(&bench), None);
+    let dials = bench.fakes.dials("a");
+    assert!(
+        dials < 40,
+        "{dials} dials in 5 s, for commands, for the map and for subscriptions"
+    );
+    bench.fakes.set_door("a", Door::Open);
+    bench.call("k").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(looks(&mut events), 1, "it was made again");
+    assert!(at(&bench).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
+    let (bench, mut events) = joined().await;
+    bench
+        .fakes
+        .script("a", [redirect("ASK", "k", "b"), redirect("ASK", "k", "b")]);
+    bench.call("k").await.unwrap();
+    bench.call("k").await.unwrap();
+    settled().await;
+    let guest = "SSUBSCRIBE {k}news asking";
+    assert_eq!((joins(&bench, "a"), bench.fakes.count("b", guest)), (0, 1));
+    assert_eq!(looks(&mut events), 1);
+    assert_eq!(at(&bench).as_deref(), Some("a-0123456789"), "the source owns the slot");
+    bench.fakes.notify(
+        "b",
+        Notice::Message {
+            channel: channel(),
+            payload: "from the target".into(),
+        },
+    );
+    assert!(matches!(events.recv().await, Some(Event::Message { address: from, .. }) if from == address("b")));
+    // The migration ends: the guest has become a regular.
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    settled().await;
+    assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
+    assert_eq!(looks(&mut events), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_is_sent_away_does_not_come_back() {
+    let (bench, mut events) = joined().await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.call("k").await.unwrap();
+    settled().await;
+    bench.fakes.notify("b", Notice::Left { channel: channel() });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
+    assert_eq!(looks(&mut events), 2);
+    assert!(at(&bench).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_shard_subscriptions_is_left_in_peace() {
+    let bench = Bench::new(&[ALL]).await;
+    let mut events = bench.router.subscriptions().events().unwrap();
+    let unknown = JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
+    bench.fakes.on_join("a", [unknown]);
+    bench.router.subscriptions().want(slot(), channel());
+    settled().await;
+    // Nor is it asked for other channels.
+    bench.router.subscriptions().want(Slot::of("x"), "{x}news".into());
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(joins(&bench, "a"), 1);
+    assert_eq!(looks(&mut events), 0);
+    // It may have been upgraded.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(joins(&bench, "a"), 3);
+    assert!(at(&bench).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_refusals_and_lost_answers_are_tried_again() {
+    let bench = Bench::new(&[ALL]).await;
+    let mut events = bench.router.subscriptions().events().unwrap();
+    bench.fakes.on_join(
+        "a",
+        [
+            JoinAct::Refuse("CLUSTERDOWN x"),
+            JoinAct::Ignore,
+            JoinAct::Refuse("LOADING x"),
+        ],
+    );
+    bench.router.subscriptions().want(slot(), channel());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(joins(&bench, "a"), 4);
+    assert_eq!(looks(&mut events), 1);
+    assert_eq!(bench.fakes.subscribers("a"), 1, "on one connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_died_silently_is_noticed() {
+    let (bench, mut events) = joined().await;
+    bench.fakes.stop("a", true);
+    bench
+        .fakes
+        .set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(looks(&mut events) >= 2);
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_runs_on_after_the_router_is_gone() {
+    let (bench, mut events) = joined().await;
+    let Bench { fakes, router, .. } = bench;
+    drop(router);
+    settled().await;
+    assert_eq!(fakes.subscribers("a"), 0);
+    assert_eq!(events.recv().await, None);
+}
