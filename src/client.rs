@@ -1,6 +1,6 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,7 +41,7 @@ struct Registry {
     /// When the worker must look at which acquisition. An entry that no longer applies is passed over.
     due: BTreeSet<(Moment, u64)>,
     pumps: Vec<LockKey>,
-    waiting: HashMap<Slot, Waiting>,
+    waiting: BTreeMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
     sleeps_until: Option<Moment>,
     closed: bool,
@@ -163,24 +163,25 @@ impl Client {
         self.wake.notify_one();
     }
 
+    #[cfg(feature = "embedded")]
+    pub(crate) fn id(&self) -> ClientId {
+        self.id
+    }
+
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
         self.registry().acquisitions.get(&count).cloned()
     }
 
-    /// Everyone of this client in a slot.
+    /// Everyone of this client in a slot, in the order in which they came.
     pub(crate) fn in_slot(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
-        let registry = self.registry();
-        registry
-            .acquisitions
-            .values()
-            .filter(|one| one.lock.slot == slot)
-            .cloned()
-            .collect()
+        let mut all = self.all();
+        all.retain(|one| one.lock.slot == slot);
+        all
     }
 
-    /// Every acquisition there is.
+    /// Every acquisition there is, in the same order.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
         let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);

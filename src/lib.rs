@@ -28,5 +28,5 @@ pub use rwlock::{Acquire, RwLock, TryAcquire};
 /// Servers in this process, for demos and for tests.
 #[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use crate::node::embedded::{Builder, Engine, Faults, Tally};
+    pub use crate::node::embedded::{Builder, Engine, Faults, Fate, Host, Kind, Message, Network, Served, Tally, Watcher, Weather};
 }

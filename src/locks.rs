@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -103,6 +105,20 @@ impl Locks {
         left
     }
 
+    /// Whether this client still has to do with that owner: asks for it, holds by it, or has yet to see it gone.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn knows(&self, owner: &str) -> bool {
+        self.inner.client.find(owner).is_some()
+    }
+
+    /// The first part of this client's owner ids.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn id(&self) -> String {
+        self.inner.client.id().to_string()
+    }
+
     /// Starts a client over connections of any kind.
     pub(crate) async fn start(
         connector: Arc<dyn Connector>,
@@ -112,11 +128,12 @@ impl Locks {
         router: RouterSettings,
     ) -> Result<Locks> {
         settings.check()?;
-        let mut random = [0; 11];
-        getrandom::fill(&mut random)
-            .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+        let random = match settings.id {
+            Some(id) => id,
+            None => random_id()?,
+        };
         let router = Router::connect(connector, clock.clone(), router).await?;
-        let events = router.subscriptions().events();
+        let events = router.subscriptions().events().unwrap_or_else(|| mpsc::unbounded_channel().1);
         let client = Arc::new(Client::new(
             router,
             clock,
@@ -129,6 +146,13 @@ impl Locks {
             inner: Arc::new(Inner { client }),
         })
     }
+}
+
+fn random_id() -> Result<[u8; 11]> {
+    let mut random = [0; 11];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+    Ok(random)
 }
 
 impl fmt::Debug for Locks {
@@ -153,6 +177,8 @@ pub struct Builder {
     router: RouterSettings,
     #[cfg(feature = "redis")]
     redis: RedisSettings,
+    #[cfg(feature = "embedded")]
+    scripts: Option<&'static Scripts>,
 }
 
 #[cfg(feature = "redis")]
@@ -255,6 +281,29 @@ impl Builder {
             self.router,
         )
         .await
+    }
+
+    /// Connects from a host of a simulated network. The client's id is drawn from the seeded randomness that all else is
+    /// drawn from: two runs that do the same are the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_embedded`](Builder::connect_embedded).
+    pub async fn connect_from(mut self, host: &crate::embedded::Host) -> Result<Locks> {
+        self.router.seeds = host.engine().addresses();
+        let mut id = [0; 11];
+        fastrand::fill(&mut id);
+        self.settings.id = Some(id);
+        let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
+        Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
+    }
+
+    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build. What is read stays
+    /// in memory.
+    #[doc(hidden)]
+    pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
+        self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
+        Ok(self)
     }
 }
 

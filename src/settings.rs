@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) pace: Pace,
     pub(crate) most_waiters: u64,
     pub(crate) call_timeout: Duration,
+    /// What the client's id is made of, if it is not drawn at random.
+    pub(crate) id: Option<[u8; 11]>,
 }
 
 impl Default for Settings {
@@ -36,6 +38,7 @@ impl Default for Settings {
             },
             most_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
+            id: None,
         }
     }
 }

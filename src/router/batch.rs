@@ -1,6 +1,6 @@
 //! Many calls at once: one pipeline for those that go to the same server.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -21,7 +21,7 @@ impl Router {
     /// Brings all calls to their servers at the same time, and gives their answers in the same order. A call that is
     /// redirected goes on alone, and a server that is slow delays only the calls to it.
     pub(crate) async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Outcome> {
-        let mut groups: HashMap<Option<Address>, Vec<usize>> = HashMap::new();
+        let mut groups: BTreeMap<Option<Address>, Vec<usize>> = BTreeMap::new();
         for (at, call) in calls.iter().enumerate() {
             groups.entry(self.topology.owner(call.slot)).or_default().push(at);
         }

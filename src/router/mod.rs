@@ -136,9 +136,6 @@ impl Router {
         Course::new(self, call, deadline).run().await
     }
 
-    pub(crate) fn subscriptions(&self) -> &Subscriptions {
-        &Subscriptions
-    }
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
     pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
         self.topology.owner(slot)
