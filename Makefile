@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean
+.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
@@ -11,8 +11,8 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster of six nodes
-	@if [ -n "$(CLUSTER)" ]; then scripts/get-redis; fi
-	cargo run --quiet --example demo --features embedded
+	$(if $(CLUSTER),@scripts/get-redis)
+	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
 test: servers ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features
@@ -42,11 +42,20 @@ doc: ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
 features: ## Check every feature alone, and what it pulls (needs cargo-hack)
-	cargo hack check --each-feature
+	cargo hack clippy --each-feature -- -D warnings
 	scripts/check-features
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --all-features check licenses bans sources
+
+cluster-up: ## Start a cluster of six containers (IMAGE=..., PARTITION=1)
+	@cluster-compose/cluster up
+
+cluster-down: ## Remove it
+	@cluster-compose/cluster down
+
+cluster-status: ## List its nodes
+	@cluster-compose/cluster status
 
 ci: ## Everything that a change must pass
 	.ci/run

@@ -14,14 +14,14 @@ local lock = redis.pcall(
 )
 -- @include simple
 if simple then
-  local writer, readers, read_min = lock[4], tonumber(lock[5] or 0), tonumber(lock[6] or NEVER)
+  local writer, readers, read_min = lock[4], tonumber(lock[5] or 0) or FEW, tonumber(lock[6] or NEVER) or 0
   if not writer and not lock[10] and read_min > now and readers ~= FEW then
-    local token, deadline = math.max((lock[2] or 0) + 1, us), now + lease
-    local record = string.format(RECORD, 'h', deadline, token, readers)
+    local deadline = now + lease
+    local record = string.format(RECORD, 'h', deadline, us, readers)
     local life = deadline + GRACE
     local least = math.min(read_min, deadline)
     local done
-    if life > tonumber(lock[3] or 0) then
+    if life > (tonumber(lock[3]) or 0) then
       life = string.format('%.0f', life + SLACK)
       done = redis.pcall(
         'HSET', KEYS[1], 'version', VERSION, 'fence', string.sub(record, 15, 30), mine, record, 'i:' .. readers, caller,
@@ -36,9 +36,9 @@ if simple then
         'readers', readers + 1, 'read_min', least
       )
     end
-    return type(done) == 'number' and { now, 'granted', 0, token, deadline } or done
+    return type(done) == 'number' and { now, 'granted', 0, us, deadline } or done
   elseif writer and not waits then
-    local ends = tonumber(string.sub(writer, 2, 14))
+    local ends = tonumber(string.sub(writer, 2, 14)) or 0
     if ends > now and string.sub(writer, 31) ~= caller then
       return { now, 'refused', 0, ends }
     end
@@ -53,4 +53,6 @@ end
 -- @include pump
 -- @include acquire
 
-return acquire('r')
+return answer(function()
+  return acquire('r')
+end)

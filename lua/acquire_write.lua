@@ -27,11 +27,11 @@ local lock = redis.pcall(
 if simple then
   local writer, readers = lock[4], lock[5]
   if not writer and not readers then
-    local token, deadline = math.max((lock[2] or 0) + 1, us), now + lease
-    local record = string.format(RECORD, 'h', deadline, token, caller)
+    local deadline = now + lease
+    local record = string.format(RECORD, 'h', deadline, us, caller)
     local life = deadline + GRACE
     local done
-    if life > tonumber(lock[3] or 0) then
+    if life > (tonumber(lock[3]) or 0) then
       life = string.format('%.0f', life + SLACK)
       done = redis.pcall('HSET', KEYS[1], 'version', VERSION, 'writer', record, 'fence', string.sub(record, 15, 30), 'until', life)
       if type(done) == 'number' then
@@ -40,9 +40,9 @@ if simple then
     else
       done = redis.pcall('HSET', KEYS[1], 'writer', record, 'fence', string.sub(record, 15, 30))
     end
-    return type(done) == 'number' and { now, 'granted', 0, token, deadline } or done
+    return type(done) == 'number' and { now, 'granted', 0, us, deadline } or done
   elseif not waits then
-    local ends = tonumber(writer and string.sub(writer, 2, 14) or lock[6])
+    local ends = tonumber(writer and string.sub(writer, 2, 14) or lock[6]) or 0
     if ends > now and not (writer and string.sub(writer, 31) == caller) then
       return { now, 'refused', 0, ends }
     end
@@ -57,4 +57,6 @@ end
 -- @include pump
 -- @include acquire
 
-return acquire('w')
+return answer(function()
+  return acquire('w')
+end)

@@ -36,18 +36,20 @@ end
 -- @include readers
 -- @include pump
 
-seed(names, lock)
-local owner, _, deadline, held = writing()
-if owner == ARGV[3] and held == asked then
-  if held > number('revoked') then
-    deadline = math.max(deadline, now + lease)
+return answer(function()
+  seed(names, lock)
+  local owner, _, deadline, held = writing()
+  if owner == ARGV[3] and held == asked then
+    if held > number('revoked') then
+      deadline = math.max(deadline, now + lease)
+    end
+    end_write()
+    add_reader(owner, 'h', deadline, held)
   end
-  end_write()
-  add_reader(owner, 'h', deadline, held)
-end
-settle(true)
-local alive, _, ends, reads = reading(ARGV[3])
-if alive and reads == asked then
-  return { now, 'granted', more, asked, ends }
-end
-return { now, 'lost', more }
+  settle(true)
+  local alive, _, ends, reads = reading(ARGV[3])
+  if alive and reads == asked then
+    return { now, 'granted', more, asked, ends }
+  end
+  return { now, 'lost', more }
+end)

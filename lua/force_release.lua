@@ -29,22 +29,24 @@ end
 -- @include readers
 -- @include pump
 
-seed(names, lock)
-local owner = writing()
-local readers = number('readers')
-if not owner and readers == 0 then
+return answer(function()
+  seed(names, lock)
+  local owner = writing()
+  local readers = number('readers')
+  if not owner and readers == 0 then
+    settle(true)
+    return { now, 'free', more }
+  end
+  local token = mint()
+  if owner then
+    end_write()
+  end
+  if readers > 0 then
+    put('forced', token)
+    put('read_min', 0)
+    drop('sweep')
+    blocked_by_readers(0)
+  end
   settle(true)
-  return { now, 'free', more }
-end
-local token = mint()
-if owner then
-  end_write()
-end
-if readers > 0 then
-  put('forced', token)
-  put('read_min', 0)
-  drop('sweep')
-  blocked_by_readers(0)
-end
-settle(true)
-return { now, 'forced', more, token, owner or '', readers }
+  return { now, 'forced', more, token, owner or '', readers }
+end)

@@ -34,13 +34,18 @@ elseif not lock[1] then
   return { now, 'absent', 0 }
 end
 
+-- The number in a field, 0 if there is none.
+local function count(at)
+  return tonumber(lock[at] or 0) or malformed(names[at])
+end
+
 local function readers()
-  local page, total = {}, tonumber(lock[4] or 0)
+  local page, total = {}, count(4)
   for index = from, math.min(from + most, total) - 1 do
     local owner = call('HGET', key, 'i:' .. format('%.0f', index)) or malformed('readers')
     local text = call('HGET', key, 'r:' .. owner) or malformed('readers')
     local _, _, token = parse(text)
-    if token > tonumber(lock[8] or 0) then
+    if token > count(8) then
       page[#page + 1] = owner
       page[#page + 1] = text
     end
@@ -65,17 +70,19 @@ local function waiters(head, owner)
   return page
 end
 
-return {
-  now,
-  'lock',
-  0,
-  tonumber(lock[2] or 0),
-  lock[3] or '',
-  tonumber(lock[4] or 0),
-  tonumber(lock[5] or 0),
-  lock[6] or '',
-  tonumber(lock[7] or 0),
-  readers(),
-  waiters('writers_head', ARGV[4]),
-  waiters('readers_head', ARGV[5]),
-}
+return answer(function()
+  return {
+    now,
+    'lock',
+    0,
+    count(2),
+    lock[3] or '',
+    count(4),
+    count(5),
+    lock[6] or '',
+    count(7),
+    readers(),
+    waiters('writers_head', ARGV[4]),
+    waiters('readers_head', ARGV[5]),
+  }
+end)

@@ -26,6 +26,8 @@ end
 -- @include readers
 -- @include pump
 
-seed(names, lock)
-settle(true)
-return { now, 'pumped', more }
+return answer(function()
+  seed(names, lock)
+  settle(true)
+  return { now, 'pumped', more }
+end)

@@ -19,29 +19,43 @@
 -- Nobody waits, nobody is dead: the usual case, without the machinery below.
 local mine = 'r:' .. tostring(ARGV[3])
 local lock = redis.pcall(
-  'HMGET', KEYS[1], 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', mine, 'read_min', 'forced'
+  'HMGET', KEYS[1], 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', mine, 'read_min', 'forced', 'fence'
 )
-if lock[1] == VERSION and #ARGV == 4 and ARGV[4] == 'all' and not lock[4] and not lock[5] and not lock[6] and not lock[9] then
+if
+  lock[1] == VERSION
+  and #KEYS == 1
+  and #ARGV == 4
+  and ARGV[4] == 'all'
+  and not lock[4]
+  and not lock[5]
+  and not lock[6]
+  and not lock[9]
+  and (tonumber(lock[10]) or us) < us
+then
   local writer, reader, done = lock[2], lock[7], false
-  if writer and string.sub(writer, 31) == ARGV[3] and tonumber(string.sub(writer, 2, 14)) > now then
+  if writer and string.sub(writer, 31) == ARGV[3] and (tonumber(string.sub(writer, 2, 14)) or 0) > now then
     redis.call('HDEL', KEYS[1], 'writer', 'until')
     redis.call('PEXPIREAT', KEYS[1], now + GRACE)
     done = true
-  elseif reader and tonumber(lock[8]) > now then
-    local index, last = string.sub(reader, 31), lock[3] - 1
+  elseif reader and (tonumber(lock[8]) or 0) > now then
+    local index, last = string.sub(reader, 31), (tonumber(lock[3]) or 0) - 1
     if last == 0 then
       redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'sweep', 'until')
       redis.call('PEXPIREAT', KEYS[1], now + GRACE)
+      done = true
     elseif index == tostring(last) then
       redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
       redis.call('HSET', KEYS[1], 'readers', last)
+      done = true
     else
       local moved = redis.call('HGET', KEYS[1], 'i:' .. last)
-      local record = redis.call('HGET', KEYS[1], 'r:' .. moved)
-      redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
-      redis.call('HSET', KEYS[1], 'r:' .. moved, string.sub(record, 1, 30) .. index, 'i:' .. index, moved, 'readers', last)
+      local record = moved and tonumber(index) and redis.call('HGET', KEYS[1], 'r:' .. moved)
+      if record then
+        redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
+        redis.call('HSET', KEYS[1], 'r:' .. moved, string.sub(record, 1, 30) .. index, 'i:' .. index, moved, 'readers', last)
+        done = true
+      end
     end
-    done = true
   end
   if done then
     return { now, 'released', 0 }
@@ -51,8 +65,10 @@ end
 -- @include prelude
 
 local only_wait = ARGV[4] == 'wait'
-if #KEYS ~= 1 or #ARGV ~= 4 or (ARGV[4] ~= 'all' and not only_wait) then
+if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
+elseif ARGV[4] ~= 'all' and not only_wait then
+  return refuse('what')
 elseif not is_owner(ARGV[3]) then
   return refuse('owner')
 end
@@ -99,13 +115,15 @@ local function end_waiting(owner)
   return 'left'
 end
 
-if only_wait then
-  local owner, _, deadline, token = writing()
-  if owner == ARGV[3] then
-    return { now, 'writing', 0, token, deadline }
+return answer(function()
+  if only_wait then
+    local owner, _, deadline, token = writing()
+    if owner == ARGV[3] then
+      return { now, 'writing', 0, token, deadline }
+    end
   end
-end
-local left = end_waiting(ARGV[3])
-local ended = not only_wait and (end_writing(ARGV[3]) or end_reading(ARGV[3]))
-settle(true)
-return { now, ended or left or 'absent', more }
+  local left = end_waiting(ARGV[3])
+  local ended = not only_wait and (end_writing(ARGV[3]) or end_reading(ARGV[3]))
+  settle(true)
+  return { now, ended or left or 'absent', more }
+end)

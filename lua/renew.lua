@@ -20,53 +20,50 @@ local lock = redis.pcall(
   'HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'readers_head', 'writers_head', 'upgrader'
 )
 local reply
-if lock[1] == VERSION and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 then
+if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 then
   local field, text = mine, lock[3]
   if not text and lock[2] and string.sub(lock[2], 31) == caller then
     field, text = 'writer', lock[2]
   end
-  reply = { now, 'lost', 0 }
-  if text then
-    local deadline, token = tonumber(string.sub(text, 2, 14)), tonumber(string.sub(text, 15, 30))
-    local forced = field == mine and tonumber(lock[6] or 0) or 0
-    if deadline > now and token > forced then
-      if token <= tonumber(lock[5] or 0) then
-        reply = { now, 'revoked', 0, token, deadline }
-      else
-        deadline = math.max(deadline, now + lease)
-        text = string.format(RECORD, 'h', deadline, token, string.sub(text, 31))
-        local life = deadline + GRACE
+  local deadline, token = tonumber(string.sub(text or '', 2, 14)), tonumber(string.sub(text or '', 15, 30))
+  local revoked, forced = tonumber(lock[5] or 0), tonumber(field == mine and lock[6] or 0)
+  if deadline and token and revoked and forced and deadline > now and token > forced then
+    if token <= revoked then
+      reply = { now, 'revoked', 0, token, deadline }
+    else
+      deadline = math.max(deadline, now + lease)
+      local renewed = string.format(RECORD, 'h', deadline, token, string.sub(text, 31))
+      local life = deadline + GRACE
+      if renewed ~= text then
         redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-        if life > tonumber(lock[4] or 0) then
+        if life > (tonumber(lock[4]) or 0) then
           life = string.format('%.0f', life + SLACK)
-          redis.call('HSET', KEYS[1], field, text, 'until', life)
+          redis.call('HSET', KEYS[1], field, renewed, 'until', life)
           redis.call('PEXPIREAT', KEYS[1], life)
         else
-          redis.call('HSET', KEYS[1], field, text)
+          redis.call('HSET', KEYS[1], field, renewed)
         end
-        reply = { now, 'renewed', 0, token, deadline }
       end
+      reply = { now, 'renewed', 0, token, deadline }
     end
-  end
-  if not lock[7] and not lock[8] and not lock[9] then
-    return reply -- it blocks nobody
+    if not lock[7] and not lock[8] and not lock[9] then
+      return reply -- it blocks nobody
+    end
   end
 end
 
 -- @include prelude
 
-if not whole(4, 1, LONGEST) then
-  return refuse('lease')
-elseif #KEYS ~= 1 or #ARGV ~= 4 then
+if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not is_owner(ARGV[3]) then
   return refuse('owner')
+elseif not whole(4, 1, LONGEST) then
+  return refuse('lease')
 end
 local strange = foreign(lock)
 if strange then
   return strange
-elseif not reply then
-  return { now, 'lost', 0 }
 end
 
 -- @include hash
@@ -74,6 +71,15 @@ end
 -- @include readers
 -- @include pump
 
-settle(true)
-reply[3] = more
-return reply
+return answer(function()
+  if not reply then
+    reading(ARGV[3])
+    number('revoked')
+    reply = { now, 'lost', 0 }
+  end
+  if lock[7] or lock[8] or lock[9] then
+    settle(true)
+    reply[3] = more
+  end
+  return reply
+end)

@@ -28,15 +28,17 @@ end
 -- @include readers
 -- @include pump
 
-seed(names, lock)
-local _, _, deadline = writing()
-local held = deadline or number('readers') > 0
-local token = number('fence')
-if held then
-  put('revoked', token)
-end
-settle(true)
-if held then
-  return { now, 'revoked', more, token, number('readers'), deadline or 0 }
-end
-return { now, 'free', more }
+return answer(function()
+  seed(names, lock)
+  local _, _, deadline = writing()
+  local held = deadline or number('readers') > 0
+  local token = number('fence')
+  if held and number('revoked') ~= token then
+    put('revoked', token)
+  end
+  settle(true)
+  if held then
+    return { now, 'revoked', more, token, number('readers'), deadline or 0 }
+  end
+  return { now, 'free', more }
+end)

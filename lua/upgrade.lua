@@ -64,45 +64,47 @@ local function become_writer(index, deadline)
   write(me, 'h', deadline, token)
 end
 
-local alive, _, ends, token, index = reading(me)
-local upgrader = upgrading()
-local status
-if alive and token == demand.token then
-  if upgrader and upgrader.owner ~= me then
-    status = 'conflict'
-  elseif token <= number('revoked') then
-    status = 'revoked'
-  elseif not blocked_by_readers(1) then
-    if upgrader then
-      put('upgrader', false)
-      forget(upgrader)
-      tally(upgrader, -1)
+return answer(function()
+  local alive, _, ends, token, index = reading(me)
+  local upgrader = upgrading()
+  local status
+  if alive and token == demand.token then
+    if upgrader and upgrader.owner ~= me then
+      status = 'conflict'
+    elseif token <= number('revoked') then
+      status = 'revoked'
+    elseif not blocked_by_readers(1) then
+      if upgrader then
+        put('upgrader', false)
+        forget(upgrader)
+        tally(upgrader, -1)
+      end
+      become_writer(index, ends)
+    elseif demand.waits then
+      wait_for_readers()
+      status = 'queued'
+    else
+      status = 'refused'
     end
-    become_writer(index, ends)
-  elseif demand.waits then
-    wait_for_readers()
-    status = 'queued'
-  else
-    status = 'refused'
   end
-end
-local refused = settle(alive and upgrader and true)
-if refused then
-  return refused
-end
+  local refused = settle(alive and upgrader and true)
+  if refused then
+    return refused
+  end
 
--- It writes by now, or it was granted while this call was on its way: then this is the claim.
-local owner, state, deadline, minted = writing()
-if owner == me then
-  if state == 'g' then
-    deadline = math.max(deadline, now + demand.lease)
-    write(me, 'h', deadline, minted)
-    flush(true)
+  -- It writes by now, or it was granted while this call was on its way: then this is the claim.
+  local owner, state, deadline, minted = writing()
+  if owner == me then
+    if state == 'g' then
+      deadline = math.max(deadline, now + demand.lease)
+      write(me, 'h', deadline, minted)
+      flush(true)
+    end
+    return { now, 'granted', more, minted, deadline }
+  elseif status == 'conflict' or status == 'revoked' then
+    return { now, status, more }
+  elseif status then
+    return { now, status, more, 0, number('readers') - 1, number('read_min') }
   end
-  return { now, 'granted', more, minted, deadline }
-elseif status == 'conflict' or status == 'revoked' then
-  return { now, status, more }
-elseif status then
-  return { now, status, more, 0, number('readers') - 1, number('read_min') }
-end
-return { now, 'lost', more }
+  return { now, 'lost', more }
+end)

@@ -1,4 +1,31 @@
-//! Distributed read/write locks for Redis Cluster.
+//! Distributed read/write locks for Redis Cluster: fair, fenced, and made for the day when slots move and masters die.
+//!
+//! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] of a name; [`read`](RwLock::read) and [`write`](RwLock::write) wait for
+//! their turn and give a guard; the guard is a [`Lease`] that is renewed while it lives, has a [fencing token](Lease::token), and says when
+//! it is [lost](Lease::lost).
+//!
+//! ```
+//! # #[cfg(feature = "embedded")]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+//! # let locks = rwlease::Locks::embedded().await?;
+//! // let locks = rwlease::Locks::connect(["redis://127.0.0.1:7000"]).await?;
+//! let order = locks.rwlock("order:{42}")?;
+//! let reading = order.read().await?;
+//! println!("token {}, {:?} left", reading.token(), reading.remaining());
+//! reading.release().await?;
+//! # Ok(()) }
+//! # #[cfg(not(feature = "embedded"))] fn main() {}
+//! ```
+//!
+//! # What a lock is
+//!
+//! One hash in one slot, changed by scripts alone: who reads, who writes, until when, who waits, the last fencing token. All time in it is the
+//! server's. A lock is a lease: a holder that is not heard of any more loses it when its lease ends, and not before.
+//!
+//! # Layers
+//!
+//! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
+//! knows nodes, each one connection to one server: by the `redis` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquisition;
@@ -28,5 +55,11 @@ pub use rwlock::{Acquire, RwLock, TryAcquire};
 /// Servers in this process, for demos and for tests.
 #[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use crate::node::embedded::{Builder, Engine, Faults, Fate, Host, Kind, Message, Network, Served, Tally, Watcher, Weather};
+    pub use crate::node::embedded::{
+        Builder, Engine, Fate, Faults, Host, Kind, Message, Network, Served, Tally, Watcher, Weather,
+    };
 }
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -133,7 +131,7 @@ impl Locks {
             None => random_id()?,
         };
         let router = Router::connect(connector, clock.clone(), router).await?;
-        let events = router.subscriptions().events().unwrap_or_else(|| mpsc::unbounded_channel().1);
+        let events = router.subscriptions().events();
         let client = Arc::new(Client::new(
             router,
             clock,

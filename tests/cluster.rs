@@ -11,6 +11,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
 use rustix::process::{Pid, test_kill_process};
+use support::published::TwoKeys;
 use support::{Clients, Cluster, Cut, Failover, Flow, Patience, Proxies, Proxy, Result, ServerSettings, Shape, Single};
 use tokio::time::timeout;
 
@@ -82,12 +83,12 @@ async fn slots_move_with_their_keys() -> Result {
     assert_eq!(cluster.owner(slot).await?, to);
     assert_eq!(cluster.node(to).say::<i64>("GET {move}249").await?, 249);
     for turn in 0..10 {
-        cluster.move_slot(slot, turn % 3).await?;
+        spawnable(cluster.move_slot(slot, turn % 3)).await?;
         assert_eq!(cluster.owner(slot).await?, turn % 3);
     }
     if cluster.version().has_atomic_moves() {
         let there = cluster.owner(slot).await?;
-        cluster.move_slots_at_once(slot, slot, (there + 1) % 3).await?;
+        spawnable(cluster.move_slots_at_once(slot, slot, (there + 1) % 3)).await?;
         assert_eq!(cluster.node((there + 1) % 3).say::<i64>("GET {move}8").await?, 8);
     }
     Ok(())
@@ -102,12 +103,12 @@ async fn masters_die_and_are_replaced() -> Result {
     let replica = cluster.replicas_of(old).await?[0];
     cluster.fail_over(replica, Failover::Orderly).await?;
     assert_eq!(cluster.owner(slot).await?, replica);
-    cluster.fail_over(old, Failover::Force).await?;
+    spawnable(cluster.fail_over(old, Failover::Force)).await?;
     cluster.fail_over(replica, Failover::Takeover).await?;
     assert_eq!(cluster.owner(slot).await?, replica);
 
     cluster.node(replica).kill()?;
-    assert_eq!(cluster.new_owner(slot, replica).await?, old);
+    assert_eq!(spawnable(cluster.new_owner(slot, replica)).await?, old);
     cluster.node(replica).restart().await?;
     cluster.agree().await?;
     assert_eq!(cluster.replicas_of(old).await?, [replica]);
@@ -152,7 +153,7 @@ async fn connections_are_killed() -> Result {
 
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let mut connection = cluster.node(0).connect().await?;
-    assert_eq!(cluster.storm(2, Duration::ZERO).await?, 1);
+    assert_eq!(spawnable(cluster.storm(2, Duration::ZERO)).await?, 1);
     assert!(ping(&mut connection).await.is_err());
     Ok(())
 }
@@ -262,6 +263,27 @@ async fn servers_end_with_a_killed_process() -> Result {
         patience.pause("it is there").await?;
     }
     Ok(())
+}
+
+/// The lock in two keys does as described, its want of an owner included.
+#[tokio::test]
+async fn the_lock_in_two_keys_knows_no_owner() -> Result {
+    let server = Single::start().await?;
+    let lock = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 10);
+    assert!(lock.acquire_read().await? && lock.acquire_read().await?);
+    assert!(!lock.acquire_write().await?);
+    lock.release_read().await?; // and with it the other reader's
+    assert!(lock.acquire_write().await?);
+    assert!(!lock.acquire_write().await? && !lock.acquire_read().await?);
+    assert!((1..=10).contains(&server.say::<i64>("TTL {order}:write").await?));
+    lock.release_write().await?;
+    assert!(lock.acquire_read().await?);
+    Ok(())
+}
+
+/// Trouble is made from tasks beside the test, so what makes it must be `Send`.
+fn spawnable<F: Future + Send>(future: F) -> F {
+    future
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {

@@ -11,6 +11,7 @@ mod support;
 use std::time::Duration;
 
 use redis::{Value, cmd};
+use rwlease::{Locks, Released, Renewal};
 use support::published::{SingleHash, Timeouts};
 use support::{Error, Result, Single};
 
@@ -35,16 +36,13 @@ async fn a_readers_release_leaves_the_other_readers_in() -> Result {
         "the published lock has lost its fault"
     );
 
-    #[cfg(any())] // SECOND HALF, until there is `Locks`
-    {
-        let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("order")?;
-        let first = granted(lock.try_read().await?)?;
-        let second = granted(lock.try_read().await?)?;
-        second.release().await?;
-        assert!(lock.try_write().await?.is_none());
-        first.release().await?;
-        assert!(lock.try_write().await?.is_some());
-    }
+    let lock = Locks::connect([server.url()]).await?.rwlock("order")?;
+    let first = granted(lock.try_read().await?)?;
+    let second = granted(lock.try_read().await?)?;
+    assert_eq!(second.release().await?, Released::Released);
+    assert!(lock.try_write().await?.is_none());
+    assert_eq!(first.release().await?, Released::Released);
+    assert!(lock.try_write().await?.is_some());
     Ok(())
 }
 
@@ -87,21 +85,18 @@ async fn owners_of_one_moment_are_two() -> Result {
         "the published lock has lost its fault"
     );
 
-    #[cfg(any())] // SECOND HALF, until there is `Locks`
-    {
-        let locks = [
-            rwlease::Locks::connect([server.url()]).await?,
-            rwlease::Locks::connect([server.url()]).await?,
-        ];
-        let [first, second] = [locks[0].rwlock("order")?, locks[1].rwlock("order")?];
-        let (held, also_held) = tokio::join!(first.try_read(), second.try_read());
-        let (held, also_held) = (granted(held?)?, granted(also_held?)?);
-        assert_ne!(held.token(), also_held.token());
-        held.release().await?;
-        assert!(first.try_write().await?.is_none());
-        also_held.release().await?;
-        assert!(first.try_write().await?.is_some());
-    }
+    let locks = [
+        Locks::connect([server.url()]).await?,
+        Locks::connect([server.url()]).await?,
+    ];
+    let [first, second] = [locks[0].rwlock("order")?, locks[1].rwlock("order")?];
+    let (held, also_held) = tokio::join!(first.try_read(), second.try_read());
+    let (held, also_held) = (granted(held?)?, granted(also_held?)?);
+    assert_ne!(held.token(), also_held.token());
+    assert_eq!(held.release().await?, Released::Released);
+    assert!(first.try_write().await?.is_none());
+    assert_eq!(also_held.release().await?, Released::Released);
+    assert!(first.try_write().await?.is_some());
     Ok(())
 }
 
@@ -137,18 +132,16 @@ async fn a_short_lease_leaves_a_long_one_whole() -> Result {
         "the published lock has lost its fault"
     );
 
-    #[cfg(any())] // SECOND HALF, until there is `Locks`
-    {
-        let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("order")?;
-        let long = granted(lock.try_read().lease(LONG).await?)?;
-        let short = granted(lock.try_read().lease(SHORT).await?)?;
-        short.release().await?;
-        pass(SHORT).await;
-        assert!(lock.try_write().await?.is_none());
-        assert!(server.say::<u64>("PTTL rwlease:order").await? > ms(LONG) / 2);
-        long.release().await?;
-        assert!(lock.try_write().await?.is_some());
-    }
+    let lock = Locks::connect([server.url()]).await?.rwlock("order")?;
+    let long = granted(lock.try_read().lease(LONG).await?)?;
+    let short = granted(lock.try_read().lease(SHORT).renewal(Renewal::Manual).await?)?;
+    pass(SHORT).await;
+    assert_eq!(short.release().await?, Released::AlreadyLost);
+    assert!(lock.try_write().await?.is_none());
+    // The server removes a key that has ended, whatever its fields say.
+    assert!(server.say::<u64>("PTTL rwlease:order").await? > ms(LONG) / 2);
+    assert_eq!(long.release().await?, Released::Released);
+    assert!(lock.try_write().await?.is_some());
     Ok(())
 }
 
@@ -179,15 +172,12 @@ async fn a_lease_is_as_long_as_its_holder_said() -> Result {
         "the published lock has lost its fault"
     );
 
-    #[cfg(any())] // SECOND HALF, until there is `Locks`
-    {
-        let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("order")?;
-        let held = granted(lock.try_write().lease(LONG).await?)?;
-        pass(SHORT).await;
-        assert!(lock.try_write().lease(SHORT).await?.is_none());
-        held.release().await?;
-        assert!(lock.try_write().lease(SHORT).await?.is_some());
-    }
+    let lock = Locks::connect([server.url()]).await?.rwlock("order")?;
+    let held = granted(lock.try_write().lease(LONG).await?)?;
+    pass(SHORT).await;
+    assert!(lock.try_write().lease(SHORT).await?.is_none());
+    assert_eq!(held.release().await?, Released::Released);
+    assert!(lock.try_write().lease(SHORT).await?.is_some());
     Ok(())
 }
 
@@ -196,7 +186,6 @@ async fn published(server: &Single, timeouts: Timeouts) -> Result<SingleHash> {
 }
 
 /// A guard, where the lock must not refuse one.
-#[cfg(any())] // SECOND HALF, until there is `Locks`
 #[track_caller]
 fn granted<G>(guard: Option<G>) -> Result<G> {
     match guard {

@@ -84,7 +84,7 @@ local function holder_ends()
 end
 
 local function place(entry)
-  local head = waiter(get(HEAD[entry.mode]))
+  local head = linked(get(HEAD[entry.mode])) or malformed('queue')
   return { now, 'queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), holder_ends() }
 end
 
@@ -95,9 +95,10 @@ local function acquire(mode)
   elseif demand.not_after > 0 and now > demand.not_after then
     return { now, 'stale', 0 }
   end
+  seed({ 'version', 'fence', 'until', 'writer', 'readers', 'read_min', 'readers_head', 'writers_head', 'upgrader' }, lock)
   me = demand.owner
   if claim(mode == 'w' and 'r' or 'w') then
-    return refuse('owner holds in the other mode')
+    return demand.waits and refuse('owner holds in the other mode') or { now, 'refused', 0, holder_ends() }
   end
   local entry = waiter(me)
   local known = entry or claim(mode)

@@ -54,13 +54,13 @@ local function is_idle()
 end
 
 -- The life of the key in absolute ms, if it must be set: longer when something new needs it, down to the grace when nobody
--- holds or waits any more.
+-- holds or waits any more (after the last token's time, should the clock be behind it: no token may come twice).
 local function life()
   if is_idle() then
     for _, field in ipairs(IDLE) do
       put(field, false)
     end
-    return now + GRACE
+    return math.max(now, math.floor(number('fence') / 1000)) + GRACE
   elseif covered > number('until') then
     put('until', covered + SLACK)
     return covered + SLACK

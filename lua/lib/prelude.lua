@@ -31,7 +31,17 @@ local function record(state, deadline, token, rest)
 end
 
 local function malformed(what)
-  error('LOCKFOREIGN malformed ' .. what)
+  error('LOCKFOREIGN malformed ' .. what, 0)
+end
+
+-- Runs an operation. An error that is raised in it becomes an error reply with its own code, which not all servers do by themselves.
+local function answer(operation)
+  local fine, result = pcall(operation)
+  if fine then
+    return result
+  end
+  local text = type(result) == 'table' and result.err or tostring(result)
+  return { err = string.match(text, '%u%u%u+ .*') or 'ERR ' .. text }
 end
 
 local function parse(text)
@@ -51,7 +61,7 @@ local function foreign(values)
   if version == VERSION then
     return nil
   elseif version then
-    return { err = 'LOCKVERSION ' .. version }
+    return { err = 'LOCKVERSION ' .. string.sub(string.match(version, '^%w*'), 1, 16) }
   elseif call('EXISTS', key) == 1 then
     return { err = 'LOCKFOREIGN a hash that is no lock' }
   end

@@ -15,6 +15,7 @@ local grants = {}
 local function mint()
   local token = math.max(number('fence') + 1, us)
   put('fence', token)
+  cover(math.floor(token / 1000))
   return token
 end
 
@@ -74,11 +75,11 @@ end
 
 -- The first living waiter of a list; dead ones before it are dropped.
 local function first(mode)
-  local entry = waiter(get(HEAD[mode]))
+  local entry = linked(get(HEAD[mode]))
   while entry and entry.owner ~= me and not is_alive(entry) and steps > 0 do
     unlink(entry)
     steps = steps - 1
-    entry = waiter(get(HEAD[mode]))
+    entry = linked(get(HEAD[mode]))
   end
   return entry
 end
@@ -128,7 +129,7 @@ local function step()
     return true
   end
   local next_reader, next_writer = first('r'), first('w')
-  if steps == 0 then
+  if steps <= 0 then
     return false
   elseif next_reader and reads_next(next_reader, next_writer) then
     grant(next_reader)
@@ -141,18 +142,19 @@ local function step()
   elseif blocked_by_readers(0) then
     return false
   end
-  grant(next_writer)
+  -- The look at the readers may have shown that the writer's client is gone.
+  next_writer = first('w')
+  if next_writer and steps > 0 then
+    grant(next_writer)
+  end
   return true
 end
 
 local function pump()
-  while step() do
+  while steps > 0 and step() do
     steps = steps - 1
-    if steps == 0 then
-      break
-    end
   end
-  if steps == 0 and (get('readers_head') or get('writers_head')) and not get('writer') then
+  if steps <= 0 and (get('readers_head') or get('writers_head') or get('upgrader')) and not get('writer') then
     more = 1
   end
 end

@@ -1,5 +1,5 @@
 -- The readers: r:<owner> is a reader's record, whose rest is its index; i:<index> is the owner at that index, a dense array
--- from 0 to readers - 1. `read_min` is a lower bound of their deadlines: until then none of them is dead.
+-- from 0 to readers - 1. `read_min` is a lower bound of their deadlines: until then none of them is dead. It is 0 while a sweep is under way.
 
 -- The state of a sweep under way: the next index to look at (downwards) and the least deadline seen.
 local function sweeping()
@@ -12,6 +12,7 @@ end
 
 local function keep_sweep(cursor, least)
   put('sweep', format('%.0f %.0f', cursor, least))
+  put('read_min', 0)
 end
 
 local function add_reader(owner, state, deadline, token)
@@ -56,7 +57,7 @@ local function reading(owner)
   local text = get('r:' .. owner)
   if text then
     local state, deadline, token, index = parse(text)
-    return deadline > now and token > number('forced'), state, deadline, token, tonumber(index)
+    return deadline > now and token > number('forced'), state, deadline, token, tonumber(index) or malformed('record')
   end
 end
 
@@ -94,6 +95,6 @@ local function sweep(budget)
     return true
   end
   put('read_min', least)
-  drop('sweep')
+  drop('sweep', 'forced')
   return false
 end

@@ -35,12 +35,18 @@ impl ManualClock {
     /// A clock that starts at the origin now and runs as tokio's time does.
     #[allow(clippy::disallowed_methods)] // this is a clock
     pub(crate) fn running() -> Self {
-        ManualClock { origin: Some(Instant::now()), time: Arc::default() }
+        ManualClock {
+            origin: Some(Instant::now()),
+            time: Arc::default(),
+        }
     }
 
     /// A clock that stands at the origin until it is moved.
     pub(crate) fn still() -> Self {
-        ManualClock { origin: None, time: Arc::default() }
+        ManualClock {
+            origin: None,
+            time: Arc::default(),
+        }
     }
 
     /// Moves the clock on, and wakes every sleeper whose time has come.
@@ -61,7 +67,10 @@ impl ManualClock {
 
     /// The next moment at which somebody wakes.
     pub(crate) fn next_wake(&self) -> Option<Moment> {
-        lock(&self.time).sleepers.first_key_value().map(|((moment, _), _)| *moment)
+        lock(&self.time)
+            .sleepers
+            .first_key_value()
+            .map(|((moment, _), _)| *moment)
     }
 }
 
@@ -74,7 +83,11 @@ impl Clock for ManualClock {
     fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
         let time = self.time.clone();
         let Some(origin) = self.origin else {
-            return Box::pin(Sleep { time, until, place: None });
+            return Box::pin(Sleep {
+                time,
+                until,
+                place: None,
+            });
         };
         Box::pin(async move {
             loop {
@@ -82,7 +95,14 @@ impl Clock for ManualClock {
                     let advanced = lock(&time).advanced;
                     // Its time never comes: it ends when the clock is moved.
                     let until = Moment::from_origin(Duration::MAX);
-                    (advanced, Sleep { time: time.clone(), until, place: None })
+                    (
+                        advanced,
+                        Sleep {
+                            time: time.clone(),
+                            until,
+                            place: None,
+                        },
+                    )
                 };
                 let left = until.since(reading(Some(origin), advanced));
                 if left.is_zero() {

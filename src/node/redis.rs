@@ -24,7 +24,7 @@ use crate::node::{
 };
 use reply::{connect_failure, reply_of, text_of};
 
-pub(crate) use url::{Server, UrlError};
+pub(crate) use url::Server;
 
 /// When nothing was heard for this long the kernel asks the other side whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);

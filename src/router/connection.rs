@@ -21,7 +21,6 @@ const NAMELESS: &str = "-";
 /// A connection that carries commands.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    address: Address,
     name: Box<str>,
     node: Arc<dyn Node>,
     bound: Mutex<ClockBound>,
@@ -51,11 +50,11 @@ impl Connection {
     pub(crate) async fn open(
         connector: &dyn Connector,
         clock: &dyn Clock,
-        address: Address,
+        address: &Address,
         timeout: Duration,
     ) -> Result<Connection, NodeError> {
         let opening = Box::pin(async {
-            let node = connector.connect(&address).await?;
+            let node = connector.connect(address).await?;
             let sent = clock.now();
             let replies = node
                 .pipeline(&[Words::new().word("TIME"), Words::new().word("INFO").word("server")])
@@ -75,17 +74,12 @@ impl Connection {
         bound.observe(sent, received, server_time(replies.next())?);
         let name = server_name(replies.next()).unwrap_or_else(|| NAMELESS.into());
         Ok(Connection {
-            address,
             name,
             node,
             bound: Mutex::new(bound),
             retired: AtomicBool::new(false),
             silent_since: AtomicU64::new(0),
         })
-    }
-
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
     }
 
     /// The first characters of the server's run id.

@@ -118,7 +118,7 @@ impl Connections {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let opened = Connection::open(&*this.connector, &*this.clock, address.clone(), this.connect_timeout).await;
+            let opened = Connection::open(&*this.connector, &*this.clock, &address, this.connect_timeout).await;
             let _ = tell.send(this.settle(&address, opened));
         });
         told.map(|told| told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up")))))

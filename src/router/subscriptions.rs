@@ -116,9 +116,9 @@ impl Subscriptions {
         connection.has_name().then(|| connection.name().to_owned())
     }
 
-    /// What happens, for the one who takes it first.
-    pub(crate) fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
-        lock(&self.events).take()
+    /// What happens, for the one who takes it first. For all others nothing ever does.
+    pub(crate) fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+        lock(&self.events).take().unwrap_or_else(|| mpsc::unbounded_channel().1)
     }
 
     /// Ends all subscriptions.

@@ -39,7 +39,7 @@ impl Cluster {
     pub async fn new_owner(&self, slot: u16, old: usize) -> Result<usize> {
         let patience = Patience::new(format!("a new owner of slot {slot}"));
         while self.is_owner_for_anyone(old, slot).await? {
-            patience.pause(format_args!("node {old} still has it")).await?;
+            patience.pause(format!("node {old} still has it")).await?;
         }
         self.agree().await?;
         self.owner(slot).await

@@ -90,7 +90,7 @@ impl Cluster {
         loop {
             match (self.owner(first).await?, self.owner(last).await?) {
                 owners if owners == (to, to) => return self.agree().await,
-                _ => patience.pause(format_args!("{:?}", move_states(source).await?)).await?,
+                _ => patience.pause(format!("{:?}", move_states(source).await?)).await?,
             }
         }
     }

@@ -33,7 +33,7 @@ impl Patience {
     }
 
     /// A short sleep, or an error that says what was seen last.
-    pub async fn pause(&self, seen: impl Display) -> Result {
+    pub async fn pause(&self, seen: impl Display + Send) -> Result {
         if self.since.elapsed() >= self.limit {
             return Err(Error::new(format!(
                 "waited {:?} for {}; last: {seen}",

@@ -82,15 +82,25 @@ impl From<Failure> for Reply {
 }
 
 impl From<Failure> for ServerError {
-    /// The code is what stands before the first space. A line break would end the reply, so it becomes a space.
+    /// The code is what stands before the first space.
     fn from(failure: Failure) -> Self {
-        let line = failure.0.replace(['\r', '\n'], " ");
+        let line: Vec<u8> = in_one_line(failure.0.as_bytes()).collect();
+        let line = String::from_utf8_lossy(&line);
         let (code, detail) = line.split_once(' ').unwrap_or((&line, ""));
         ServerError {
             code: code.into(),
             detail: detail.into(),
         }
     }
+}
+
+/// Makes a text fit for a reply of one line: line breaks become spaces, and a zero byte ends it.
+pub(super) fn in_one_line(text: &[u8]) -> impl Iterator<Item = u8> {
+    let text = text.iter().take_while(|byte| **byte != 0);
+    text.map(|byte| match byte {
+        b'\r' | b'\n' => b' ',
+        byte => *byte,
+    })
 }
 
 impl From<Outcome> for Reply {
@@ -109,6 +119,7 @@ mod tests {
         let (code, detail) = ("MY".to_owned(), "own  text".to_owned());
         assert_eq!(error("MY own\r\ntext"), ServerError { code, detail });
         assert_eq!(error("BARE").code, "BARE");
+        assert_eq!(error("CUT\0off").code, "CUT");
         assert_eq!(error("").code, "");
     }
 }

@@ -91,7 +91,6 @@ impl Redirect {
     /// The error that `redis.call` raises.
     pub(super) fn tell_script(self) -> Failure {
         match self {
-            Redirect::CrossSlot => Failure::of("ERR Script attempted to access keys that do not hash to the same slot"),
             Redirect::Down => Failure::of("ERR Script attempted to execute a command while the cluster is down"),
             _ => Failure::of("ERR Script attempted to access a non local key in a cluster node"),
         }

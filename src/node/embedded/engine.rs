@@ -16,7 +16,7 @@ use super::lock;
 use super::script_host::ScriptHost;
 use super::server::{Role, Server};
 use super::slots::Slots;
-use super::watch::{Served, Watcher, Watching};
+use super::watch::{self, Served, Watcher, Watching};
 use super::world::{Tally, World};
 use crate::clock::{Clock, ManualClock};
 use crate::node::{Address, Connector, Reply, Words};
@@ -111,6 +111,13 @@ impl Engine {
         Some(next.since(clock.now()))
     }
 
+    /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`] does. For tests.
+    #[doc(hidden)]
+    pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
+        let command = words.iter().fold(Words::new(), |command, word| command.word(word));
+        watch::words_of(&self.ask(server, &command))
+    }
+
     /// Has somebody told of every command that a server has served, until the next call of this.
     pub fn watch(&self, watcher: impl Watcher) {
         lock(&self.shared.watcher).0 = Some(Box::new(watcher));
@@ -187,10 +194,11 @@ impl Builder {
         self
     }
 
-    /// A single server that is no cluster.
+    /// A single server that is no cluster and has no replica.
     pub fn standalone(mut self) -> Self {
         self.is_cluster = false;
         self.masters = 1;
+        self.replicas = 0;
         self
     }
 
@@ -233,7 +241,11 @@ impl Builder {
         let world = Arc::new(Mutex::new(world));
         let host = Mutex::new(ScriptHost::new(world.clone()));
         Engine {
-            shared: Arc::new(Shared { host, world, watcher: Mutex::default() }),
+            shared: Arc::new(Shared {
+                host,
+                world,
+                watcher: Mutex::default(),
+            }),
         }
     }
 

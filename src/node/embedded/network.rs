@@ -83,7 +83,10 @@ pub struct Network {
 impl Network {
     /// A network to all servers of an engine. It needs an engine whose time is moved [by hand](super::Builder::manual_time).
     pub fn new(engine: &Engine, weather: Arc<dyn Weather>) -> Self {
-        Network { engine: engine.clone(), weather }
+        Network {
+            engine: engine.clone(),
+            weather,
+        }
     }
 
     /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some parts in a million.

@@ -32,7 +32,7 @@ end
 
 -- Random numbers ------------------------------------------------------------------------------------------------
 
--- The same numbers in every run of a script, and the ones that the server gives.
+-- The numbers that the server gives: the same ones after each start.
 function math.random(...)
   local fraction, count = host.random(), select('#', ...)
   local low, high = ...
@@ -124,7 +124,7 @@ function redis.log(...)
     raise('redis.log() requires two arguments or more.')
   elseif not level then
     raise('First argument must be a number (log level).')
-  elseif level < redis.LOG_DEBUG or level > redis.LOG_WARNING then
+  elseif not (level > redis.LOG_DEBUG - 1 and level < redis.LOG_WARNING + 1) then
     raise('Invalid debug level.')
   end
 end

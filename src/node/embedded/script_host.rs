@@ -11,7 +11,7 @@ use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Valu
 use sha1_smol::Sha1;
 use smallvec::SmallVec;
 
-use super::answer::{Answer, Blob, Failure};
+use super::answer::{Answer, Blob, Failure, in_one_line};
 use super::lock;
 use super::number;
 use super::server::Digest;
@@ -36,7 +36,6 @@ struct State {
     run: Function,
     /// Every script that was loaded at any server.
     compiled: HashMap<Digest, Function>,
-    random: Random,
 }
 
 impl ScriptHost {
@@ -65,15 +64,13 @@ impl State {
     fn new(world: Arc<Mutex<World>>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-        let random = Random::default();
-        let functions = functions(&lua, world, &random)?;
+        let functions = functions(&lua, world)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let run = sandbox.call(functions)?;
         Ok(State {
             lua,
             run,
             compiled: HashMap::new(),
-            random,
         })
     }
 
@@ -87,7 +84,6 @@ impl State {
     }
 
     fn run(&self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> Reply {
-        self.random.seed(0);
         match self.call(digest, keys, args) {
             Ok((true, value)) => reply_of(&value, DEEPEST_REPLY),
             Ok((false, failure)) => blamed(&failure, digest).into(),
@@ -108,7 +104,7 @@ impl State {
 }
 
 /// What the sandbox needs of Rust.
-fn functions(lua: &Lua, world: Arc<Mutex<World>>, random: &Random) -> mlua::Result<Table> {
+fn functions(lua: &Lua, world: Arc<Mutex<World>>) -> mlua::Result<Table> {
     let functions = lua.create_table()?;
     functions.set(
         "execute",
@@ -119,13 +115,13 @@ fn functions(lua: &Lua, world: Arc<Mutex<World>>, random: &Random) -> mlua::Resu
         lua.create_function(|_, text: LuaString| Ok(Sha1::from(&*text.as_bytes()).digest().to_string()))?,
     )?;
     functions.set("line", lua.create_function(|lua, ()| Ok(line_of_script(lua)))?)?;
-    let numbers = random.clone();
-    functions.set("random", lua.create_function(move |_, ()| Ok(numbers.fraction()))?)?;
-    let numbers = random.clone();
+    let random = Random::default();
+    let seeded = random.clone();
+    functions.set("random", lua.create_function(move |_, ()| Ok(random.fraction()))?)?;
     functions.set(
         "seed",
         lua.create_function(move |_, seed: f64| {
-            numbers.seed(seed as i64 as u32);
+            seeded.seed(seed as i64 as u32);
             Ok(())
         })?,
     )?;
@@ -200,21 +196,13 @@ fn reply_of_table(table: &Table, depth: usize) -> Reply {
         return Failure::new(line.to_string_lossy()).into();
     }
     if let Ok(Value::String(text)) = table.raw_get("ok") {
-        return Reply::Text(in_one_line(&text.as_bytes()));
+        return Reply::Text(in_one_line(&text.as_bytes()).collect());
     }
     let items = (1..).map_while(|index: i64| match table.raw_get(index) {
         Ok(Value::Nil) | Err(_) => None,
         Ok(item) => Some(reply_of(&item, depth - 1)),
     });
     Reply::List(items.collect())
-}
-
-fn in_one_line(text: &[u8]) -> Bytes {
-    let without_breaks = |byte: &u8| match byte {
-        b'\r' | b'\n' => b' ',
-        byte => *byte,
-    };
-    text.iter().map(without_breaks).collect()
 }
 
 /// The error of a script that was caught by nobody, with the place it came from.
@@ -255,9 +243,16 @@ fn hex(digest: &Digest) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(digest)
 }
 
-/// The server's random numbers: `lrand48` of C, begun anew for each script.
-#[derive(Clone, Default)]
+/// The server's random numbers: `lrand48` of C.
+#[derive(Clone)]
 struct Random(Arc<AtomicU64>);
+
+impl Default for Random {
+    fn default() -> Self {
+        const UNSEEDED: u64 = 0x1234_abcd_330e;
+        Random(Arc::new(AtomicU64::new(UNSEEDED)))
+    }
+}
 
 impl Random {
     fn seed(&self, seed: u32) {

@@ -49,7 +49,14 @@ impl<'a> Served<'a> {
         };
         let store = &mut world.servers[server].store;
         let hash = key.and_then(|key| store.hash(key).ok().flatten());
-        Served { server, now, words, reply, hash, calls }
+        Served {
+            server,
+            now,
+            words,
+            reply,
+            hash,
+            calls,
+        }
     }
 
     /// The number of the server.
@@ -74,16 +81,20 @@ impl<'a> Served<'a> {
 
     /// The reply as words: the elements of a list, one word for anything else. An error is one word that begins with `-`.
     pub fn reply(&self) -> Vec<String> {
-        match self.reply {
-            Reply::List(elements) => elements.iter().map(word).collect(),
-            other => vec![word(other)],
-        }
+        words_of(self.reply)
     }
 
     /// The fields of the first key of a script, if it is a hash.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let fields = self.hash.into_iter().flatten();
         fields.map(|(field, value)| (field.as_slice(), value.as_slice()))
+    }
+}
+
+pub(super) fn words_of(reply: &Reply) -> Vec<String> {
+    match reply {
+        Reply::List(elements) => elements.iter().map(word).collect(),
+        other => vec![word(other)],
     }
 }
 

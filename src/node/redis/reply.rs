@@ -1,7 +1,7 @@
 //! What the `redis` crate gives, in the words of the seam.
 
 #[cfg(feature = "redis-tls")]
-use std::{error::Error as _, io};
+use std::{error::Error as StdError, io, sync::Arc};
 
 use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
@@ -47,8 +47,12 @@ pub(super) fn text_of(value: Value) -> Option<Bytes> {
 
 /// A failure to connect: nothing was sent yet.
 pub(super) fn connect_failure(error: RedisError) -> NodeError {
+    let message = match error.code() {
+        Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
+        None => error.to_string(),
+    };
     NodeError {
-        message: error.to_string(),
+        message,
         maybe_sent: false,
         permanent: is_permanent(&error),
         source: Some(Box::new(error)),
@@ -66,15 +70,95 @@ fn is_permanent(error: &RedisError) -> bool {
 /// Whether the two sides could not agree on TLS, or the certificate is not trusted.
 #[cfg(feature = "redis-tls")]
 fn is_tls(error: &RedisError) -> bool {
-    let inner = error
-        .source()
-        .and_then(|source| source.downcast_ref::<io::Error>())
-        .and_then(io::Error::get_ref);
-    inner.is_some_and(|inner| inner.is::<rustls::Error>())
-        || error.source().is_some_and(|source| source.is::<rustls::Error>())
+    type Shared = Arc<dyn StdError + Send + Sync>;
+
+    let Some(source) = error.source() else { return false };
+    // The crate keeps its source in an `Arc`, which is an error type of its own.
+    let source = source.downcast_ref::<Shared>().map_or(source, |shared| &**shared);
+    let inner = source.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    source.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 #[cfg(not(feature = "redis-tls"))]
 fn is_tls(_: &RedisError) -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use ::redis::parse_redis_value;
+
+    use super::*;
+
+    fn reply(text: &str) -> Reply {
+        reply_of(parse_redis_value(text.as_bytes()).unwrap())
+    }
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Text(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn replies() {
+        assert_eq!(reply("+OK\r\n"), text("OK"));
+        assert_eq!(reply("+PONG\r\n"), text("PONG"));
+        assert_eq!(reply("$2\r\nab\r\n"), text("ab"));
+        assert_eq!(reply("$-1\r\n"), Reply::Nil);
+        assert_eq!(reply("_\r\n"), Reply::Nil);
+        assert_eq!(reply("#t\r\n"), Reply::Int(1));
+        assert_eq!(reply("=6\r\ntxt:ab\r\n"), text("ab"));
+        assert_eq!(reply(",1.5\r\n"), text("1.5"));
+        assert_eq!(
+            reply("*2\r\n:1\r\n*0\r\n"),
+            Reply::List(vec![Reply::Int(1), Reply::List(vec![])])
+        );
+        assert_eq!(reply("%1\r\n+k\r\n:1\r\n"), Reply::List(vec![text("k"), Reply::Int(1)]));
+    }
+
+    #[test]
+    fn errors_keep_their_codes() {
+        for (line, code, detail) in [
+            ("MOVED 3999 127.0.0.1:6381", "MOVED", "3999 127.0.0.1:6381"),
+            ("ASK 1 :1", "ASK", "1 :1"),
+            ("NOSCRIPT No matching script.", "NOSCRIPT", "No matching script."),
+            ("LOADING x", "LOADING", "x"),
+            ("READONLY x", "READONLY", "x"),
+            ("ERR x y", "ERR", "x y"),
+            ("LOCKFOREIGN not a lock", "LOCKFOREIGN", "not a lock"),
+            ("OOM x", "OOM", "x"),
+            ("BUSY x", "BUSY", "x"),
+        ] {
+            let error = ServerError {
+                code: code.into(),
+                detail: detail.into(),
+            };
+            assert_eq!(reply(&format!("-{line}\r\n")), Reply::Error(error.clone()));
+            assert_eq!(
+                reply(&format!("*1\r\n-{line}\r\n")),
+                Reply::List(vec![Reply::Error(error)])
+            );
+        }
+    }
+
+    #[test]
+    fn failures_that_no_retry_can_mend() {
+        let failure = |line: &str| {
+            let value = parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            connect_failure(value.extract_error().unwrap_err())
+        };
+        assert_eq!(failure("WRONGPASS no such user").message, "WRONGPASS no such user");
+        assert!(failure("WRONGPASS x").permanent);
+        assert!(failure("NOAUTH x").permanent);
+        assert!(!failure("LOADING x").permanent);
+        assert!(!failure("ERR max number of clients reached").permanent);
+        assert!(!connect_failure(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()).permanent);
+    }
+
+    #[cfg(feature = "redis-tls")]
+    #[test]
+    fn a_certificate_that_is_not_trusted_stays_so() {
+        let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        assert!(connect_failure(io::Error::new(io::ErrorKind::InvalidData, untrusted.clone()).into()).permanent);
+        assert!(connect_failure(untrusted.into()).permanent);
+    }
 }

@@ -53,6 +53,7 @@ async fn a_sick_node_delays_only_its_own_part_of_a_batch() {
     let outcomes: Vec<Answer> = outcomes.into_iter().map(Result::unwrap).collect();
     assert_eq!(outcomes[1].received, outcomes[1].sent);
     assert_eq!(outcomes[1].loose, None);
+    assert_eq!(bench.fakes.dials("a"), 2, "nothing was heard on that connection");
     for sick in [0, 2] {
         assert_eq!(outcomes[sick].loose, Some(0));
         assert!(outcomes[sick].received > outcomes[1].received);

@@ -27,7 +27,12 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
     bench
         .fakes
         .set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
+    let start = bench.clock.now();
     bench.router.topology.refresh(Whom::First(address("a"))).await;
+    assert!(
+        bench.clock.now().since(start) < Duration::from_millis(400),
+        "nor waits for them"
+    );
     assert_eq!(bench.router.topology.owner(Slot::of("k")), Some(address("c")));
 }
 

@@ -39,7 +39,7 @@ async fn joined() -> (Bench, mpsc::UnboundedReceiver<Event>) {
     let bench = Bench::new(&HALVES).await;
     bench.call("k").await.unwrap();
     bench.call("x").await.unwrap();
-    let mut events = bench.router.subscriptions().events().unwrap();
+    let mut events = bench.router.subscriptions().events();
     bench.router.subscriptions().want(slot(), channel());
     settled().await;
     assert_eq!(looks(&mut events), 1);
@@ -81,8 +81,9 @@ async fn a_wanted_channel_is_joined_at_the_owner_and_its_messages_come() {
             received
         }
     );
-    assert!(
-        bench.router.subscriptions().events().is_none(),
+    assert_eq!(
+        bench.router.subscriptions().events().recv().await,
+        None,
         "the events are taken once"
     );
 }
@@ -201,6 +202,9 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
     assert_eq!(looks(&mut events), 1);
+    bench.fakes.notify("b", Notice::Left { channel: channel() });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(joins(&bench, "b"), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +223,7 @@ async fn a_guest_that_is_sent_away_does_not_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_server_without_shard_subscriptions_is_left_in_peace() {
     let bench = Bench::new(&[ALL]).await;
-    let mut events = bench.router.subscriptions().events().unwrap();
+    let mut events = bench.router.subscriptions().events();
     let unknown = JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
     bench.fakes.on_join("a", [unknown]);
     bench.router.subscriptions().want(slot(), channel());
@@ -238,7 +242,7 @@ async fn a_server_without_shard_subscriptions_is_left_in_peace() {
 #[tokio::test(start_paused = true)]
 async fn other_refusals_and_lost_answers_are_tried_again() {
     let bench = Bench::new(&[ALL]).await;
-    let mut events = bench.router.subscriptions().events().unwrap();
+    let mut events = bench.router.subscriptions().events();
     bench.fakes.on_join(
         "a",
         [
@@ -251,7 +255,11 @@ async fn other_refusals_and_lost_answers_are_tried_again() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(joins(&bench, "a"), 4);
     assert_eq!(looks(&mut events), 1);
-    assert_eq!(bench.fakes.subscribers("a"), 1, "on one connection");
+    assert_eq!(
+        bench.fakes.dials("a"),
+        2,
+        "one connection for commands, one for subscriptions"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,4 +282,26 @@ async fn nothing_runs_on_after_the_router_is_gone() {
     settled().await;
     assert_eq!(fakes.subscribers("a"), 0);
     assert_eq!(events.recv().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_asked_now_and_then() {
+    let (bench, mut events) = joined().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let joins = joins(&bench, "a");
+    assert!((3..=6).contains(&joins), "{joins}");
+    assert_eq!(looks(&mut events), 0, "all is well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_master_dies_its_successor_is_looked_for() {
+    let (bench, mut events) = joined().await;
+    bench
+        .fakes
+        .set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_door("a", Door::Refuses);
+    bench.fakes.cut("a");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(looks(&mut events), 2);
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
 }

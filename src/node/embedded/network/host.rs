@@ -41,7 +41,17 @@ impl Host {
     pub(super) fn new(network: Network, number: usize, ahead: Duration, drift_ppm: i32) -> Self {
         let clock = network.engine().clock();
         let (state, resumed) = Default::default();
-        Host { shared: Arc::new(Shared { network, number, clock, ahead, drift_ppm, state, resumed }) }
+        Host {
+            shared: Arc::new(Shared {
+                network,
+                number,
+                clock,
+                ahead,
+                drift_ppm,
+                state,
+                resumed,
+            }),
+        }
     }
 
     /// Its number, as it was given.
@@ -110,7 +120,10 @@ impl Host {
     }
 
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(NetworkConnector { host: self.clone(), engine: self.engine().connector() })
+        Arc::new(NetworkConnector {
+            host: self.clone(),
+            engine: self.engine().connector(),
+        })
     }
 
     pub(super) fn network(&self) -> &Network {
@@ -142,7 +155,9 @@ impl Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("number", &self.number()).finish_non_exhaustive()
+        f.debug_struct("Host")
+            .field("number", &self.number())
+            .finish_non_exhaustive()
     }
 }
 

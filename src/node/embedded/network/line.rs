@@ -35,7 +35,12 @@ struct State {
 
 impl Line {
     pub(super) fn new(host: Host, server: usize) -> Arc<Self> {
-        Arc::new(Line { host, server, state: Mutex::default(), broke: Notify::new() })
+        Arc::new(Line {
+            host,
+            server,
+            state: Mutex::default(),
+            broke: Notify::new(),
+        })
     }
 
     pub(super) fn host(&self) -> &Host {
@@ -47,7 +52,12 @@ impl Line {
     }
 
     pub(super) fn fate(&self, kind: Kind, commands: &[Words]) -> Fate {
-        let message = Message { host: self.host.number(), server: self.server, kind, commands };
+        let message = Message {
+            host: self.host.number(),
+            server: self.server,
+            kind,
+            commands,
+        };
         self.host.network().weather.sent(&message)
     }
 
@@ -152,5 +162,8 @@ impl Line {
 }
 
 pub(super) fn broken(maybe_sent: bool) -> NodeError {
-    NodeError { maybe_sent, ..NodeError::unsent("the connection broke") }
+    NodeError {
+        maybe_sent,
+        ..NodeError::unsent("the connection broke")
+    }
 }

@@ -29,7 +29,13 @@ impl RemoteNode {
         }
         let fate = self.line.fate(Kind::Commands, commands);
         let (tell, told) = oneshot::channel();
-        tokio::spawn(carry(self.line.clone(), self.node.clone(), commands.to_vec(), fate, tell));
+        tokio::spawn(carry(
+            self.line.clone(),
+            self.node.clone(),
+            commands.to_vec(),
+            fate,
+            tell,
+        ));
         match future::select(told, Box::pin(self.line.broken())).await {
             Either::Left((Ok(answers), _)) => answers,
             Either::Left((Err(_), broke)) => {

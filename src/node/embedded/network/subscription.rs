@@ -40,11 +40,20 @@ impl RemoteSubscription {
 
 impl Subscription for RemoteSubscription {
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
-        Box::pin(async move { self.order(Order::Join { channel: channel.to_vec(), asking }) })
+        Box::pin(async move {
+            self.order(Order::Join {
+                channel: channel.to_vec(),
+                asking,
+            })
+        })
     }
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
-        Box::pin(async move { self.order(Order::Leave { channel: channel.to_vec() }) })
+        Box::pin(async move {
+            self.order(Order::Leave {
+                channel: channel.to_vec(),
+            })
+        })
     }
 }
 
@@ -73,11 +82,7 @@ async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut orders: 
 }
 
 /// Carries notices to the client, until the connection is broken at one end.
-async fn tell_all(
-    line: Arc<Line>,
-    mut notices: mpsc::UnboundedReceiver<Notice>,
-    tell: mpsc::UnboundedSender<Notice>,
-) {
+async fn tell_all(line: Arc<Line>, mut notices: mpsc::UnboundedReceiver<Notice>, tell: mpsc::UnboundedSender<Notice>) {
     loop {
         let notice = tokio::select! {
             biased;

@@ -1,1 +1,19 @@
+//! Tests of the engine as a whole.
 
+mod equals_server;
+mod judge;
+mod moves_equal_server;
+mod real;
+
+use futures::FutureExt;
+
+use crate::node::Words;
+
+fn words<W: AsRef<[u8]>>(words: &[W]) -> Words {
+    words.iter().fold(Words::new(), |all, word| all.word(word))
+}
+
+/// What a future gives that is ready.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("the engine answers at once")
+}

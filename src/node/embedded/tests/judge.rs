@@ -1,0 +1,41 @@
+//! What of a reply must be equal.
+
+use super::real::RealConnection;
+use crate::node::{Reply, ServerError};
+
+pub(super) struct Judge {
+    /// The real server is of the version that the engine follows. The texts of errors and the form of numbers differ
+    /// from version to version.
+    pub(super) is_same_version: bool,
+}
+
+impl Judge {
+    pub(super) fn of(real: &mut RealConnection) -> Self {
+        let Reply::Text(info) = real.ask(&["INFO", "server"]) else {
+            panic!("no INFO");
+        };
+        Judge {
+            is_same_version: String::from_utf8_lossy(&info).contains("redis_version:7.0.15"),
+        }
+    }
+
+    /// A reply without what may differ: the place of an error, and between versions its text.
+    pub(super) fn essence(&self, reply: Reply) -> Reply {
+        match reply {
+            Reply::List(items) => Reply::List(items.into_iter().map(|item| self.essence(item)).collect()),
+            Reply::Error(error) => Reply::Error(self.essence_of_error(error)),
+            Reply::Text(text) if !self.is_same_version && text.starts_with(b"ERR ") => Reply::Text(text.slice(..3)),
+            other => other,
+        }
+    }
+
+    fn essence_of_error(&self, error: ServerError) -> ServerError {
+        let ServerError { code, detail } = error;
+        let detail = match code.as_str() {
+            "MOVED" | "ASK" => detail,
+            _ if !self.is_same_version => String::new(),
+            _ => detail.split(" script: ").next().unwrap_or_default().to_owned(),
+        };
+        ServerError { code, detail }
+    }
+}

@@ -1,0 +1,110 @@
+//! What one asks for who wants a lock: an acquire or an upgrade, with all its arguments.
+
+use super::lab::{HERE, owner};
+
+#[derive(Clone, Debug)]
+pub struct Ask {
+    script: &'static str,
+    args: Vec<String>,
+}
+
+const SERVER: usize = 0;
+const NOT_AFTER: usize = 1;
+const LEASE: usize = 3;
+const FAIRNESS: usize = 4;
+const WINDOW: usize = 5;
+const LIVENESS: usize = 6;
+const TICKET: usize = 7;
+const LIMIT: usize = 8;
+const NODE: usize = 9;
+
+impl Ask {
+    /// To read now or not at all, for a lease of ten seconds.
+    pub fn read(name: &str) -> Ask {
+        Ask::new("acquire_read", name, "f".into())
+    }
+
+    pub fn write(name: &str) -> Ask {
+        Ask::new("acquire_write", name, "f".into())
+    }
+
+    pub fn upgrade(name: &str, token: u64) -> Ask {
+        Ask::new("upgrade", name, token.to_string())
+    }
+
+    fn new(script: &'static str, name: &str, fifth: String) -> Ask {
+        let args = [HERE.into(), "0".into(), owner(name), "10000".into(), fifth];
+        Ask {
+            script,
+            args: args.into(),
+        }
+    }
+
+    /// Or to wait: a claim window of one second, a liveness of five, by polling.
+    pub fn waiting(mut self) -> Ask {
+        self.args.truncate(WINDOW);
+        self.args
+            .extend(["1000", "5000", "0", "1000", "-", "-"].map(String::from));
+        if self.script == "upgrade" {
+            self = self.set(LIMIT, 0);
+        }
+        self
+    }
+
+    /// The waiter polls once more.
+    pub fn ticket(self, ticket: u64) -> Ask {
+        self.set(TICKET, ticket)
+    }
+
+    pub fn lease(self, ms: u64) -> Ask {
+        self.set(LEASE, ms)
+    }
+
+    pub fn window(self, ms: u64) -> Ask {
+        self.set(WINDOW, ms)
+    }
+
+    pub fn liveness(self, ms: u64) -> Ask {
+        self.set(LIVENESS, ms)
+    }
+
+    pub fn limit(self, waiters: u64) -> Ask {
+        self.set(LIMIT, waiters)
+    }
+
+    pub fn not_after(self, ms: u64) -> Ask {
+        self.set(NOT_AFTER, ms)
+    }
+
+    pub fn readers_first(self) -> Ask {
+        self.set(FAIRNESS, "r")
+    }
+
+    /// Subscribed at this server, under the tag `0`.
+    pub fn subscribed(self, node: &str) -> Ask {
+        self.set(NODE, node).set(NODE + 1, "0")
+    }
+
+    /// The server that the call is sent to.
+    pub fn at(self, node: &str) -> Ask {
+        self.set(SERVER, node)
+    }
+
+    /// Any argument, by its number in ARGV.
+    pub fn arg(self, number: usize, value: &str) -> Ask {
+        self.set(number - 1, value)
+    }
+
+    fn set(mut self, at: usize, value: impl ToString) -> Ask {
+        self.args[at] = value.to_string();
+        self
+    }
+
+    pub fn script(&self) -> &'static str {
+        self.script
+    }
+
+    pub fn args(&self) -> Vec<&str> {
+        self.args.iter().map(String::as_str).collect()
+    }
+}

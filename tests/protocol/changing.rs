@@ -1,0 +1,321 @@
+//! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that came later.
+
+use super::ask::Ask;
+use super::lab::{Expect, HERE, Lab, owner};
+
+fn downgrade(name: &str, token: u64) -> Vec<String> {
+    [HERE, "0", &owner(name), &token.to_string(), "10000"]
+        .map(String::from)
+        .into()
+}
+
+fn twice(lab: &mut Lab, script: &str, args: &[String]) -> super::lab::Answer {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    lab.twice(script, &args)
+}
+
+#[test]
+fn a_downgrade_keeps_the_token_and_lets_readers_in() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    lab.wait_write("w1").queued();
+    lab.wait_read("r1").queued();
+    lab.pass(100);
+    let read = twice(&mut lab, "downgrade", &downgrade("ann1", ann.token)).granted();
+    assert_eq!((read.token, read.deadline), (ann.token, lab.now() + 10_000));
+    let reads: Vec<String> = lab.state().reads().into_iter().collect();
+    assert_eq!(reads, [owner("ann1"), owner("r1")]);
+    lab.release("r1").status();
+    assert_eq!(lab.state().writes(), None);
+    lab.release("ann1").status();
+    assert_eq!(lab.state().writes(), Some(owner("w1")));
+}
+
+#[test]
+fn a_downgrade_never_shortens() {
+    let mut lab = Lab::new();
+    let ann = lab.ask(&Ask::write("ann1").lease(50_000)).granted();
+    assert_eq!(lab.downgrade("ann1", ann.token, 10).granted(), ann);
+}
+
+#[test]
+fn only_the_holder_of_that_token_downgrades() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    for (name, token) in [("bob1", ann.token), ("ann1", ann.token - 1), ("ann1", ann.token + 1)] {
+        assert_eq!(lab.unchanged(|lab| lab.downgrade(name, token, 1000)).status(), "lost");
+    }
+    lab.pass(10_000);
+    assert_eq!(lab.downgrade("ann1", ann.token, 1000).status(), "lost");
+    assert_eq!(lab.state().reads().len(), 0);
+}
+
+#[test]
+fn the_only_reader_is_upgraded_at_once() {
+    let mut lab = Lab::new();
+    let read = lab.ask(&Ask::read("ann1").lease(50_000)).granted();
+    lab.wait_write("w1").queued();
+    let write = lab.twice("upgrade", &Ask::upgrade("ann1", read.token).args()).granted();
+    assert!(write.token > read.token);
+    assert_eq!(write.deadline, read.deadline, "never shorter");
+    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+    assert_eq!(lab.state().reads().len(), 0);
+}
+
+#[test]
+fn only_the_holder_of_that_token_upgrades() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    for (name, token) in [("bob1", ann.token), ("ann1", ann.token - 1), ("ann1", ann.token + 1)] {
+        assert_eq!(lab.unchanged(|lab| lab.upgrade(name, token)).status(), "lost");
+        assert_eq!(lab.unchanged(|lab| lab.wait_upgrade(name, token)).status(), "lost");
+    }
+    lab.pass(10_000);
+    assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), "lost");
+    assert_eq!(lab.state().waiters().len(), 0);
+}
+
+#[test]
+fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    lab.wait_write("w1").queued();
+    let refused = lab.unchanged(|lab| lab.upgrade("ann1", ann.token)).unwrap();
+    assert_eq!(
+        (refused.status.as_str(), refused.number(0), refused.number(1)),
+        ("refused", 0, 1)
+    );
+    let queued = lab.wait_upgrade("ann1", ann.token).unwrap();
+    assert_eq!((queued.status.as_str(), queued.number(1)), ("queued", 1));
+    lab.twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args())
+        .queued();
+    assert_eq!(lab.read("cat1").status(), "refused");
+    assert_eq!(lab.ask(&Ask::read("cat1").readers_first()).status(), "refused");
+    lab.wait_read("cat1").queued();
+    assert_eq!(lab.release("w1").status(), "left");
+    assert_eq!(
+        lab.state().reads().len(),
+        2,
+        "the upgrader keeps readers out when no writer waits either"
+    );
+    lab.wait_write("w2").queued();
+
+    lab.pass(200);
+    lab.release("bob1").status();
+    let granted = lab.state().writer().unwrap();
+    assert_eq!((granted.rest.clone(), granted.claimed), (owner("ann1"), false));
+    assert!(granted.token > ann.token);
+    assert!(granted.deadline >= ann.deadline, "never shorter than the read was");
+    let claimed = lab
+        .twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args())
+        .granted();
+    assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 10_000));
+    lab.release("ann1").status();
+    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [owner("cat1")]);
+}
+
+#[test]
+fn a_second_upgrader_is_told_of_the_conflict() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    let bob = lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", ann.token).queued();
+    assert_eq!(
+        lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token)).status(),
+        "conflict"
+    );
+    assert_eq!(lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).status(), "conflict");
+    assert_eq!(lab.release("bob1").status(), "released");
+    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+}
+
+#[test]
+fn the_wait_for_an_upgrade_ends_alone() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.wait_read("cat1").queued();
+    assert_eq!(lab.leave_upgrade("ann1").status(), "left");
+    assert_eq!(lab.state().reads().len(), 3, "ann still reads, and cat is let in");
+    assert_eq!(lab.unchanged(|lab| lab.leave_upgrade("ann1")).status(), "absent");
+
+    // Too late: it was granted meanwhile.
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.release("cat1").status();
+    lab.release("bob1").status();
+    let writing = lab.unchanged(|lab| lab.leave_upgrade("ann1")).unwrap();
+    assert_eq!(writing.status, "writing");
+    assert_eq!(writing.held().token, lab.state().writer().unwrap().token);
+    assert_eq!(lab.release("ann1").status(), "released");
+}
+
+#[test]
+fn a_release_ends_the_read_and_the_wait_for_its_upgrade() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.wait_read("cat1").queued();
+    assert_eq!(lab.release("ann1").status(), "released");
+    assert_eq!(lab.state().fields.get("upgrader"), None);
+    assert_eq!(
+        lab.state().reads().into_iter().collect::<Vec<_>>(),
+        [owner("bob1"), owner("cat1")]
+    );
+}
+
+#[test]
+fn an_upgrader_that_is_gone_stops_nobody() {
+    for lease in [3_000, 60_000] {
+        let mut lab = Lab::new();
+        let ann = lab.ask(&Ask::read("ann1").lease(lease)).granted();
+        lab.ask(&Ask::read("bob1").lease(60_000)).granted();
+        lab.wait_upgrade("ann1", ann.token).queued();
+        lab.ask(&Ask::read("cat1").waiting().liveness(60_000)).queued();
+        lab.pass(5_000);
+        lab.pump().status();
+        assert_eq!(lab.state().fields.get("upgrader"), None);
+        assert!(lab.state().reads().contains(&owner("cat1")));
+        let expected = if lease > 5_000 { "queued" } else { "lost" };
+        assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), expected);
+    }
+}
+
+#[test]
+fn dead_readers_do_not_stop_an_upgrade() {
+    let mut lab = Lab::new();
+    let ann = lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+    for reader in 0..50 {
+        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+    }
+    let upgrade = Ask::upgrade("ann1", ann.token).waiting().liveness(60_000);
+    lab.ask(&upgrade).queued();
+    lab.pass(1_000);
+    lab.pump_dry();
+    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+}
+
+#[test]
+fn late_duplicates_undo_nothing() {
+    let mut lab = Lab::new();
+    let first = lab.read("ann1").granted();
+    let upgrade = |token| Ask::upgrade("ann1", token);
+    let second = lab.ask(&upgrade(first.token)).granted();
+    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token))).granted(), second);
+    let read = lab.downgrade("ann1", second.token, 10_000).granted();
+    assert_eq!(read.token, second.token);
+    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token))).status(), "lost");
+    assert_eq!(
+        lab.unchanged(|lab| lab.ask(&upgrade(first.token).waiting())).status(),
+        "lost"
+    );
+    let third = lab.ask(&upgrade(second.token)).granted();
+    assert!(third.token > second.token);
+    assert_eq!(
+        lab.unchanged(|lab| lab.downgrade("ann1", second.token, 10_000))
+            .status(),
+        "lost"
+    );
+    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(second.token))).granted(), third);
+    lab.release("ann1").status();
+    assert_eq!(
+        lab.unchanged(|lab| lab.downgrade("ann1", third.token, 10_000)).status(),
+        "lost"
+    );
+    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(third.token))).status(), "lost");
+}
+
+#[test]
+fn a_revoked_lease_ends_at_its_deadline() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.unchanged(|lab| lab.revoke()).status(), "free");
+    let ann = lab.write("ann1").granted();
+    let revoked = lab.revoke().unwrap();
+    assert_eq!(revoked.status, "revoked");
+    assert_eq!(
+        (revoked.number(0), revoked.number(1), revoked.number(2)),
+        (ann.token, 0, ann.deadline)
+    );
+    lab.pass(100);
+    let renewed = lab.unchanged(|lab| lab.renew("ann1", 60_000)).unwrap();
+    assert_eq!((renewed.status.as_str(), renewed.held()), ("revoked", ann));
+    let read = lab.downgrade("ann1", ann.token, 60_000).granted();
+    assert_eq!(read.deadline, ann.deadline, "nor is it made longer that way");
+    assert_eq!(lab.upgrade("ann1", ann.token).status(), "revoked");
+    let bob = lab.read("bob1").granted();
+    assert_eq!(
+        lab.renew("bob1", 60_000).status(),
+        "renewed",
+        "who comes later is not concerned"
+    );
+    assert_eq!(lab.revoke().unwrap().number(0), bob.token);
+    assert_eq!(lab.renew("bob1", 90_000).status(), "revoked");
+    lab.pass(60_000);
+    assert_eq!(lab.write("cat1").status(), "granted");
+    assert_eq!(lab.renew("cat1", 60_000).status(), "renewed");
+}
+
+#[test]
+fn a_forced_release_frees_at_once_under_a_new_token() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.unchanged(|lab| lab.force()).status(), "free");
+    let ann = lab.write("ann1").granted();
+    lab.wait_write("bob1").queued();
+    let forced = lab.force().unwrap();
+    assert_eq!(forced.status, "forced");
+    assert!(forced.number(0) > ann.token);
+    assert_eq!((forced.text(1), forced.number(2)), (owner("ann1"), 0));
+    assert_eq!(lab.state().writes(), Some(owner("bob1")));
+    assert!(lab.state().writer().unwrap().token > forced.number(0));
+    assert_eq!(lab.renew("ann1", 1_000).status(), "lost");
+    assert_eq!(lab.release("ann1").status(), "absent");
+}
+
+#[test]
+fn a_forced_release_of_many_readers() {
+    let mut lab = Lab::new();
+    let mut last = 0;
+    for reader in 0..100 {
+        last = lab.read(&format!("x{reader}")).granted().token;
+    }
+    lab.wait_write("w1").queued();
+    let token = lab.state().reader(&owner("x7")).unwrap().token;
+    lab.wait_upgrade("x7", token).queued();
+    let forced = lab.force().unwrap();
+    assert!(forced.more);
+    assert_eq!((forced.text(1), forced.number(2)), (String::new(), 100));
+    assert!(forced.number(0) > last);
+    assert_eq!(lab.state().reads().len(), 0, "all at once");
+    for reader in [0, 50, 99] {
+        let name = format!("x{reader}");
+        assert_eq!(lab.renew(&name, 1_000).status(), "lost");
+        assert_eq!(lab.upgrade(&name, last).status(), "lost");
+        assert!(lab.inspect().unwrap().list(6).is_empty());
+        assert_ne!(lab.release(&name).status(), "released");
+    }
+    lab.pump_dry();
+    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    lab.release("w1").status();
+    let again = lab.read("x0").granted();
+    assert!(again.token > forced.number(0));
+}
+
+#[test]
+fn readers_that_come_after_a_forced_release_stay() {
+    let mut lab = Lab::new();
+    for reader in 0..40 {
+        lab.read(&format!("x{reader}")).granted();
+    }
+    assert!(lab.force().unwrap().more);
+    lab.read("ann1").granted();
+    lab.wait_write("w1").queued();
+    lab.pump_dry();
+    assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [owner("ann1")]);
+    assert_eq!(lab.state().fields.get("forced"), None, "all that it concerned are gone");
+    assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
+    lab.release("ann1").status();
+    assert_eq!(lab.state().writes(), Some(owner("w1")));
+}

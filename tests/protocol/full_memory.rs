@@ -1,0 +1,134 @@
+//! A server whose memory is full: what takes is refused, what frees and what keeps alive is not.
+
+use super::ask::Ask;
+use super::lab::{Expect, HERE, Lab, owner, start};
+use super::support::Server;
+
+fn server() -> Server {
+    start("maxmemory-policy noeviction")
+}
+
+#[test]
+fn who_wants_is_refused_and_nothing_is_written() {
+    let server = server();
+    for others in [0, 1, 8, 20] {
+        let mut lab = Lab::on(&server);
+        lab.set_full(true);
+        for ask in [
+            Ask::read("ann1"),
+            Ask::write("ann1"),
+            Ask::read("ann1").waiting(),
+            Ask::write("ann1").waiting(),
+        ] {
+            lab.unchanged(|lab| lab.ask(&ask)).refused_with("OOM");
+            assert_eq!(lab.ends(), None);
+        }
+        lab.set_full(false);
+        for other in 0..others {
+            lab.read(&format!("x{other}")).granted();
+        }
+        let bob = lab.read("bob1").granted();
+        lab.set_full(true);
+        lab.unchanged(|lab| lab.read("ann1")).refused_with("OOM");
+        lab.unchanged(|lab| lab.wait_write("ann1")).refused_with("OOM");
+        if others == 0 {
+            lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).refused_with("OOM");
+        } else {
+            lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token))
+                .refused_with("OOM");
+        }
+        assert_eq!(lab.unchanged(|lab| lab.write("ann1")).status(), "refused");
+        lab.unchanged(|lab| lab.read("bob1")).granted();
+        lab.set_full(false);
+    }
+    // An idle lock, and one whose writer is dead.
+    let mut lab = Lab::on(&server);
+    lab.ask(&Ask::write("bob1").lease(100)).granted();
+    lab.pass(100);
+    lab.set_full(true);
+    for ask in [Ask::read("ann1"), Ask::write("ann1").waiting()] {
+        lab.unchanged(|lab| lab.ask(&ask)).refused_with("OOM");
+    }
+    assert_eq!(lab.release("bob1").status(), "expired");
+    for ask in [Ask::read("ann1"), Ask::write("ann1").waiting()] {
+        lab.unchanged(|lab| lab.ask(&ask)).refused_with("OOM");
+    }
+}
+
+#[test]
+fn what_frees_and_keeps_alive_goes_on() {
+    let server = server();
+    let mut lab = Lab::on(&server);
+    let ann = lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    for name in ["r1", "r2", "r3"] {
+        lab.ask(&Ask::read(name).waiting().liveness(60_000)).queued();
+    }
+    for name in ["w1", "x2", "y3"] {
+        lab.ask(&Ask::write(name).waiting().liveness(60_000)).queued();
+    }
+    lab.pass(1_000);
+    lab.set_full(true);
+    assert_eq!(lab.renew("ann1", 100_000).status(), "renewed");
+    assert_eq!(lab.release("x2").status(), "left");
+    lab.ask(&Ask::write("w1").waiting().liveness(200_000)).queued();
+    lab.downgrade("ann1", ann.token, 10_000).granted();
+    assert_eq!(lab.state().reads().len(), 4, "the downgrade granted");
+    lab.ask(&Ask::read("r1").waiting()).granted();
+    assert_eq!(lab.renew("r2", 10_000).status(), "renewed");
+    for reader in ["ann1", "r1", "r2", "r3"] {
+        assert_eq!(lab.release(reader).status(), "released");
+    }
+    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    lab.pass(1_000);
+    lab.pump().status();
+    assert_eq!(lab.state().writes(), Some(owner("y3")));
+    assert_eq!(lab.revoke().status(), "revoked");
+    assert_eq!(lab.force().status(), "forced");
+    assert_eq!(lab.state().fields.len(), 2);
+}
+
+#[test]
+fn a_waiting_upgrader_polls_on_and_is_granted() {
+    let server = server();
+    let mut lab = Lab::on(&server);
+    let ann = lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.pass(1_000);
+    lab.set_full(true);
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.release("bob1").status();
+    lab.wait_upgrade("ann1", ann.token).granted();
+}
+
+#[test]
+fn the_last_of_many_readers_goes() {
+    let server = server();
+    let mut lab = Lab::on(&server);
+    for reader in 0..20 {
+        lab.read(&format!("x{reader}")).granted();
+    }
+    lab.set_full(true);
+    for reader in 0..20 {
+        assert_eq!(lab.renew(&format!("x{reader}"), 30_000).status(), "renewed");
+        assert_eq!(
+            lab.send("release", &[HERE, "0", &owner(&format!("x{reader}")), "all"])
+                .status(),
+            "released"
+        );
+    }
+}
+
+#[test]
+fn a_sweep_goes_on() {
+    let server = server();
+    let mut lab = Lab::on(&server);
+    for reader in 0..100 {
+        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+    }
+    lab.ask(&Ask::write("w1").waiting().liveness(60_000)).queued();
+    lab.pass(1_000);
+    lab.set_full(true);
+    lab.pump_dry();
+    assert_eq!(lab.state().writes(), Some(owner("w1")));
+}

@@ -1,0 +1,483 @@
+//! Holding: who is let in, until when, with which token, and how long the key lives.
+
+use super::ask::Ask;
+use super::lab::{Expect, GRACE, HERE, Lab, SLACK, owner, start};
+
+#[test]
+fn a_writer_holds_alone() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    assert_eq!(ann.deadline, lab.now() + 10_000);
+    for _ in 0..2 {
+        let refused = lab.unchanged(|lab| lab.write("bob1")).unwrap();
+        assert_eq!((refused.status.as_str(), refused.number(0)), ("refused", ann.deadline));
+        let refused = lab.unchanged(|lab| lab.read("bob1")).unwrap();
+        assert_eq!((refused.status.as_str(), refused.number(0)), ("refused", ann.deadline));
+    }
+    assert_eq!(lab.release("ann1").status(), "released");
+    lab.write("bob1").granted();
+}
+
+#[test]
+fn readers_hold_together_and_no_writer_with_them() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    lab.pass(5);
+    let bob = lab.read("bob1").granted();
+    assert!(bob.token > ann.token);
+    let refused = lab.unchanged(|lab| lab.write("cat1")).unwrap();
+    assert_eq!((refused.status.as_str(), refused.number(0)), ("refused", ann.deadline));
+    assert_eq!(lab.release("bob1").status(), "released");
+    assert_eq!(lab.write("cat1").status(), "refused", "ann still reads");
+    assert_eq!(lab.release("ann1").status(), "released");
+    lab.write("cat1").granted();
+}
+
+#[test]
+fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
+    for others in [0, 1, 8, 20] {
+        let mut lab = Lab::new();
+        for other in 0..others {
+            lab.twice("acquire_read", &Ask::read(&format!("other{other}")).args())
+                .granted();
+        }
+        let mine = owner("ann1");
+        lab.twice("acquire_read", &Ask::read("ann1").args()).granted();
+        lab.pass(1);
+        assert_eq!(lab.twice("renew", &[HERE, "0", &mine, "20000"]).status(), "renewed");
+        assert_eq!(lab.twice("upgrade", &Ask::upgrade("ann1", 1).args()).status(), "lost");
+        lab.send("release", &[HERE, "0", &mine, "all"]).status();
+        assert_eq!(lab.twice("release", &[HERE, "0", &mine, "all"]).status(), "absent");
+    }
+    let mut lab = Lab::new();
+    lab.twice("acquire_write", &Ask::write("ann1").args()).granted();
+    lab.twice("acquire_write", &Ask::write("ann1").waiting().args())
+        .granted();
+    lab.twice("acquire_write", &Ask::write("bob1").args());
+    lab.twice("acquire_write", &Ask::write("bob1").waiting().args())
+        .queued();
+    lab.twice("acquire_write", &Ask::write("bob1").args()).queued();
+    lab.twice("acquire_read", &Ask::read("cat1").waiting().args()).queued();
+    assert_eq!(
+        lab.twice("renew", &[HERE, "0", &owner("ann1"), "30000"]).status(),
+        "renewed"
+    );
+    assert_eq!(
+        lab.twice("renew", &[HERE, "0", &owner("dan1"), "30000"]).status(),
+        "lost"
+    );
+    lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args())
+        .queued();
+    lab.twice("pump", &[HERE, "0"]);
+    lab.twice("revoke", &[HERE, "0"]);
+    lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]);
+    assert_eq!(lab.release("ann1").status(), "released");
+    lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args())
+        .granted();
+}
+
+#[test]
+fn what_changes_nothing_writes_nothing() {
+    let server = start("maxmemory-policy noeviction");
+    let mut lab = Lab::on_server_time(&server);
+    let changes = |lab: &mut Lab| {
+        let info: String = lab.command(redis::cmd("INFO").arg("persistence"));
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    lab.write("ann1").granted();
+    let written = changes(&mut lab);
+    lab.write("ann1").granted();
+    lab.write("bob1").status();
+    lab.read("bob1").status();
+    lab.renew("bob1", 1000).status();
+    lab.renew("ann1", 10).status();
+    lab.downgrade("bob1", 1, 1000).status();
+    lab.downgrade("ann1", 1, 1000).status();
+    lab.upgrade("ann1", 1).status();
+    lab.release("bob1").status();
+    lab.leave_upgrade("bob1").status();
+    lab.pump().status();
+    lab.inspect().status();
+    lab.ask(&Ask::write("bob1").waiting().not_after(1)).status();
+    lab.ask(&Ask::write("bob1").waiting().limit(0)).status();
+    assert_eq!(changes(&mut lab), written);
+
+    lab.revoke().status();
+    let written = changes(&mut lab);
+    lab.revoke().status();
+    lab.renew("ann1", 30_000).status();
+    assert_eq!(changes(&mut lab), written);
+}
+
+#[test]
+fn an_ended_lease_holds_nobody_off() {
+    for others in [0, 30] {
+        let mut lab = Lab::new();
+        lab.read("ann1").granted();
+        for other in 0..others {
+            lab.ask(&Ask::read(&format!("x{other}")).lease(5_000)).granted();
+        }
+        lab.pass(9_999);
+        assert_eq!(lab.write("bob1").status(), "refused");
+        lab.pass(1);
+        lab.pump_dry();
+        let bob = lab.write("bob1").granted();
+        assert_eq!(lab.renew("ann1", 1000).status(), "lost");
+        assert_eq!(lab.state().reads().len(), 0);
+        lab.pass(10_000);
+        assert_eq!(lab.read("ann2").granted().deadline, lab.now() + 10_000);
+        assert!(lab.state().reader(&owner("ann2")).unwrap().token > bob.token);
+    }
+}
+
+#[test]
+fn held_means_before_the_deadline() {
+    let mut lab = Lab::new();
+    let start = lab.now_us() / 1000 * 1000;
+    lab.set_clock(start);
+    lab.ask(&Ask::write("ann1").lease(1)).granted();
+    lab.set_clock(start + 999);
+    assert_eq!(lab.write("bob1").status(), "refused");
+    lab.set_clock(start + 1000);
+    assert_eq!(lab.renew("ann1", 1000).status(), "lost");
+    lab.write("bob1").granted();
+}
+
+#[test]
+fn a_release_says_what_it_ended() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
+    assert_eq!(lab.ends(), None, "a release makes no key");
+    for ask in [Ask::read("ann1"), Ask::write("ann1")] {
+        lab.ask(&ask).granted();
+        assert_eq!(lab.unchanged(|lab| lab.release("bob1")).status(), "absent");
+        assert_eq!(lab.release("ann1").status(), "released");
+        assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
+        lab.ask(&ask).granted();
+        lab.pass(10_000);
+        assert_eq!(lab.release("ann1").status(), "expired");
+        assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
+    }
+    lab.write("ann1").granted();
+    lab.wait_write("bob1").queued();
+    assert_eq!(lab.release("bob1").status(), "left");
+    assert_eq!(lab.unchanged(|lab| lab.release("bob1")).status(), "absent");
+}
+
+#[test]
+fn a_release_from_the_middle_of_many_readers() {
+    let mut lab = Lab::new();
+    let names: Vec<String> = (0..40).map(|number| format!("x{number}")).collect();
+    for name in &names {
+        lab.read(name).granted();
+    }
+    let mut order = names.clone();
+    fastrand::Rng::with_seed(7).shuffle(&mut order);
+    for (gone, name) in order.iter().enumerate() {
+        assert_eq!(lab.state().reads().len(), names.len() - gone);
+        assert_eq!(lab.write("ann1").status(), "refused");
+        assert_eq!(lab.release(name).status(), "released");
+    }
+    lab.write("ann1").granted();
+}
+
+#[test]
+fn a_renewal_never_shortens() {
+    for ask in [Ask::read("ann1"), Ask::write("ann1")] {
+        let mut lab = Lab::new();
+        let first = lab.ask(&ask).granted();
+        let renewed = lab.unchanged(|lab| lab.renew("ann1", 1)).unwrap();
+        assert_eq!((renewed.status.as_str(), renewed.held()), ("renewed", first));
+        lab.pass(4_000);
+        let renewed = lab.renew("ann1", 10_000).unwrap().held();
+        assert_eq!(renewed.token, first.token);
+        assert_eq!(renewed.deadline, lab.now() + 10_000);
+        assert_eq!(lab.renew("ann1", 5_000).unwrap().held(), renewed);
+        lab.pass(9_999);
+        assert_eq!(lab.write("bob1").status(), "refused");
+        lab.pass(1);
+        assert_eq!(lab.unchanged(|lab| lab.renew("ann1", 5_000)).status(), "lost");
+        lab.write("bob1").granted();
+    }
+}
+
+#[test]
+fn an_owner_has_one_mode() {
+    let mut lab = Lab::new();
+    lab.read("ann1").granted();
+    lab.unchanged(|lab| lab.wait_write("ann1")).refused_with("LOCKARGS");
+    assert_eq!(lab.unchanged(|lab| lab.write("ann1")).status(), "refused");
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.unchanged(|lab| lab.wait_read("ann1")).refused_with("LOCKARGS");
+    assert_eq!(lab.unchanged(|lab| lab.read("ann1")).status(), "refused");
+    lab.wait_write("bob1").queued();
+    lab.unchanged(|lab| lab.wait_read("bob1")).refused_with("LOCKARGS");
+}
+
+#[test]
+fn the_key_lives_as_long_as_the_longest_lease() {
+    let mut lab = Lab::new();
+    let long = lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+    let ends = lab.ends();
+    assert_eq!(ends, Some(long.deadline + GRACE + SLACK));
+    lab.ask(&Ask::read("bob1").lease(100)).granted();
+    assert_eq!(lab.ends(), ends, "a short lease cuts nothing");
+    lab.renew("bob1", 1_000).status();
+    lab.release("bob1").status();
+    assert_eq!(lab.ends(), ends);
+    lab.wait_write("cat1").queued();
+    lab.release("cat1").status();
+    assert_eq!(lab.ends(), ends);
+
+    lab.renew("ann1", 60_000 + SLACK).status();
+    assert_eq!(lab.ends(), ends, "what is covered is not set again");
+    lab.pass(1);
+    let renewed = lab.renew("ann1", 60_000 + SLACK).unwrap().held();
+    assert_eq!(lab.ends(), Some(renewed.deadline + GRACE + SLACK));
+
+    lab.ask(&Ask::write("dan1").waiting().liveness(200_000)).queued();
+    assert_eq!(
+        lab.ends(),
+        Some(lab.now() + 200_000 + GRACE + SLACK),
+        "a waiter is remembered"
+    );
+}
+
+#[test]
+fn an_idle_key_is_gone_after_the_grace() {
+    let mut lab = Lab::new();
+    let ways: [fn(&mut Lab); 6] = [
+        |lab| {
+            lab.write("ann1").granted();
+            lab.release("ann1").status();
+        },
+        |lab| {
+            lab.read("ann1").granted();
+            lab.read("bob1").granted();
+            lab.release("ann1").status();
+            lab.release("bob1").status();
+        },
+        |lab| {
+            lab.write("ann1").granted();
+            lab.wait_write("bob1").queued();
+            lab.release("ann1").status();
+            lab.release("bob1").status();
+        },
+        |lab| {
+            lab.ask(&Ask::write("ann1").lease(100)).granted();
+            lab.pass(200);
+            lab.pump().status();
+        },
+        |lab| {
+            lab.ask(&Ask::read("ann1").lease(100)).granted();
+            lab.pass(200);
+            lab.pump().status();
+        },
+        |lab| {
+            lab.read("ann1").granted();
+            lab.force().status();
+        },
+    ];
+    for way in ways {
+        way(&mut lab);
+        assert_eq!(lab.ends(), Some(lab.now() + GRACE));
+        let state = lab.state();
+        assert_eq!(
+            (
+                state.number("readers"),
+                state.number("waiters"),
+                state.writer().is_none()
+            ),
+            (0, 0, true)
+        );
+        assert!(state.fields.len() <= 4, "{:#?}", state.fields);
+        lab.pass(GRACE - 1);
+        assert!(lab.ends().is_some());
+        lab.pass(1);
+        assert_eq!(lab.ends(), None);
+    }
+}
+
+#[test]
+fn the_server_ends_the_key_itself() {
+    let server = start("hz 100");
+    let mut lab = Lab::on_server_time(&server);
+    lab.checked = false;
+    lab.ask(&Ask::write("ann1").lease(200)).granted();
+    assert_eq!(lab.write("bob1").status(), "refused");
+    let left = |lab: &mut Lab| {
+        let key = lab.key().to_string();
+        lab.command::<i64>(redis::cmd("PTTL").arg(key))
+    };
+    assert!((10_000..=10_200 + SLACK as i64).contains(&left(&mut lab)));
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    lab.write("bob1").granted();
+    assert_eq!(lab.release("bob1").status(), "released");
+    assert!((5_000..=10_000).contains(&left(&mut lab)));
+}
+
+#[test]
+fn tokens_rise() {
+    let mut lab = Lab::new();
+    let mut last = 0;
+    for round in 0..20 {
+        let name = format!("x{round}");
+        let ask = if round % 3 == 0 {
+            Ask::write(&name)
+        } else {
+            Ask::read(&name)
+        };
+        let token = lab.ask(&ask).granted().token;
+        assert!(token > last, "{token} after {last}");
+        assert!(token >= lab.now_us());
+        last = token;
+        lab.release(&name).status();
+        if round % 5 == 0 {
+            lab.pass(GRACE + 1);
+            assert_eq!(lab.ends(), None);
+        }
+    }
+    let state = lab.state();
+    assert_eq!(state.number("fence"), last);
+}
+
+#[test]
+fn tokens_rise_when_the_clock_is_behind() {
+    let mut lab = Lab::new();
+    let back = 60_000_000;
+    let ahead = lab.now_us();
+    let mut last = lab.write("ann1").granted().token;
+    lab.release("ann1").status();
+    lab.set_clock(ahead - back);
+    for round in 0..30 {
+        let name = format!("x{round}");
+        let ask = if round % 2 == 0 {
+            Ask::write(&name)
+        } else {
+            Ask::read(&name)
+        };
+        let ask = if round % 3 == 0 { ask.lease(100) } else { ask };
+        let token = lab.ask(&ask).granted().token;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        lab.release(&name).status();
+        let ends = lab.ends().unwrap();
+        assert!(
+            ends >= last / 1000 + GRACE,
+            "a token ahead of the clock is remembered until the clock is there"
+        );
+    }
+    lab.wait_write("ann2").granted();
+    lab.wait_write("bob2").queued();
+    lab.release("ann2").status();
+    assert!(lab.wait_write("bob2").granted().token > last);
+    lab.release("bob2").status();
+    lab.pass(30_000);
+    assert!(lab.write("ann3").granted().token > last);
+}
+
+#[test]
+fn many_readers_make_a_table() {
+    let mut lab = Lab::new();
+    for reader in 1..=12 {
+        lab.read(&format!("x{reader}")).granted();
+        let expected = if reader <= 8 { "listpack" } else { "hashtable" };
+        assert_eq!(lab.encoding(), expected, "{reader} readers");
+    }
+    for reader in 1..=12 {
+        lab.release(&format!("x{reader}")).status();
+    }
+    for reader in 1..=12 {
+        lab.read(&format!("y{reader}")).granted();
+    }
+}
+
+#[test]
+fn dead_readers_are_swept_a_few_at_a_time() {
+    let mut lab = Lab::new();
+    for reader in 0..1_000 {
+        lab.checked = reader % 100 == 0;
+        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+    }
+    lab.ask(&Ask::read("alive1").lease(3_000)).granted();
+    lab.pass(1_000);
+    let mut left = lab.state().number("readers");
+    let queued = lab.wait_write("ann1").unwrap();
+    assert_eq!((queued.status.as_str(), queued.more), ("queued", true));
+    let mut calls = 1;
+    while lab.state().number("readers") > 1 {
+        let pumped = lab.pump().unwrap();
+        let now_left = lab.state().number("readers");
+        assert!(
+            (1..=16).contains(&(left - now_left)) || calls == 1,
+            "{left} to {now_left}"
+        );
+        assert!(pumped.more || now_left == 1);
+        left = now_left;
+        calls += 1;
+    }
+    assert!((60..=66).contains(&calls), "{calls}");
+    assert_eq!(lab.wait_write("ann1").status(), "queued", "one of them lives");
+    lab.pass(2_000);
+    lab.wait_write("ann1").granted();
+}
+
+#[test]
+fn the_dead_cost_the_living_readers_little() {
+    let mut lab = Lab::new();
+    for reader in 0..200 {
+        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+    }
+    lab.pass(1_000);
+    let mut left = 200;
+    let mut reader = 0;
+    while lab.state().readers().keys().any(|owner| owner.starts_with("x_")) {
+        lab.read(&format!("y{reader}")).granted();
+        let now_left = lab
+            .state()
+            .readers()
+            .keys()
+            .filter(|owner| owner.starts_with("x_"))
+            .count();
+        assert!(left - now_left <= 2, "a reader that nobody blocks looks at two");
+        left = now_left;
+        reader += 1;
+        assert!(reader < 200);
+    }
+}
+
+#[test]
+fn a_dead_reader_comes_again() {
+    let mut lab = Lab::new();
+    let first = lab.ask(&Ask::read("ann1").lease(100)).granted();
+    lab.read("bob1").granted();
+    lab.pass(100);
+    let again = lab.read("ann1").granted();
+    assert!(again.token > first.token);
+    assert_eq!(lab.state().number("readers"), 2);
+}
+
+#[test]
+fn a_clock_that_goes_back_lets_nobody_in() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::read("ann1").lease(1_000)).granted();
+    for reader in 0..30 {
+        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+    }
+    lab.pass(1_000);
+    lab.wait_write("cat1").status();
+    let ahead = lab.now_us();
+    lab.set_clock(ahead - 900_000);
+    lab.release("cat1").status();
+    lab.ask(&Ask::read("bob1").lease(300)).granted();
+    lab.set_clock(ahead - 500_000);
+    lab.pump_dry();
+    assert_eq!(lab.write("dan1").status(), "refused");
+    lab.set_clock(ahead);
+    lab.pump_dry();
+    lab.write("dan1").granted();
+}

@@ -1,0 +1,462 @@
+//! A lock on a real server, with a clock that stands still until the test moves it.
+//!
+//! The scripts are the crate's own, except that the two lines that ask the server for its time read a key instead. Every call is
+//! followed by a check of the whole hash, whatever the test is about.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redis::{Client, Connection, FromRedisValue, Value, cmd};
+
+use super::ask::Ask;
+use super::state::State;
+use super::support::{Server, ServerSettings};
+
+const SERVER_TIME: &str = "\
+local clock = redis.call('TIME')
+local now, us = clock[1] * 1000 + math.floor(clock[2] / 1000), clock[1] * 1000000 + clock[2]
+";
+const GIVEN_TIME: &str = "\
+local us = tonumber(redis.call('GET', 'clock:' .. tostring(KEYS[1])) or 0)
+local now = math.floor(us / 1000)
+";
+
+/// What a key outlives the last deadline by, and what its life is set too long by.
+pub const GRACE: u64 = 10_000;
+pub const SLACK: u64 = 10_000;
+
+/// The server's name in calls that do not say otherwise.
+pub const HERE: &str = "here";
+
+pub struct Lab {
+    connection: Connection,
+    url: String,
+    key: String,
+    digests: BTreeMap<&'static str, String>,
+    us: u64,
+    given: bool,
+    full: bool,
+    /// Off where the hash is meant to be odd.
+    pub checked: bool,
+}
+
+/// An error reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: String,
+    pub detail: String,
+}
+
+pub type Answer = Result<Reply, Refusal>;
+
+/// The envelope of a reply, and what the status says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub now: u64,
+    pub status: String,
+    pub more: bool,
+    pub rest: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub token: u64,
+    pub deadline: u64,
+}
+
+impl Lab {
+    /// A lock of its own on the server that all tests of this process share.
+    pub fn new() -> Lab {
+        static SERVER: OnceLock<Server> = OnceLock::new();
+        Lab::on(SERVER.get_or_init(|| start("")))
+    }
+
+    /// A lock on a server of the test's own.
+    pub fn on(server: &Server) -> Lab {
+        Lab::with_clock(server, true)
+    }
+
+    /// A lock that goes by the server's own clock.
+    pub fn on_server_time(server: &Server) -> Lab {
+        Lab::with_clock(server, false)
+    }
+
+    fn with_clock(server: &Server, given: bool) -> Lab {
+        static LOCKS: AtomicU64 = AtomicU64::new(0);
+        let mut connection = connect(&server.url());
+        let mut digests = BTreeMap::new();
+        for script in rwlease::scripts() {
+            let text = script.text().replacen(SERVER_TIME, GIVEN_TIME, usize::from(given));
+            assert_eq!(text.contains("'TIME'"), !given, "the clock of {}", script.name());
+            let digest = cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection).unwrap();
+            digests.insert(script.name(), digest);
+        }
+        // The life of the key is the server's affair, by its own clock: an hour ahead, nothing of a test's runs out there.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600;
+        let mut lab = Lab {
+            connection,
+            url: server.url(),
+            key: format!("rwlease:{}", LOCKS.fetch_add(1, Ordering::Relaxed)),
+            digests,
+            us: now * 1_000_000,
+            given,
+            full: false,
+            checked: true,
+        };
+        lab.set_clock(lab.us);
+        lab
+    }
+
+    /// The given clock.
+    pub fn now(&self) -> u64 {
+        self.us / 1000
+    }
+
+    pub fn now_us(&self) -> u64 {
+        self.us
+    }
+
+    /// Lets time pass; a key whose life has ended is gone then.
+    pub fn pass(&mut self, ms: u64) {
+        self.set_clock((self.now() + ms) * 1000);
+        if self.ends().is_some_and(|ends| ends <= self.now()) {
+            self.delete();
+        }
+    }
+
+    /// Sets the clock, also backwards.
+    pub fn set_clock(&mut self, us: u64) {
+        self.us = us;
+        let clock = format!("clock:{}", self.key);
+        let full = std::mem::take(&mut self.full);
+        if full {
+            self.set_full(false);
+        }
+        self.command::<()>(cmd("SET").arg(clock).arg(us));
+        if full {
+            self.set_full(true);
+        }
+    }
+
+    /// Fills the server's memory, or frees it.
+    pub fn set_full(&mut self, full: bool) {
+        self.full = full;
+        let limit = u8::from(full);
+        self.command::<()>(cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit));
+    }
+
+    /// A microsecond between two calls, as long as the millisecond stays: then the usual ways through the scripts are taken.
+    fn tick(&mut self) {
+        if self.given && (self.us + 1) % 1000 != 0 {
+            self.set_clock(self.us + 1);
+        }
+    }
+
+    /// Sends a call as it is.
+    pub fn send(&mut self, script: &str, args: &[&str]) -> Answer {
+        let keys = [self.key.clone()];
+        self.send_keys(script, &keys, args)
+    }
+
+    pub fn send_keys(&mut self, script: &str, keys: &[String], args: &[&str]) -> Answer {
+        self.tick();
+        let digest = &self.digests[script];
+        let answer = cmd("EVALSHA")
+            .arg(digest)
+            .arg(keys.len())
+            .arg(keys)
+            .arg(args)
+            .query::<Value>(&mut self.connection);
+        let answer = answer.map(Reply::read).map_err(|error| Refusal {
+            code: error.code().unwrap_or_default().into(),
+            detail: error.detail().unwrap_or_default().into(),
+        });
+        if self.checked {
+            let state = self.state();
+            if let Err(fault) = state.check() {
+                panic!("after {script} {args:?} gave {answer:?}: {fault}\n{:#?}", state.fields);
+            }
+        }
+        answer
+    }
+
+    /// Sends a call, and the same once more: it must say the same, and change nothing more.
+    pub fn twice(&mut self, script: &str, args: &[&str]) -> Answer {
+        let first = self.send(script, args);
+        let before = self.snapshot();
+        let second = self.send(script, args);
+        assert_eq!(first, second, "{script} {args:?} sent twice");
+        assert_eq!(before, self.snapshot(), "{script} {args:?} sent twice");
+        first
+    }
+
+    /// What a call answers that must not change anything.
+    pub fn unchanged(&mut self, call: impl FnOnce(&mut Lab) -> Answer) -> Answer {
+        let before = self.snapshot();
+        let answer = call(self);
+        assert_eq!(before, self.snapshot(), "changed by a call that answered {answer:?}");
+        answer
+    }
+
+    pub fn ask(&mut self, ask: &Ask) -> Answer {
+        self.send(ask.script(), &ask.args())
+    }
+
+    pub fn read(&mut self, name: &str) -> Answer {
+        self.ask(&Ask::read(name))
+    }
+
+    pub fn write(&mut self, name: &str) -> Answer {
+        self.ask(&Ask::write(name))
+    }
+
+    /// Reads or waits for it.
+    pub fn wait_read(&mut self, name: &str) -> Answer {
+        self.ask(&Ask::read(name).waiting())
+    }
+
+    pub fn wait_write(&mut self, name: &str) -> Answer {
+        self.ask(&Ask::write(name).waiting())
+    }
+
+    pub fn release(&mut self, name: &str) -> Answer {
+        self.send("release", &[HERE, "0", &owner(name), "all"])
+    }
+
+    pub fn leave_upgrade(&mut self, name: &str) -> Answer {
+        self.send("release", &[HERE, "0", &owner(name), "wait"])
+    }
+
+    pub fn renew(&mut self, name: &str, lease: u64) -> Answer {
+        self.send("renew", &[HERE, "0", &owner(name), &lease.to_string()])
+    }
+
+    pub fn downgrade(&mut self, name: &str, token: u64, lease: u64) -> Answer {
+        let (token, lease) = (token.to_string(), lease.to_string());
+        self.send("downgrade", &[HERE, "0", &owner(name), &token, &lease])
+    }
+
+    pub fn upgrade(&mut self, name: &str, token: u64) -> Answer {
+        self.ask(&Ask::upgrade(name, token))
+    }
+
+    pub fn wait_upgrade(&mut self, name: &str, token: u64) -> Answer {
+        self.ask(&Ask::upgrade(name, token).waiting())
+    }
+
+    pub fn pump(&mut self) -> Answer {
+        self.send("pump", &[HERE, "0"])
+    }
+
+    /// Pumps until nothing is left over; how many calls that took.
+    pub fn pump_dry(&mut self) -> u64 {
+        for calls in 1..2_000 {
+            if !self.pump().unwrap().more {
+                return calls;
+            }
+        }
+        panic!("there is always more: {:#?}", self.state().fields);
+    }
+
+    pub fn revoke(&mut self) -> Answer {
+        self.send("revoke", &[HERE, "0"])
+    }
+
+    pub fn force(&mut self) -> Answer {
+        self.send("force_release", &[HERE, "0"])
+    }
+
+    pub fn inspect(&mut self) -> Answer {
+        self.send("inspect", &[HERE, "0", "0", "-", "-", "100"])
+    }
+
+    pub fn state(&mut self) -> State {
+        let key = self.key.clone();
+        let fields: BTreeMap<String, String> = match self.command::<String>(cmd("TYPE").arg(&key)).as_str() {
+            "hash" => self.command(cmd("HGETALL").arg(&key)),
+            _ => BTreeMap::new(),
+        };
+        State::read(fields, self.ends(), self.now())
+    }
+
+    /// All that is stored of the lock, to the byte.
+    pub fn snapshot(&mut self) -> (Option<Vec<u8>>, BTreeMap<String, String>, Option<u64>) {
+        let key = self.key.clone();
+        let fields = self.state().fields;
+        // A table's dump tells of its order too, which nobody promises.
+        let dump = match self.encoding().as_str() {
+            "hashtable" => None,
+            _ => self.command(cmd("DUMP").arg(key)),
+        };
+        (dump, fields, self.ends())
+    }
+
+    /// When the key's life ends, if it is there.
+    pub fn ends(&mut self) -> Option<u64> {
+        let key = self.key.clone();
+        u64::try_from(self.command::<i64>(cmd("PEXPIRETIME").arg(key))).ok()
+    }
+
+    pub fn encoding(&mut self) -> String {
+        let key = self.key.clone();
+        let encoding: Option<String> = self.command(cmd("OBJECT").arg("ENCODING").arg(key));
+        encoding.unwrap_or_default()
+    }
+
+    pub fn set_field(&mut self, field: &str, value: &str) {
+        let key = self.key.clone();
+        self.command::<()>(cmd("HSET").arg(key).arg(field).arg(value));
+    }
+
+    pub fn delete(&mut self) {
+        let key = self.key.clone();
+        self.command::<()>(cmd("DEL").arg(key));
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub fn command<T: FromRedisValue>(&mut self, command: &redis::Cmd) -> T {
+        command.query(&mut self.connection).unwrap()
+    }
+
+    /// A connection of its own, for subscriptions.
+    pub fn listen(&self, channel: &str) -> Listener {
+        let mut connection = connect(&self.url);
+        connection
+            .send_packed_command(&cmd("SSUBSCRIBE").arg(channel).get_packed_command())
+            .unwrap();
+        let joined = connection.recv_response().unwrap();
+        assert!(format!("{joined:?}").contains("ssubscribe"), "{joined:?}");
+        Listener(connection)
+    }
+}
+
+pub struct Listener(Connection);
+
+impl Listener {
+    /// The next message.
+    pub fn hear(&mut self) -> String {
+        let message: Vec<Value> = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+        redis::from_redis_value(message[2].clone()).unwrap()
+    }
+
+    /// Everything that was published before this call.
+    pub fn heard(mut self) -> Vec<String> {
+        self.0.send_packed_command(&cmd("PING").get_packed_command()).unwrap();
+        let mut all = Vec::new();
+        loop {
+            let message: Vec<Value> = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+            match message.len() {
+                3 => all.push(redis::from_redis_value(message[2].clone()).unwrap()),
+                _ => return all,
+            }
+        }
+    }
+}
+
+/// A server of the test's own, with a line of configuration.
+pub fn start(line: &str) -> Server {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(Server::start(&ServerSettings::default().line(line)))
+        .unwrap()
+}
+
+fn connect(url: &str) -> Connection {
+    Client::open(url).unwrap().get_connection().unwrap()
+}
+
+/// An owner id out of a short name: letters for the client, digits for the acquisition ("ann1").
+pub fn owner(name: &str) -> String {
+    let client = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    format!("{client:_<11}{:0>5}", &name[client.len()..])
+}
+
+/// The channel of a client whose waiters name the tag `0`.
+pub fn channel(client: &str) -> String {
+    format!("{{0}}rwlease:{client:_<11}")
+}
+
+impl Reply {
+    fn read(value: Value) -> Reply {
+        let Value::Array(items) = value else {
+            panic!("not a list: {value:?}")
+        };
+        let mut items = items.into_iter();
+        let (now, status, more) = (items.next().unwrap(), items.next().unwrap(), items.next().unwrap());
+        let more: u8 = redis::from_redis_value(more).unwrap();
+        assert!(more < 2);
+        Reply {
+            now: redis::from_redis_value(now).unwrap(),
+            status: redis::from_redis_value(status).unwrap(),
+            more: more == 1,
+            rest: items.collect(),
+        }
+    }
+
+    pub fn number(&self, at: usize) -> u64 {
+        redis::from_redis_value(self.rest[at].clone()).unwrap()
+    }
+
+    pub fn text(&self, at: usize) -> String {
+        redis::from_redis_value(self.rest[at].clone()).unwrap()
+    }
+
+    pub fn list(&self, at: usize) -> Vec<String> {
+        redis::from_redis_value(self.rest[at].clone()).unwrap()
+    }
+
+    pub fn held(&self) -> Held {
+        assert_eq!(self.rest.len(), 2, "{self:?}");
+        Held {
+            token: self.number(0),
+            deadline: self.number(1),
+        }
+    }
+}
+
+/// What a test expects of an answer.
+pub trait Expect {
+    fn status(&self) -> &str;
+    fn granted(&self) -> Held;
+    fn queued(&self) -> u64;
+    fn refused_with(&self, code: &str);
+}
+
+impl Expect for Answer {
+    #[track_caller]
+    fn status(&self) -> &str {
+        match self {
+            Ok(reply) => &reply.status,
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn granted(&self) -> Held {
+        assert_eq!(self.status(), "granted", "{self:?}");
+        self.as_ref().unwrap().held()
+    }
+
+    /// The ticket.
+    #[track_caller]
+    fn queued(&self) -> u64 {
+        assert_eq!(self.status(), "queued", "{self:?}");
+        self.as_ref().unwrap().number(0)
+    }
+
+    #[track_caller]
+    fn refused_with(&self, code: &str) {
+        match self {
+            Err(refusal) => assert_eq!(refusal.code, code, "{refusal:?}"),
+            Ok(reply) => panic!("{reply:?} instead of {code}"),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Grants are told to those who have subscribed, one message a client.
+
+use super::ask::Ask;
+use super::lab::{Expect, HERE, Lab, channel, owner, start};
+use super::support::Server;
+
+/// What a message says of one grant.
+fn told(lab: &mut Lab, name: &str) -> String {
+    let state = lab.state();
+    let owner = owner(name);
+    let writer = state.writer().filter(|writer| writer.rest == owner);
+    let record = writer.or_else(|| state.reader(&owner)).unwrap();
+    format!("{owner} {} {}", record.token, record.deadline)
+}
+
+/// A server of the test's own: the channels of others would be heard.
+fn alone() -> (Server, Lab) {
+    let server = start("");
+    let lab = Lab::on(&server);
+    (server, lab)
+}
+
+fn has_push(lab: &mut Lab) -> bool {
+    let info: String = lab.command(redis::cmd("INFO").arg("server"));
+    let version = info
+        .lines()
+        .find_map(|line| line.strip_prefix("redis_version:"))
+        .unwrap();
+    !version.starts_with('6')
+}
+
+#[test]
+fn a_grant_is_told_to_its_waiter() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    let (bob, cat) = (lab.listen(&channel("bob")), lab.listen(&channel("cat")));
+    lab.write("ann1").granted();
+    lab.ask(&Ask::write("bob1").waiting().subscribed(HERE)).queued();
+    lab.ask(&Ask::write("cat1").waiting().subscribed(HERE)).queued();
+    lab.release("ann1").status();
+    let message = format!("{} 0 {}", lab.now(), told(&mut lab, "bob1"));
+    assert_eq!(bob.heard(), [message]);
+    assert!(cat.heard().is_empty(), "nobody else is woken");
+}
+
+#[test]
+fn one_message_a_client() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    let (mut bob, mut cat) = (lab.listen(&channel("bob")), lab.listen(&channel("cat")));
+    lab.write("ann1").granted();
+    for name in ["bob1", "cat1", "bob2", "bob3"] {
+        lab.ask(&Ask::read(name).waiting().subscribed(HERE)).queued();
+    }
+    lab.release("ann1").status();
+    let now = lab.now();
+    let grants = ["bob1", "bob2", "bob3"].map(|name| told(&mut lab, name)).join(" ");
+    assert_eq!(bob.hear(), format!("{now} 0 {grants}"));
+    assert_eq!(cat.hear(), format!("{now} 0 {}", told(&mut lab, "cat1")));
+    assert!(bob.heard().is_empty() && cat.heard().is_empty());
+}
+
+#[test]
+fn the_one_who_asks_is_answered_and_not_told() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    let bob = lab.listen(&channel("bob"));
+    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
+    let ask = Ask::write("bob1").waiting().subscribed(HERE);
+    lab.ask(&ask).queued();
+    lab.pass(1_000);
+    lab.ask(&ask).granted();
+    assert!(bob.heard().is_empty());
+}
+
+#[test]
+fn more_is_told_too() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    let mut bob = lab.listen(&channel("bob"));
+    lab.write("ann1").granted();
+    for number in 0..40 {
+        lab.ask(&Ask::read(&format!("bob{number}")).waiting().subscribed(HERE))
+            .queued();
+    }
+    let mut left = 40;
+    let mut more = lab.release("ann1").unwrap().more;
+    while left > 0 {
+        let message = bob.hear();
+        let words: Vec<&str> = message.split(' ').collect();
+        let grants = (words.len() - 2) / 3;
+        assert!(grants <= 16);
+        assert_eq!(words[1], if more { "1" } else { "0" });
+        left -= grants;
+        if more {
+            more = lab.pump().unwrap().more;
+        }
+    }
+    assert!(bob.heard().is_empty());
+}
+
+#[test]
+fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    let cat = lab.listen(&channel("cat"));
+    lab.write("ann1").granted();
+    for number in 0..30 {
+        lab.ask(&Ask::write(&format!("gone{number}")).waiting().subscribed(HERE))
+            .queued();
+    }
+    lab.ask(&Ask::write("cat1").waiting().subscribed(HERE)).queued();
+    let mut more = lab.release("ann1").unwrap().more;
+    assert!(more, "the budget counts them");
+    while more {
+        more = lab.pump().unwrap().more;
+    }
+    assert_eq!(lab.state().writes(), Some(owner("cat1")));
+    assert_eq!(cat.heard().len(), 1);
+    // It was only reconnecting, and has its place again.
+    assert_eq!(
+        lab.ask(&Ask::write("gone1").waiting().subscribed(HERE).ticket(2))
+            .queued(),
+        2
+    );
+}
+
+#[test]
+fn readers_that_are_gone_are_passed_over_too() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    lab.write("ann1").granted();
+    for name in ["gone1", "gone2"] {
+        lab.ask(&Ask::read(name).waiting().subscribed(HERE)).queued();
+    }
+    lab.wait_read("poll1").queued();
+    lab.ask(&Ask::read("gone3").waiting().subscribed(HERE)).queued();
+    lab.wait_write("poll2").queued();
+    lab.release("ann1").status();
+    assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [owner("poll1")]);
+    lab.release("poll1").status();
+    assert_eq!(lab.state().writes(), Some(owner("poll2")));
+}
+
+#[test]
+fn all_gone_leaves_the_lock_idle() {
+    let (_server, mut lab) = alone();
+    if !has_push(&mut lab) {
+        return;
+    }
+    lab.write("ann1").granted();
+    for name in ["gone1", "gone2"] {
+        lab.ask(&Ask::write(name).waiting().subscribed(HERE)).queued();
+        lab.ask(&Ask::read(&format!("{name}1")).waiting().subscribed(HERE))
+            .queued();
+    }
+    lab.release("ann1").status();
+    assert_eq!(lab.state().fields.into_keys().collect::<Vec<_>>(), ["fence", "version"]);
+    assert_eq!(lab.ends(), Some(lab.now() + super::lab::GRACE));
+}
+
+#[test]
+fn whose_subscription_is_elsewhere_has_its_claim_window() {
+    for (server, node) in [(HERE, "there"), (HERE, "-"), ("-", HERE), ("-", "-")] {
+        let (_server, mut lab) = alone();
+        lab.write("ann1").granted();
+        let ask = Ask::write("bob1").waiting().window(800).liveness(60_000);
+        let ask = if node == "-" { ask } else { ask.subscribed(node) };
+        lab.ask(&ask).queued();
+        lab.send("release", &[server, "0", &owner("ann1"), "all"]).status();
+        let granted = lab.state().writer().unwrap();
+        assert_eq!(
+            (granted.rest, granted.deadline),
+            (owner("bob1"), lab.now() + 800),
+            "{server} {node}"
+        );
+    }
+}
+
+#[test]
+fn a_moved_subscription_is_told_by_the_next_poll() {
+    let (_server, mut lab) = alone();
+    lab.write("ann1").granted();
+    lab.ask(&Ask::write("bob1").waiting().subscribed("there")).queued();
+    lab.ask(&Ask::write("bob1").waiting().subscribed(HERE)).queued();
+    lab.release("ann1").status();
+    assert_eq!(lab.state().writes(), None, "nobody hears it here");
+}
+
+#[test]
+fn an_upgrader_is_told_and_keeps_its_window_unheard() {
+    let (_server, mut lab) = alone();
+    let ann = lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    lab.ask(&Ask::upgrade("ann1", ann.token).waiting().subscribed(HERE))
+        .queued();
+    lab.release("bob1").status();
+    assert_eq!(lab.state().writes(), Some(owner("ann1")), "its read is in there");
+    let claimed = lab.renew("ann1", 10_000).unwrap();
+    assert_eq!(claimed.status, "renewed");
+}
+
+#[test]
+fn grants_by_a_poll_a_renewal_and_a_pump_are_told() {
+    if !has_push(&mut Lab::new()) {
+        return;
+    }
+    for way in ["renew", "pump", "poll", "leave"] {
+        let (_server, mut lab) = alone();
+        let bob = lab.listen(&channel("bob"));
+        lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+        lab.ask(&Ask::write("w1").waiting().liveness(1_000)).queued();
+        lab.ask(&Ask::read("bob1").waiting().liveness(60_000).subscribed(HERE))
+            .queued();
+        lab.ask(&Ask::read("cat1").waiting().liveness(60_000)).queued();
+        lab.pass(1_000);
+        match way {
+            "renew" => lab.renew("ann1", 60_000),
+            "pump" => lab.pump(),
+            "poll" => lab.ask(&Ask::read("cat1").waiting()),
+            _ => lab.release("w1"),
+        }
+        .status();
+        assert_eq!(bob.heard().len(), 1, "{way}");
+    }
+}

@@ -1,0 +1,503 @@
+//! The queue: whose turn it is.
+
+use super::ask::Ask;
+use super::lab::{Expect, HERE, Lab, Reply, owner};
+
+/// Who holds, sorted.
+fn holders(lab: &mut Lab) -> Vec<String> {
+    let state = lab.state();
+    let mut all: Vec<String> = state.reads().into_iter().chain(state.writes()).collect();
+    all.sort();
+    all.iter()
+        .map(|owner| {
+            let (client, number) = owner.split_at(11);
+            format!("{}{}", client.trim_end_matches('_'), number.parse::<u32>().unwrap())
+        })
+        .collect()
+}
+
+fn place(reply: &Reply) -> (u64, u64) {
+    assert_eq!(reply.status, "queued");
+    (reply.number(0), reply.number(1))
+}
+
+#[test]
+fn writers_go_first_in_first_out() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    for (ahead, name) in ["bob1", "cat1", "dan1"].into_iter().enumerate() {
+        let queued = lab.wait_write(name).unwrap();
+        assert_eq!(place(&queued), (ahead as u64 + 1, ahead as u64));
+        assert_eq!(queued.number(2), ann.deadline);
+    }
+    for (holder, next) in [("ann1", "bob1"), ("bob1", "cat1"), ("cat1", "dan1")] {
+        assert_eq!(lab.release(holder).status(), "released");
+        assert_eq!(holders(&mut lab), [next]);
+    }
+}
+
+#[test]
+fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    let bob = Ask::write("bob1").waiting().window(700).lease(20_000);
+    lab.ask(&bob).queued();
+    lab.release("ann1").status();
+    let granted = lab.state().writer().unwrap();
+    assert!(!granted.claimed);
+    assert_eq!(granted.deadline, lab.now() + 700);
+    lab.pass(100);
+    let claimed = lab.ask(&bob).granted();
+    assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 20_000));
+    assert!(lab.state().writer().unwrap().claimed);
+
+    // A renewal is a claim as well, for readers too.
+    lab.wait_read("cat1").queued();
+    lab.release("bob1").status();
+    assert!(!lab.state().reader(&owner("cat1")).unwrap().claimed);
+    lab.pass(100);
+    let claimed = lab.renew("cat1", 5_000).unwrap();
+    assert_eq!(
+        (claimed.status.as_str(), claimed.number(1)),
+        ("renewed", lab.now() + 5_000)
+    );
+    assert!(lab.state().reader(&owner("cat1")).unwrap().claimed);
+    assert_eq!(lab.unchanged(|lab| lab.wait_read("cat1")).granted(), claimed.held());
+}
+
+#[test]
+fn the_one_who_asks_has_its_full_lease_at_once() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    let bob = Ask::read("bob1").waiting().window(700).lease(20_000).liveness(60_000);
+    lab.ask(&bob).queued();
+    lab.pass(10_000);
+    assert_eq!(lab.ask(&bob).granted().deadline, lab.now() + 20_000);
+    assert!(lab.state().reader(&owner("bob1")).unwrap().claimed);
+}
+
+#[test]
+fn readers_and_writers_take_turns() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.wait_read("r1").queued();
+    lab.wait_write("w1").queued();
+    lab.wait_read("r2").queued();
+    lab.wait_write("w2").queued();
+    lab.wait_read("r3").queued();
+    lab.release("ann1").status();
+    assert_eq!(holders(&mut lab), ["r1", "r2", "r3"], "all that wait when a write ends");
+    lab.wait_read("r4").queued();
+    assert_eq!(lab.read("r9").status(), "refused", "a writer waits");
+    for reader in ["r1", "r3"] {
+        lab.release(reader).status();
+    }
+    assert_eq!(holders(&mut lab), ["r2"]);
+    lab.release("r2").status();
+    assert_eq!(holders(&mut lab), ["w1"], "the readers that came later wait");
+    lab.wait_read("r5").queued();
+    lab.release("w1").status();
+    assert_eq!(holders(&mut lab), ["r4", "r5"]);
+    lab.wait_read("r6").queued();
+    lab.release("r4").status();
+    lab.release("r5").status();
+    assert_eq!(holders(&mut lab), ["w2"]);
+    lab.release("w2").status();
+    assert_eq!(holders(&mut lab), ["r6"]);
+}
+
+#[test]
+fn a_write_that_runs_out_is_a_write_that_ends() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
+    lab.wait_write("w1").queued();
+    lab.wait_read("r1").queued();
+    lab.pass(1_000);
+    lab.pump().status();
+    assert_eq!(holders(&mut lab), ["r1"]);
+}
+
+#[test]
+fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
+    for dies in [false, true] {
+        let mut lab = Lab::new();
+        lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+        lab.ask(&Ask::write("w1").waiting().liveness(1_000)).queued();
+        for reader in 1..=3 {
+            lab.ask(&Ask::read(&format!("r{reader}")).waiting().liveness(30_000))
+                .queued();
+        }
+        if dies {
+            lab.pass(1_000);
+            lab.pump().status();
+        } else {
+            assert_eq!(lab.release("w1").status(), "left");
+        }
+        assert_eq!(holders(&mut lab), ["ann1", "r1", "r2", "r3"]);
+    }
+}
+
+#[test]
+fn a_renewal_lets_in_whom_nothing_stops() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+    lab.ask(&Ask::write("w1").waiting().liveness(1_000)).queued();
+    lab.wait_read("r1").queued();
+    lab.pass(1_000);
+    lab.renew("ann1", 60_000).status();
+    assert_eq!(holders(&mut lab), ["ann1", "r1"]);
+}
+
+#[test]
+fn readers_first_go_past_writers_of_their_kind_only() {
+    let mut lab = Lab::new();
+    lab.read("ann1").granted();
+    lab.ask(&Ask::write("w1").waiting().readers_first()).queued();
+    lab.ask(&Ask::read("r1").readers_first()).granted();
+    assert_eq!(lab.read("r2").status(), "refused", "a fair reader waits its turn");
+    lab.wait_write("w2").queued();
+    assert_eq!(lab.ask(&Ask::read("r3").readers_first()).status(), "refused");
+    lab.ask(&Ask::read("r4").waiting().readers_first()).queued();
+    lab.release("w2").status();
+    assert_eq!(holders(&mut lab), ["ann1", "r1", "r4"]);
+    for reader in ["ann1", "r1", "r4"] {
+        lab.release(reader).status();
+    }
+    assert_eq!(holders(&mut lab), ["w1"]);
+}
+
+#[test]
+fn nobody_goes_past_those_who_wait() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.wait_write("w1").queued();
+    lab.release("ann1").status();
+    lab.wait_read("r1").queued();
+    lab.pass(1_000);
+    // The claim of w1 has run out, and r1 is next.
+    assert_eq!(lab.write("bob1").status(), "refused");
+    assert_eq!(holders(&mut lab), ["r1"]);
+}
+
+#[test]
+fn the_silent_are_passed_over() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    for name in ["dead1", "dead2", "dead3"] {
+        lab.ask(&Ask::write(name).waiting().liveness(1_000)).queued();
+    }
+    lab.ask(&Ask::write("bob1").waiting().liveness(20_000)).queued();
+    lab.pass(1_000);
+    lab.release("ann1").status();
+    assert_eq!(holders(&mut lab), ["bob1"]);
+    assert_eq!(lab.state().waiters().len(), 0);
+}
+
+#[test]
+fn the_dead_and_the_granted_share_one_budget() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    for number in 0..50 {
+        lab.ask(&Ask::write(&format!("dead{number}")).waiting().liveness(1_000))
+            .queued();
+    }
+    lab.ask(&Ask::write("bob1").waiting().liveness(20_000)).queued();
+    lab.pass(1_000);
+    let mut left = 51;
+    let mut more = lab.release("ann1").unwrap().more;
+    loop {
+        let now_left = lab.state().waiters().len();
+        assert!(left - now_left <= 16, "{left} to {now_left}");
+        assert_eq!(more, now_left > 0);
+        if !more {
+            break;
+        }
+        left = now_left;
+        more = lab.pump().unwrap().more;
+    }
+    assert_eq!(holders(&mut lab), ["bob1"]);
+}
+
+#[test]
+fn a_try_among_the_dead_stays_in_its_budget() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
+    for number in 0..50 {
+        let dead = format!("dead{number}");
+        let ask = if number % 2 == 0 {
+            Ask::write(&dead)
+        } else {
+            Ask::read(&dead)
+        };
+        lab.ask(&ask.waiting().liveness(1_000)).queued();
+    }
+    lab.pass(1_000);
+    let mut left = 50;
+    loop {
+        let answer = lab.write("bob1").unwrap();
+        let now_left = lab.state().waiters().len();
+        assert!(left - now_left <= 16, "{left} to {now_left}");
+        left = now_left;
+        if answer.status == "granted" {
+            break;
+        }
+        assert!(answer.more);
+    }
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_hundred_readers_come_in_by_sixteens() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    for reader in 0..100 {
+        lab.wait_read(&format!("r{reader}")).queued();
+    }
+    lab.wait_write("w1").queued();
+    let mut more = lab.release("ann1").unwrap().more;
+    let mut seen = 0;
+    let mut calls = 1;
+    loop {
+        let reads = lab.state().reads().len();
+        assert!(reads - seen <= 16, "{seen} to {reads}");
+        seen = reads;
+        if !more {
+            break;
+        }
+        more = lab.pump().unwrap().more;
+        calls += 1;
+    }
+    assert_eq!(seen, 100);
+    assert!(calls <= 8, "{calls}");
+    assert_eq!(lab.state().queue("w").len(), 1);
+}
+
+#[test]
+fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
+    for size in [3, 12, 60] {
+        let mut lab = Lab::new();
+        lab.ask(&Ask::write("ann1").lease(600_000)).granted();
+        let mut tickets = Vec::new();
+        for number in 0..size {
+            let ask = Ask::write(&format!("w{number}"))
+                .waiting()
+                .liveness(if number == 1 { 100 } else { 500_000 });
+            tickets.push(lab.ask(&ask).queued());
+        }
+        // The first goes, so that the second is found dead.
+        lab.pass(100);
+        lab.release("ann1").status();
+        assert_eq!(holders(&mut lab), ["w0"]);
+        lab.release("w0").status();
+        assert!(!lab.state().queue("w").contains(&owner("w1")), "w1 was silent");
+        lab.wait_write("w1").status();
+        let back = lab.ask(&Ask::write("w1").waiting().ticket(tickets[1])).unwrap();
+        assert!(back.number(0) > 0);
+    }
+}
+
+#[test]
+fn a_returning_waiter_has_its_old_place() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(600_000)).granted();
+    for number in 1..=4 {
+        lab.wait_write(&format!("w{number}")).queued();
+    }
+    lab.release("w2").status();
+    lab.release("w3").status();
+    let back = lab.ask(&Ask::write("w3").waiting().ticket(3)).unwrap();
+    assert_eq!(place(&back), (3, 2));
+    let back = lab.ask(&Ask::write("w2").waiting().ticket(2)).unwrap();
+    assert_eq!(place(&back), (2, 1));
+    let order = ["w1", "w2", "w3", "w4"].map(owner);
+    assert_eq!(lab.state().queue("w"), order);
+    lab.release("w1").status();
+    lab.release("w4").status();
+    lab.ask(&Ask::write("w1").waiting().ticket(1)).queued();
+    lab.ask(&Ask::write("w4").waiting().ticket(4)).queued();
+    assert_eq!(lab.state().queue("w"), order);
+}
+
+#[test]
+fn a_returning_waiter_never_goes_before_its_place() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(600_000)).granted();
+    for number in 1..=80 {
+        lab.wait_write(&format!("w{number}")).queued();
+    }
+    for number in [5, 20, 40, 60, 75] {
+        let name = format!("w{number}");
+        lab.release(&name).status();
+        let back = Ask::write(&name).waiting().ticket(number);
+        assert_eq!(lab.ask(&back).queued(), number);
+        let queue = lab.state().queue("w");
+        let at = queue.iter().position(|waiter| *waiter == owner(&name)).unwrap() as u64 + 1;
+        assert!(at >= number, "{name} is at {at}");
+        let is_near_an_end = number <= 16 || number >= 66;
+        assert!(at == number || !is_near_an_end, "{name} is at {at}");
+    }
+}
+
+#[test]
+fn a_ticket_of_a_lost_history_counts() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    assert_eq!(lab.ask(&Ask::write("w7").waiting().ticket(7)).queued(), 7);
+    assert_eq!(lab.wait_write("w8").queued(), 8);
+    assert_eq!(lab.ask(&Ask::write("w3").waiting().ticket(3)).queued(), 3);
+    assert_eq!(lab.state().queue("w"), ["w3", "w7", "w8"].map(owner));
+    lab.delete();
+    lab.ask(&Ask::write("w8").waiting().ticket(8)).granted();
+}
+
+#[test]
+fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    for number in 1..=20 {
+        lab.ask(&Ask::write(&format!("gone{number}")).waiting().liveness(60_000))
+            .queued();
+    }
+    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.release("ann1").status();
+    assert_eq!(holders(&mut lab), ["gone1"]);
+    lab.pass(1_000);
+    lab.pump_dry();
+    assert_eq!(holders(&mut lab), ["bob1"], "one window for all that it waits for");
+
+    // It was stopped and comes back: it has its places again.
+    lab.pass(10);
+    lab.ask(&Ask::write("gone9").waiting().ticket(9)).queued();
+    lab.ask(&Ask::write("gone5").waiting().ticket(5)).queued();
+    lab.release("bob1").status();
+    assert_eq!(holders(&mut lab), ["gone5"]);
+}
+
+#[test]
+fn a_reader_that_let_a_grant_lapse_counts_too() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    lab.ask(&Ask::read("gone1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("gone2").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.release("ann1").status();
+    assert_eq!(holders(&mut lab), ["gone1"]);
+    lab.pass(1_000);
+    lab.pump().status();
+    assert_eq!(holders(&mut lab), ["bob1"]);
+}
+
+#[test]
+fn a_claimed_lease_that_runs_out_is_no_lapse() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
+    lab.ask(&Ask::write("ann2").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.pass(1_000);
+    lab.pump().status();
+    assert_eq!(holders(&mut lab), ["ann2"]);
+}
+
+#[test]
+fn a_queue_has_a_limit() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.ask(&Ask::write("w1").waiting().limit(2)).queued();
+    lab.ask(&Ask::read("r1").waiting().limit(2)).queued();
+    for ask in [Ask::write("w2"), Ask::read("r2")] {
+        let full = lab.unchanged(|lab| lab.ask(&ask.clone().waiting().limit(2))).unwrap();
+        assert_eq!((full.status.as_str(), full.number(0)), ("full", 2));
+    }
+    lab.ask(&Ask::write("w1").waiting().limit(2)).queued();
+    lab.ask(&Ask::write("w3").waiting().limit(3)).queued();
+    assert_eq!(lab.ask(&Ask::write("w4").waiting().limit(0)).status(), "full");
+    let mut free = Lab::new();
+    free.ask(&Ask::write("w1").waiting().limit(0)).granted();
+}
+
+#[test]
+fn a_try_by_one_who_waits_is_a_look() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    let ticket = lab.wait_write("bob1").queued();
+    assert_eq!(lab.unchanged(|lab| lab.write("bob1")).queued(), ticket);
+    lab.release("ann1").status();
+    lab.write("bob1").granted();
+}
+
+#[test]
+fn a_poll_keeps_a_waiter_alive_and_changes_its_wishes() {
+    let mut lab = Lab::new();
+    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    let ticket = lab.ask(&Ask::write("bob1").waiting().liveness(1_000)).queued();
+    for _ in 0..5 {
+        lab.pass(900);
+        let poll = Ask::write("bob1").waiting().liveness(1_000).window(300).ticket(ticket);
+        assert_eq!(lab.ask(&poll).queued(), ticket);
+    }
+    lab.pass(900);
+    lab.release("ann1").status();
+    let granted = lab.state().writer().unwrap();
+    assert_eq!((granted.rest, granted.deadline), (owner("bob1"), lab.now() + 300));
+}
+
+#[test]
+fn a_late_poll_finds_its_claim_lapsed_and_waits_again() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    let ticket = lab.wait_write("bob1").queued();
+    lab.wait_write("cat1").queued();
+    lab.release("ann1").status();
+    lab.pass(1_000);
+    // Nobody else has looked: bob is first by its ticket, and as it asks, it lives.
+    lab.ask(&Ask::write("bob1").waiting().ticket(ticket)).granted();
+    lab.release("bob1").status();
+    assert_eq!(holders(&mut lab), ["cat1"]);
+    lab.pass(1_000);
+    lab.write("dan1").granted();
+    assert_eq!(lab.ask(&Ask::write("cat1").waiting().ticket(2)).queued(), 2);
+}
+
+#[test]
+fn an_inspection_tells_all_page_by_page() {
+    let mut lab = Lab::new();
+    let inspected = lab.inspect().unwrap();
+    assert_eq!((inspected.status.as_str(), inspected.rest.len()), ("absent", 0));
+    let mut tokens = Vec::new();
+    for reader in 0..7 {
+        tokens.push(lab.read(&format!("r{reader}")).granted().token);
+    }
+    for waiter in 0..5 {
+        lab.wait_write(&format!("w{waiter}")).queued();
+        lab.wait_read(&format!("q{waiter}")).queued();
+    }
+    lab.revoke().status();
+    lab.wait_upgrade("r3", tokens[3]).status();
+    let page = |lab: &mut Lab, args: &[&str]| {
+        let args: Vec<&str> = [HERE, "0"].iter().chain(args).copied().collect();
+        lab.unchanged(|lab| lab.send("inspect", &args)).unwrap()
+    };
+    let first = page(&mut lab, &["0", "-", "-", "3"]);
+    assert_eq!((first.status.as_str(), first.more), ("lock", false));
+    assert_eq!(first.number(0), tokens[6]);
+    assert_eq!(
+        (first.text(1), first.number(2), first.number(3)),
+        (String::new(), 7, 10)
+    );
+    assert_eq!((first.text(4), first.number(5)), (String::new(), tokens[6]));
+    let names = |list: Vec<String>| list.chunks(2).map(|pair| pair[0].clone()).collect::<Vec<_>>();
+    assert_eq!(names(first.list(6)), ["r0", "r1", "r2"].map(owner));
+    assert_eq!(names(first.list(7)), ["w0", "w1", "w2"].map(owner));
+    assert_eq!(names(first.list(8)), ["q0", "q1", "q2"].map(owner));
+    let last = page(&mut lab, &["5", &owner("w3"), &owner("q4"), "100"]);
+    assert_eq!(names(last.list(6)), ["r5", "r6"].map(owner));
+    assert_eq!(names(last.list(7)), ["w3", "w4"].map(owner));
+    assert_eq!(names(last.list(8)), ["q4"].map(owner));
+    let beyond = page(&mut lab, &["7", &owner("nobody1"), &owner("nobody1"), "100"]);
+    assert!((6..9).all(|at| beyond.list(at).is_empty()));
+
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    let inspected = lab.inspect().unwrap();
+    assert!(inspected.text(1).starts_with('h') && inspected.text(1).ends_with(&owner("ann1")));
+}

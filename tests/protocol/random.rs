@@ -1,0 +1,341 @@
+//! Random calls of many owners against a simple model of what each of them was told.
+//!
+//! After every call the whole hash is checked (see `state.rs`), and further:
+//! what a caller was told to hold stands in the hash at least as long; what callers were told to hold does not exclude one another;
+//! tokens rise, and none belongs to two; after the pump nobody waits for a lock that is free to it.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+
+use super::ask::Ask;
+use super::lab::{Answer, GRACE, HERE, Held, Lab, owner};
+
+const STEPS: u32 = 2_500;
+
+#[test]
+fn random_calls_break_nothing() {
+    let seeds: Vec<u64> = match std::env::var("RWLEASE_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => vec![1, 2, fastrand::u64(..)],
+    };
+    for seed in seeds {
+        println!("RWLEASE_SEED={seed}");
+        Model::new(seed).run();
+    }
+}
+
+/// What an owner was told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Waits { write: bool, ticket: u64 },
+    Holds { write: bool, held: Held },
+}
+
+struct Model {
+    lab: Lab,
+    random: Rng,
+    owners: u32,
+    told: BTreeMap<String, Told>,
+    /// Calls that were sent, to be sent again late.
+    sent: Vec<(&'static str, Vec<String>)>,
+    /// Whose each token is.
+    tokens: BTreeMap<u64, String>,
+    fence: u64,
+}
+
+impl Model {
+    fn new(seed: u64) -> Model {
+        Model {
+            lab: Lab::new(),
+            random: Rng::with_seed(seed),
+            owners: 0,
+            told: BTreeMap::new(),
+            sent: Vec::new(),
+            tokens: BTreeMap::new(),
+            fence: 0,
+        }
+    }
+
+    fn run(mut self) {
+        for _ in 0..STEPS {
+            let ms = match self.random.u32(..20) {
+                0 => self.random.u64(500..2_000),
+                1..6 => 0,
+                _ => self.random.u64(1..60),
+            };
+            self.lab.pass(ms);
+            self.step();
+            self.check_told();
+            if self.random.u32(..4) == 0 {
+                self.lab.pump_dry();
+                self.check_nobody_is_forgotten();
+            }
+        }
+        self.run_out();
+    }
+
+    fn step(&mut self) {
+        match self.random.u32(..100) {
+            0..30 => self.acquire(),
+            30..50 => self.poll(),
+            50..66 => self.release(),
+            66..76 => self.renew(),
+            76..81 => self.downgrade(),
+            81..89 => self.upgrade(),
+            89..91 => self.stop_upgrade(),
+            91..97 => self.repeat(),
+            97 => self.revoke(),
+            98 => self.force(),
+            _ => {
+                self.lab.pump().unwrap();
+            }
+        }
+    }
+
+    fn acquire(&mut self) {
+        self.owners += 1;
+        let name = format!(
+            "{}{}",
+            self.random.choice(["a", "b", "c", "d", "e"]).unwrap(),
+            self.owners
+        );
+        let write = self.random.u32(..5) < 2;
+        let waits = self.random.u32(..3) > 0;
+        self.ask(&name, write, waits, 0);
+    }
+
+    fn poll(&mut self) {
+        if let Some((name, Told::Waits { write, ticket })) = self.any(|told| matches!(told, Told::Waits { .. })) {
+            self.ask(&name, write, true, ticket);
+        }
+    }
+
+    fn ask(&mut self, name: &str, write: bool, waits: bool, ticket: u64) {
+        let mut ask = if write { Ask::write(name) } else { Ask::read(name) };
+        ask = self.wishes(ask, waits);
+        if self.random.u32(..4) == 0 {
+            ask = ask.readers_first();
+        }
+        if waits {
+            ask = ask.ticket(ticket);
+        }
+        let answer = self.send(ask.script(), &ask.args());
+        self.hear(name, write, &answer);
+    }
+
+    /// A random lease, window, liveness, subscription; and a call is good for half a second.
+    fn wishes(&mut self, ask: Ask, waits: bool) -> Ask {
+        let random = &mut self.random;
+        let mut ask = ask;
+        if waits {
+            ask = ask
+                .waiting()
+                .window(random.u64(20..400))
+                .liveness(random.u64(100..2_000))
+                .limit(if random.u32(..20) == 0 { 3 } else { 1_000 });
+            ask = match random.u32(..4) {
+                0 => ask.subscribed(HERE),
+                1 => ask.subscribed("there"),
+                _ => ask,
+            };
+        }
+        ask.lease(random.u64(50..1_500)).not_after(self.lab.now() + 500)
+    }
+
+    fn hear(&mut self, name: &str, write: bool, answer: &Answer) {
+        let reply = answer.as_ref().unwrap();
+        match reply.status.as_str() {
+            "granted" | "renewed" | "revoked" if !reply.rest.is_empty() => self.hold(name, write, reply.held()),
+            "queued" => {
+                let ticket = reply.number(0);
+                self.told.insert(name.into(), Told::Waits { write, ticket });
+            }
+            "refused" | "full" | "stale" | "lost" => {
+                self.told.remove(name);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    fn hold(&mut self, name: &str, write: bool, held: Held) {
+        let whose = self.tokens.entry(held.token).or_insert_with(|| name.into());
+        assert_eq!(whose, name, "one token for two");
+        self.told.insert(name.into(), Told::Holds { write, held });
+    }
+
+    fn release(&mut self) {
+        if let Some((name, _)) = self.any(|_| true) {
+            let args = [HERE, "0", &owner(&name), "all"].map(String::from);
+            self.send_words("release", &args).unwrap();
+            self.told.remove(&name);
+            // It may be sent again after the owner is gone, and nobody acquires with this owner any more.
+            assert_eq!(self.lab.state().reader(&owner(&name)).map(|reader| reader.rest), None);
+        }
+    }
+
+    fn renew(&mut self) {
+        if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { .. })) {
+            let Told::Holds { write, held } = told else {
+                unreachable!()
+            };
+            let lease = self.random.u64(10..1_500).to_string();
+            let args = [HERE, "0", &owner(&name), &lease].map(String::from);
+            let answer = self.send_words("renew", &args);
+            if answer.as_ref().unwrap().status == "lost" {
+                assert!(held.deadline <= self.lab.now(), "{name} lost {held:?}");
+            }
+            self.hear(&name, write, &answer);
+        }
+    }
+
+    fn downgrade(&mut self) {
+        if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: true, .. })) {
+            let Told::Holds { held, .. } = told else { unreachable!() };
+            let args = [HERE, "0", &owner(&name), &held.token.to_string(), "500"].map(String::from);
+            let answer = self.send_words("downgrade", &args);
+            self.hear(&name, false, &answer);
+        }
+    }
+
+    fn upgrade(&mut self) {
+        if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: false, .. })) {
+            let Told::Holds { held, .. } = told else { unreachable!() };
+            let waits = self.random.bool();
+            let ask = self.wishes(Ask::upgrade(&name, held.token), waits);
+            let ask = if waits { ask.limit(0) } else { ask };
+            let answer = self.send(ask.script(), &ask.args());
+            let reply = answer.as_ref().unwrap();
+            match reply.status.as_str() {
+                "granted" => self.hold(&name, true, reply.held()),
+                "lost" => {
+                    self.told.remove(&name);
+                }
+                "queued" | "refused" | "conflict" | "revoked" | "stale" => {}
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    fn stop_upgrade(&mut self) {
+        if let Some((name, _)) = self.any(|told| matches!(told, Told::Holds { write: false, .. })) {
+            let args = [HERE, "0", &owner(&name), "wait"].map(String::from);
+            let reply = self.send_words("release", &args).unwrap();
+            if reply.status == "writing" {
+                self.hold(&name, true, reply.held());
+            }
+        }
+    }
+
+    fn revoke(&mut self) {
+        self.lab.revoke().unwrap();
+    }
+
+    /// An overlap: who held believes so still, and is not asked about it.
+    fn force(&mut self) {
+        if self.lab.force().unwrap().status == "forced" {
+            self.told.retain(|_, told| matches!(told, Told::Waits { .. }));
+        }
+    }
+
+    /// A call that comes a second time, after others. Its answer reaches nobody.
+    fn repeat(&mut self) {
+        if !self.sent.is_empty() {
+            let (script, args) = self.sent[self.random.usize(..self.sent.len())].clone();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            if let Err(refusal) = self.lab.send(script, &args) {
+                // A read that was upgraded meanwhile, or the other way round.
+                assert_eq!(refusal.code, "LOCKARGS");
+                assert!(refusal.detail.contains("mode"), "{refusal:?}");
+            }
+        }
+    }
+
+    fn send(&mut self, script: &'static str, args: &[&str]) -> Answer {
+        let words: Vec<String> = args.iter().map(|word| word.to_string()).collect();
+        self.send_words(script, &words)
+    }
+
+    fn send_words(&mut self, script: &'static str, words: &[String]) -> Answer {
+        let args: Vec<&str> = words.iter().map(String::as_str).collect();
+        let answer = self.lab.send(script, &args);
+        self.sent.push((script, words.to_vec()));
+        if self.sent.len() > 20 {
+            self.sent.remove(0);
+        }
+        answer
+    }
+
+    fn any(&mut self, which: impl Fn(&Told) -> bool) -> Option<(String, Told)> {
+        let all: Vec<(&String, &Told)> = self.told.iter().filter(|(_, told)| which(told)).collect();
+        let (name, told) = self.random.choice(all)?;
+        Some((name.clone(), *told))
+    }
+
+    fn check_told(&mut self) {
+        let now = self.lab.now();
+        let state = self.lab.state();
+        let fence = state.number("fence");
+        // A key that is gone takes its fence with it, and the clock is past it by then.
+        assert!(fence >= self.fence || state.fields.is_empty(), "the fence went back");
+        assert!(!state.fields.is_empty() || self.fence < self.lab.now_us());
+        self.fence = fence.max(self.fence);
+        let mut holders = Vec::new();
+        for (name, told) in &self.told {
+            let Told::Holds { write, held } = told else { continue };
+            if held.deadline <= now {
+                continue;
+            }
+            holders.push((name, *write));
+            let owner = owner(name);
+            let writer = state.writer().filter(|writer| writer.rest == owner);
+            let record = writer.or_else(|| state.reader(&owner));
+            let record = record.unwrap_or_else(|| panic!("{name} was told {held:?}: {:#?}", state.fields));
+            assert!(
+                record.deadline >= held.deadline,
+                "{name} was told {held:?}, and has {record:?}"
+            );
+            assert!(record.token >= held.token);
+        }
+        let writers = holders.iter().filter(|(_, write)| *write).count();
+        assert!(writers == 0 || holders.len() == 1, "{holders:?}");
+    }
+
+    /// All that waits is behind somebody who holds.
+    fn check_nobody_is_forgotten(&mut self) {
+        let state = self.lab.state();
+        let (readers, writers) = (state.living_waiters("r"), state.living_waiters("w"));
+        if state.writes().is_some() {
+            return;
+        }
+        let reads = state.reads();
+        assert!(
+            !reads.is_empty() || (readers.is_empty() && writers.is_empty()),
+            "{:#?}",
+            state.fields
+        );
+        let upgrader = state.fields.get("upgrader");
+        assert!(
+            upgrader.is_some() || !writers.is_empty() || readers.is_empty(),
+            "{:#?}",
+            state.fields
+        );
+        if let Some(upgrader) = upgrader {
+            assert!(reads.len() > 1 || !reads.contains(upgrader), "{:#?}", state.fields);
+        }
+    }
+
+    /// When all leases and all waits have run out, nothing is left.
+    fn run_out(&mut self) {
+        self.lab.pass(2_000);
+        for _ in 0..10 {
+            self.lab.pump_dry();
+            self.lab.pass(500);
+        }
+        let end = self.lab.now();
+        let state = self.lab.state();
+        let left: Vec<&String> = state.fields.keys().filter(|field| *field != "wide").collect();
+        assert!(left.is_empty() || left == ["fence", "version"], "{:#?}", state.fields);
+        assert!(self.lab.ends().is_none_or(|ends| ends <= end + GRACE));
+    }
+}

@@ -1,0 +1,254 @@
+//! A lock's hash, read as the documentation of the protocol has it, and what must be true of it after every call.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lab::GRACE;
+
+#[derive(Debug)]
+pub struct State {
+    pub fields: BTreeMap<String, String>,
+    ends: Option<u64>,
+    now: u64,
+}
+
+/// A holder's record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub claimed: bool,
+    pub deadline: u64,
+    pub token: u64,
+    pub rest: String,
+}
+
+/// A waiter's entry.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    pub mode: String,
+    pub previous: String,
+    pub next: String,
+    pub ticket: u64,
+    pub alive_until: u64,
+}
+
+type Check = Result<(), String>;
+
+impl State {
+    pub fn read(fields: BTreeMap<String, String>, ends: Option<u64>, now: u64) -> State {
+        State { fields, ends, now }
+    }
+
+    pub fn number(&self, field: &str) -> u64 {
+        let text = self.fields.get(field).map_or("0", String::as_str);
+        text.parse().unwrap_or_else(|_| panic!("{field} is {text}"))
+    }
+
+    pub fn writer(&self) -> Option<Record> {
+        self.fields.get("writer").map(|text| record(text))
+    }
+
+    pub fn reader(&self, owner: &str) -> Option<Record> {
+        self.fields.get(&format!("r:{owner}")).map(|text| record(text))
+    }
+
+    pub fn readers(&self) -> BTreeMap<String, Record> {
+        let readers = self.prefixed("r:");
+        readers.map(|(owner, text)| (owner.into(), record(text))).collect()
+    }
+
+    pub fn waiters(&self) -> BTreeMap<String, Waiter> {
+        let waiters = self.prefixed("q:");
+        waiters.map(|(owner, text)| (owner.into(), waiter(text))).collect()
+    }
+
+    /// The owners in a queue, in order.
+    pub fn queue(&self, mode: &str) -> Vec<String> {
+        let waiters = self.waiters();
+        let mut owner = self.fields.get(head(mode)).cloned();
+        let mut queue = Vec::new();
+        while let Some(here) = owner.filter(|owner| owner != "-") {
+            assert!(queue.len() <= waiters.len(), "the queue goes in a circle");
+            owner = waiters.get(&here).map(|waiter| waiter.next.clone());
+            queue.push(here);
+        }
+        queue
+    }
+
+    /// Who holds the lock for writing now.
+    pub fn writes(&self) -> Option<String> {
+        let writer = self.writer()?;
+        (writer.deadline > self.now).then_some(writer.rest)
+    }
+
+    /// Who holds it for reading now.
+    pub fn reads(&self) -> BTreeSet<String> {
+        let forced = self.number("forced");
+        let holds = |record: &Record| record.deadline > self.now && record.token > forced;
+        let readers = self.readers().into_iter().filter(|(_, record)| holds(record));
+        readers.map(|(owner, _)| owner).collect()
+    }
+
+    /// Those that wait and have not been silent for too long.
+    pub fn living_waiters(&self, mode: &str) -> Vec<String> {
+        let waiters = self.waiters();
+        let lives = |owner: &String| waiters[owner].alive_until > self.now;
+        self.queue(mode).into_iter().filter(lives).collect()
+    }
+
+    pub fn check(&self) -> Check {
+        if self.fields.is_empty() {
+            return Ok(());
+        }
+        that(self.fields.get("version").is_some_and(|version| version == "1"), || {
+            "no version".into()
+        })?;
+        self.check_holders()?;
+        self.check_array()?;
+        self.check_queue("r", "readers_head", "readers_tail")?;
+        self.check_queue("w", "writers_head", "writers_tail")?;
+        self.check_counts()?;
+        self.check_life()
+    }
+
+    fn check_holders(&self) -> Check {
+        let reads = self.reads();
+        that(self.writes().is_none() || reads.is_empty(), || {
+            format!("{:?} writes and {reads:?} read", self.writes())
+        })?;
+        let fence = self.number("fence");
+        let readers = self.readers();
+        let mut tokens: Vec<u64> = readers.values().map(|reader| reader.token).collect();
+        tokens.extend(self.writer().map(|writer| writer.token));
+        that(tokens.iter().all(|&token| token <= fence), || {
+            "a token is newer than the fence".into()
+        })?;
+        tokens.sort_unstable();
+        that(tokens.windows(2).all(|pair| pair[0] < pair[1]), || {
+            "one token, two holders".into()
+        })
+    }
+
+    /// The readers are numbered from 0, each once.
+    fn check_array(&self) -> Check {
+        let readers = self.readers();
+        let count = self.number("readers");
+        let array: BTreeMap<&str, &String> = self.prefixed("i:").collect();
+        that(count == readers.len() as u64 && count == array.len() as u64, || {
+            format!("{count} readers, {} records, {} places", readers.len(), array.len())
+        })?;
+        for (owner, record) in &readers {
+            that(array.get(record.rest.as_str()) == Some(&owner), || {
+                format!("{owner} is not at {}", record.rest)
+            })?;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let least = self.number("read_min");
+        let cursor = self.fields.get("sweep").map(|sweep| sweep.split_once(' ').unwrap());
+        let seen = |record: &Record| match cursor {
+            // Those that the sweep has looked at are above what it keeps, those it has not are above the old bound.
+            Some((cursor, kept)) if record.rest.parse::<u64>().unwrap() > cursor.parse().unwrap() => {
+                record.deadline >= kept.parse().unwrap()
+            }
+            _ => true,
+        };
+        that(
+            readers.values().all(|record| record.deadline >= least && seen(record)),
+            || format!("a reader's deadline is before {least}, or {cursor:?}"),
+        )
+    }
+
+    fn check_queue(&self, mode: &str, head: &str, tail: &str) -> Check {
+        let waiters = self.waiters();
+        let queue = self.queue(mode);
+        let of_mode = waiters.values().filter(|waiter| waiter.mode == mode).count();
+        that(queue.len() == of_mode, || {
+            format!("{of_mode} wait to {mode}, {} in the queue", queue.len())
+        })?;
+        let mut before = "-";
+        for owner in &queue {
+            let waiter = &waiters[owner];
+            that(waiter.mode == mode, || format!("{owner} is in the queue of {mode}"))?;
+            that(waiter.previous == before, || {
+                format!("before {owner} is {}, not {before}", waiter.previous)
+            })?;
+            before = owner;
+        }
+        that(self.fields.get(head) == queue.first(), || format!("wrong {head}"))?;
+        that(self.fields.get(tail) == queue.last(), || format!("wrong {tail}"))
+    }
+
+    fn check_counts(&self) -> Check {
+        let waiters = self.waiters();
+        that(self.number("waiters") == waiters.len() as u64, || {
+            format!("{} waiters, {} entries", self.number("waiters"), waiters.len())
+        })?;
+        let fair = self
+            .prefixed("q:")
+            .filter(|(_, entry)| entry.starts_with('w') && entry.split(' ').nth(8) == Some("f"))
+            .count() as u64;
+        that(self.number("fair") == fair, || format!("{fair} fair writers wait"))?;
+        let upgraders: Vec<&String> = waiters.iter().filter(|(_, w)| w.mode == "u").map(|(o, _)| o).collect();
+        let upgrader: Vec<&String> = self.fields.get("upgrader").into_iter().collect();
+        that(upgraders == upgrader, || {
+            format!("{upgraders:?} wait to be upgraded, {upgrader:?} is said to")
+        })?;
+        let last = waiters.values().map(|waiter| waiter.ticket).max().unwrap_or(0);
+        that(last <= self.number("ticket"), || "a ticket that was never given".into())
+    }
+
+    /// The key outlives everything it tells of.
+    fn check_life(&self) -> Check {
+        let mut moments: Vec<u64> = self.readers().values().map(|record| record.deadline).collect();
+        moments.extend(self.writer().map(|writer| writer.deadline));
+        moments.extend(self.waiters().values().map(|waiter| waiter.alive_until));
+        moments.push(self.number("fence") / 1000);
+        let last = moments.into_iter().max().unwrap_or(0);
+        that(self.ends.is_some_and(|ends| ends >= last + GRACE), || {
+            format!("the key ends at {:?}, before {last} and the grace", self.ends)
+        })?;
+        match self.fields.get("until") {
+            Some(until) => that(self.ends == until.parse().ok(), || {
+                format!("the key ends at {:?}, not {until}", self.ends)
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a String)> {
+        let fields = self.fields.iter();
+        fields.filter_map(move |(field, value)| Some((field.strip_prefix(prefix)?, value)))
+    }
+}
+
+fn that(is_so: bool, otherwise: impl FnOnce() -> String) -> Check {
+    if is_so { Ok(()) } else { Err(otherwise()) }
+}
+
+fn head(mode: &str) -> &'static str {
+    if mode == "r" { "readers_head" } else { "writers_head" }
+}
+
+fn record(text: &str) -> Record {
+    let state = &text[..1];
+    assert!(state == "h" || state == "g", "{text}");
+    Record {
+        claimed: state == "h",
+        deadline: text[1..14].parse().unwrap(),
+        token: text[14..30].parse().unwrap(),
+        rest: text[30..].into(),
+    }
+}
+
+fn waiter(text: &str) -> Waiter {
+    let parts: Vec<&str> = text.split(' ').collect();
+    assert_eq!(parts.len(), 11, "{text}");
+    let number = |at: usize| parts[at].parse::<u64>().unwrap();
+    Waiter {
+        mode: parts[0].into(),
+        previous: parts[1].into(),
+        next: parts[2].into(),
+        ticket: number(3),
+        alive_until: number(4) + number(5),
+    }
+}
