@@ -110,6 +110,13 @@ impl Locks {
         self.inner.client.find(owner).is_some()
     }
 
+    /// The scripts that this client uses.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::Script> {
+        self.inner.client.scripts.all().into_iter()
+    }
+
     /// The first part of this client's owner ids.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]

@@ -31,23 +31,25 @@ pub(crate) struct Scripts {
 /// }
 /// ```
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
-    let all = Scripts::built_in();
-    [
-        &all.acquire_read,
-        &all.acquire_write,
-        &all.release,
-        &all.renew,
-        &all.pump,
-        &all.downgrade,
-        &all.upgrade,
-        &all.revoke,
-        &all.force_release,
-        &all.inspect,
-    ]
-    .into_iter()
+    Scripts::built_in().all().into_iter()
 }
 
 impl Scripts {
+    pub(crate) fn all(&self) -> [&Script; 10] {
+        [
+            &self.acquire_read,
+            &self.acquire_write,
+            &self.release,
+            &self.renew,
+            &self.pump,
+            &self.downgrade,
+            &self.upgrade,
+            &self.revoke,
+            &self.force_release,
+            &self.inspect,
+        ]
+    }
+
     /// The scripts that were compiled in.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
