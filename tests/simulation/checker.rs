@@ -139,6 +139,12 @@ impl Checker {
         self.0.lock().unwrap().ghosts_until.insert(lock, until);
     }
 
+    /// How many commands were served, and the most calls that a script made.
+    pub fn effort(&self) -> (u64, u32) {
+        let rules = self.0.lock().unwrap();
+        (rules.served, rules.most_calls)
+    }
+
     /// A lock as it was last seen at a server.
     pub fn seen(&self, lock: usize, server: usize) -> Option<Hash> {
         self.0.lock().unwrap().seen.get(&(lock, server)).cloned()
