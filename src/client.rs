@@ -1,6 +1,6 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ struct Registry {
     /// When the worker must look at which acquisition.
     agenda: Agenda,
     pumps: Vec<LockKey>,
-    waiting: HashMap<Slot, Waiting>,
+    waiting: BTreeMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
     sleeps_until: Option<Moment>,
     closed: bool,
@@ -206,13 +206,18 @@ impl Client {
         self.wake.notify_one();
     }
 
+    #[cfg(feature = "embedded")]
+    pub(crate) fn id(&self) -> ClientId {
+        self.id
+    }
+
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
         self.registry().acquisitions.get(&count).cloned()
     }
 
-    /// Everyone of this client who waits in a slot.
+    /// Everyone of this client who waits in a slot, in the order in which they came.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         let registry = self.registry();
         let waiting = registry.waiting.get(&slot).into_iter();
@@ -222,7 +227,7 @@ impl Client {
             .collect()
     }
 
-    /// Every acquisition there is.
+    /// Every acquisition there is, in the same order.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
         let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);

@@ -37,27 +37,7 @@ pub(crate) struct Scripts {
 /// }
 /// ```
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
-    let all = Scripts::built_in();
-    [
-        &all.acquire_read,
-        &all.acquire_write,
-        &all.release,
-        &all.renew,
-        &all.pump,
-        &all.downgrade,
-        &all.upgrade,
-        &all.revoke,
-        &all.force_release,
-        &all.inspect,
-        &all.holds,
-        &all.raise_token,
-        &all.mutex_acquire,
-        &all.mutex_renew,
-        &all.mutex_release,
-        &all.mutex_inspect,
-    ]
-    .into_iter()
-    .chain(legacy())
+    Scripts::built_in().all().into_iter().chain(legacy())
 }
 
 #[cfg(feature = "legacy")]
@@ -71,6 +51,27 @@ fn legacy() -> impl Iterator<Item = &'static Script> {
 }
 
 impl Scripts {
+    pub(crate) fn all(&self) -> [&Script; 16] {
+        [
+            &self.acquire_read,
+            &self.acquire_write,
+            &self.release,
+            &self.renew,
+            &self.pump,
+            &self.downgrade,
+            &self.upgrade,
+            &self.revoke,
+            &self.force_release,
+            &self.inspect,
+            &self.holds,
+            &self.raise_token,
+            &self.mutex_acquire,
+            &self.mutex_renew,
+            &self.mutex_release,
+            &self.mutex_inspect,
+        ]
+    }
+
     /// The scripts that were compiled in.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
