@@ -12,7 +12,7 @@ use crate::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, Stat
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Router, Slot};
+use crate::router::{Route, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -23,7 +23,7 @@ const LEAVING_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Route,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) scripts: &'static Scripts,
@@ -79,7 +79,7 @@ pub(crate) struct Work {
 
 impl Client {
     pub(crate) fn new(
-        router: Arc<Router>,
+        router: Route,
         clock: Arc<dyn Clock>,
         settings: Settings,
         scripts: &'static Scripts,
@@ -272,7 +272,7 @@ impl Client {
         let first = waiting.waiters.len() == 1;
         drop(registry);
         if first {
-            self.router.subscriptions().want(slot, self.id.channel(slot));
+            self.router.want(slot, self.id.channel(slot));
         }
         WaitingIn {
             client: self.clone(),
@@ -293,7 +293,7 @@ impl Client {
             keep
         });
         for slot in idle {
-            self.router.subscriptions().unwant(slot);
+            self.router.unwant(slot);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::losses::{Loss, OnLost};
 use crate::node::Connector;
 use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
-use crate::router::{Router, RouterSettings};
+use crate::router::{Route, Router, RouterSettings};
 use crate::rwlock::RwLock;
 use crate::settings::Settings;
 use crate::worker;
@@ -79,7 +79,7 @@ impl Locks {
 
     #[cfg(feature = "legacy")]
     pub(crate) fn client(&self) -> &Arc<Client> {
-        &self.inner.client
+        &self.client
     }
 
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
@@ -122,11 +122,15 @@ impl Locks {
         router: RouterSettings,
     ) -> Result<Locks> {
         settings.check()?;
+        let router = Router::connect(connector, clock.clone(), router).await?;
+        Locks::over(Route::Own(router), clock, scripts, settings)
+    }
+
+    fn over(router: Route, clock: Arc<dyn Clock>, scripts: &'static Scripts, settings: Settings) -> Result<Locks> {
         let mut random = [0; 11];
         getrandom::fill(&mut random)
             .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
-        let router = Router::connect(connector, clock.clone(), router).await?;
-        let events = router.subscriptions().events();
+        let events = router.events();
         let client = Arc::new(Client::new(
             router,
             clock,
@@ -267,6 +271,31 @@ impl Builder {
             self.router,
         )
         .await
+    }
+}
+
+#[cfg(feature = "cluster-async")]
+impl Builder {
+    /// Uses a cluster connection that the application has already, for those who may open no further connections. No round trip.
+    ///
+    /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and which versions and settings it needs. In short: those who wait
+    /// ask the servers now and then and are not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection does in a failover or
+    /// when a connection breaks (stalls of all shards, a timeout that is not heeded) befalls the locks as well. Its response timeout must be set, and it must not be in use for
+    /// subscriptions.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range.
+    pub fn connect_shared(self, connection: ::redis::cluster_async::ClusterConnection) -> Result<Locks> {
+        self.settings.check()?;
+        let clock = Arc::new(crate::clock::SystemClock);
+        let shared = crate::router::Shared::new(connection, clock.clone(), self.router.response_timeout);
+        Locks::over(
+            Route::Shared(Arc::new(shared)),
+            clock,
+            Scripts::built_in(),
+            self.settings,
+        )
     }
 }
 
