@@ -20,6 +20,12 @@ pub(crate) struct Scripts {
     pub(crate) revoke: Script,
     pub(crate) force_release: Script,
     pub(crate) inspect: Script,
+    pub(crate) holds: Script,
+    pub(crate) raise_token: Script,
+    pub(crate) mutex_acquire: Script,
+    pub(crate) mutex_renew: Script,
+    pub(crate) mutex_release: Script,
+    pub(crate) mutex_inspect: Script,
 }
 
 /// The scripts as this library sends them: for loading them ahead, for rights that name digests, and for other implementations of
@@ -43,6 +49,12 @@ pub fn scripts() -> impl Iterator<Item = &'static Script> {
         &all.revoke,
         &all.force_release,
         &all.inspect,
+        &all.holds,
+        &all.raise_token,
+        &all.mutex_acquire,
+        &all.mutex_renew,
+        &all.mutex_release,
+        &all.mutex_inspect,
     ]
     .into_iter()
     .chain(legacy())
@@ -90,6 +102,12 @@ impl Scripts {
             revoke: script("revoke")?,
             force_release: script("force_release")?,
             inspect: script("inspect")?,
+            holds: script("holds")?,
+            raise_token: script("raise_token")?,
+            mutex_acquire: script("mutex_acquire")?,
+            mutex_renew: script("mutex_renew")?,
+            mutex_release: script("mutex_release")?,
+            mutex_inspect: script("mutex_inspect")?,
         })
     }
 }
@@ -147,6 +165,12 @@ const FILES: &[(&str, &str)] = files![
     "legacy/acquire_read.lua",
     "legacy/acquire_write.lua",
     "legacy/release.lua",
+    "holds.lua",
+    "raise_token.lua",
+    "mutex_acquire.lua",
+    "mutex_renew.lua",
+    "mutex_release.lua",
+    "mutex_inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/simple.lua",

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::clock::Moment;
-use crate::node::Address;
+use crate::node::{Address, Reply, Words};
 use crate::router::{Answer, Call, CallError, ClockBound, Event, Router, Slot};
 
 #[derive(Clone, Debug)]
@@ -69,6 +69,24 @@ impl Route {
             Route::Own(router) => router.bound(address),
             #[cfg(feature = "cluster-async")]
             Route::Shared(_) => None,
+        }
+    }
+
+    /// As [`Router::masters`].
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        match self {
+            Route::Own(router) => router.masters(),
+            #[cfg(feature = "cluster-async")]
+            Route::Shared(shared) => shared.masters(),
+        }
+    }
+
+    /// As [`Router::ask`].
+    pub(crate) async fn ask(&self, address: &Address, command: &Words, deadline: Moment) -> Result<Reply, CallError> {
+        match self {
+            Route::Own(router) => router.ask(address, command, deadline).await,
+            #[cfg(feature = "cluster-async")]
+            Route::Shared(shared) => shared.ask().await,
         }
     }
 

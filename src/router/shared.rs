@@ -91,10 +91,16 @@ impl Shared {
         if replicas == 0 {
             return self.call(call, deadline).await;
         }
-        Err(Course::default().failed(Reason::Refused(ServerError {
-            code: "ERR".into(),
-            detail: "replicas cannot be waited for on a connection of the application's".into(),
-        })))
+        Err(beyond("replicas cannot be waited for"))
+    }
+
+    /// Which servers there are, the connection keeps to itself: to ask each of them is refused.
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        vec![somewhere()]
+    }
+
+    pub(crate) async fn ask(&self) -> Result<Reply, CallError> {
+        Err(beyond("the servers cannot be asked one by one"))
     }
 
     /// Tells of each answer as it comes.
@@ -270,6 +276,14 @@ fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
             ..connect_failure(error)
         }),
     }
+}
+
+/// What needs connections of this library's own.
+fn beyond(what: &str) -> CallError {
+    Course::default().failed(Reason::Refused(ServerError {
+        code: "ERR".into(),
+        detail: format!("{what} on a connection of the application's"),
+    }))
 }
 
 /// The connection does not say whom it asked.
