@@ -314,7 +314,7 @@ impl<'a> Request<'a> {
 
     fn wait_terms(&self) -> Wait {
         let slot = self.acquisition.lock.slot;
-        let joined_at = self.client.router.subscriptions().joined_at(slot);
+        let joined_at = self.client.router.joined_at(slot);
         let pace = &self.client.settings.pace;
         Wait {
             window: pace.window(joined_at.is_some(), self.ahead),

@@ -14,7 +14,7 @@ use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Call, Router, Slot};
+use crate::router::{Call, Route, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -25,7 +25,7 @@ const LEAVING_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Route,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) scripts: &'static Scripts,
@@ -74,7 +74,7 @@ pub(crate) struct Work {
 
 impl Client {
     pub(crate) fn new(
-        router: Arc<Router>,
+        router: Route,
         clock: Arc<dyn Clock>,
         settings: Settings,
         scripts: &'static Scripts,
@@ -247,7 +247,7 @@ impl Client {
         let first = waiting.waiters.len() == 1;
         drop(registry);
         if first {
-            self.router.subscriptions().want(slot, self.id.channel(slot));
+            self.router.want(slot, self.id.channel(slot));
         }
         WaitingIn {
             client: self.clone(),
@@ -268,7 +268,7 @@ impl Client {
             keep
         });
         for slot in idle {
-            self.router.subscriptions().unwant(slot);
+            self.router.unwant(slot);
         }
     }
 
