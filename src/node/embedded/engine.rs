@@ -25,8 +25,9 @@ const EPOCH: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
-/// It is what [`crate`]'s locks can stand on in a demo or in unit tests: nothing is started, nothing is sent, and time
-/// can be moved on by hand. A clone is another handle of the same engine.
+/// [`Locks`](crate::Locks) can stand on it in a demo or in unit tests: nothing is started, nothing is sent, and time can
+/// be moved on by hand. A clone is another handle of the same engine. What [`faults`](Engine::faults) offers is for tests
+/// of failures, and for simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,6 +134,7 @@ impl Engine {
     }
 
     /// Asks a server, as over a connection of its own.
+    #[cfg(test)]
     pub(crate) fn ask(&self, server: usize, command: &Words) -> Reply {
         let mut host = lock(&self.shared.host);
         self.shared.serve(&mut host, server, &AtomicBool::new(false), command)
