@@ -91,6 +91,7 @@ impl Engine {
 
     /// How many keys there are on all masters.
     pub fn keys(&self) -> usize {
+        let _turn = lock(&self.shared.host);
         let mut world = lock(&self.shared.world);
         let masters: Vec<_> = world.masters().collect();
         let keys = masters.into_iter().map(|master| {
@@ -156,13 +157,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Builder {
-    /// The number of masters, at least one. Default: 3.
+    /// The number of masters, at least one and at most 1,000. Default: 3.
     pub fn masters(mut self, masters: u16) -> Self {
         self.masters = usize::from(masters).clamp(1, 1000);
         self
     }
 
-    /// The number of replicas of each master. Default: 1. A master without one can still fail over: then what takes
+    /// The number of replicas of each master, at most ten. Default: 1. A master without one can still fail over: then what takes
     /// its place has its address.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = usize::from(replicas).min(10);
@@ -172,8 +173,6 @@ impl Builder {
     /// A single server that is no cluster and has no replica.
     pub fn standalone(mut self) -> Self {
         self.is_cluster = false;
-        self.masters = 1;
-        self.replicas = 0;
         self
     }
 
@@ -190,7 +189,10 @@ impl Builder {
     }
 
     /// Builds the engine.
-    pub fn build(self) -> Engine {
+    pub fn build(mut self) -> Engine {
+        if !self.is_cluster {
+            (self.masters, self.replicas) = (1, 0);
+        }
         let clock = match self.has_manual_time {
             true => ManualClock::still(),
             false => ManualClock::running(),
