@@ -14,7 +14,9 @@ use tower::ServiceExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let app = Router::new().route("/orders/{id}/pay", post(pay)).with_state(common::connect().await?);
+    let app = Router::new()
+        .route("/orders/{id}/pay", post(pay))
+        .with_state(common::connect().await?);
     if std::env::args().any(|argument| argument == "serve") {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
         axum::serve(listener, app).await?;

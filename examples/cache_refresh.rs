@@ -31,7 +31,11 @@ async fn read(locks: Locks, cache: Arc<AtomicU64>, reader: u32) -> Result<()> {
         let reading = lock.read().await?;
         let before = cache.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(before, cache.load(Ordering::Relaxed), "it does not change under a reader");
+        assert_eq!(
+            before,
+            cache.load(Ordering::Relaxed),
+            "it does not change under a reader"
+        );
         println!("reader {reader} sees {before}");
         reading.release().await?;
     }

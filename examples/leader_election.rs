@@ -21,7 +21,11 @@ async fn main() -> Result<()> {
 }
 
 async fn stand_for_election(locks: Locks, number: u32) -> Result<()> {
-    let leadership = locks.rwlock("leader:{jobs}")?.write().lease(Duration::from_secs(10)).await?;
+    let leadership = locks
+        .rwlock("leader:{jobs}")?
+        .write()
+        .lease(Duration::from_secs(10))
+        .await?;
     println!("candidate {number} leads, term {}", leadership.token());
     tokio::select! {
         () = lead() => println!("candidate {number} steps down"),
