@@ -7,7 +7,10 @@ use std::time::Duration;
 use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::listing::Listing;
 use crate::losses::{Loss, OnLost};
+use crate::multi::Multi;
+use crate::mutex::Mutex;
 use crate::node::Connector;
 use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
@@ -23,7 +26,7 @@ use crate::worker;
 /// clones, all locks made by it and all guards are gone, the task ends.
 #[derive(Clone)]
 pub struct Locks {
-    client: Arc<Handle>,
+    pub(crate) client: Arc<Handle>,
 }
 
 impl Locks {
@@ -72,9 +75,34 @@ impl Locks {
         RwLock::new(self.client.clone(), name.as_ref())
     }
 
+    /// A plain mutex by its name, which is its key as it stands: it can be shared with every other library that does `SET key value NX PX`.
+    /// No round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        Mutex::new(self.client.clone(), name.as_ref())
+    }
+
+    /// Several locks to be held together, of any slots: see [`Multi`].
+    pub fn multi(&self) -> Multi {
+        Multi::new(self.client.clone())
+    }
+
+    /// The names of the read/write locks that the servers know and that begin with `start`: see [`Listing`].
+    pub fn list(&self, start: impl AsRef<str>) -> Listing {
+        Listing::new(self.client.clone(), start.as_ref())
+    }
+
     /// One who may hold the same lock again.
     pub fn owner(&self) -> Owner {
         Owner::new(self.client.clone())
+    }
+
+    #[cfg(feature = "legacy")]
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
@@ -165,6 +193,12 @@ impl Builder {
     /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients of a lock need the same.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others call it. All users of a mutex need the same.
+    pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.mutex_prefix = prefix.into();
         self
     }
 

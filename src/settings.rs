@@ -15,6 +15,7 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: String,
+    pub(crate) mutex_prefix: String,
     pub(crate) lease: Duration,
     pub(crate) margin: Option<Duration>,
     pub(crate) fairness: Fairness,
@@ -28,6 +29,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             prefix: "rwlease:".into(),
+            mutex_prefix: String::new(),
             lease: Duration::from_secs(30),
             margin: None,
             fairness: Fairness::PhaseFair,
@@ -45,14 +47,8 @@ impl Default for Settings {
 
 impl Settings {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.prefix.contains(['{', '}']) {
-            return Err(Error::invalid(
-                "the prefix must have no braces: the hash tag is the name's",
-            ));
-        }
-        if self.prefix.len() > 128 {
-            return Err(Error::invalid("the prefix must have at most 128 bytes"));
-        }
+        check_prefix(&self.prefix)?;
+        check_prefix(&self.mutex_prefix)?;
         check_lease(self.lease)?;
         if let Some(margin) = self.margin {
             check_margin(margin, self.lease)?;
@@ -71,6 +67,18 @@ impl Settings {
 
     pub(crate) fn margin(&self, lease: Duration) -> Duration {
         self.margin.unwrap_or_else(|| default_margin(lease)).min(lease / 2)
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<()> {
+    if prefix.contains(['{', '}']) {
+        Err(Error::invalid(
+            "a prefix must have no braces: the hash tag is the name's",
+        ))
+    } else if prefix.len() > 128 {
+        Err(Error::invalid("a prefix must have at most 128 bytes"))
+    } else {
+        Ok(())
     }
 }
 
