@@ -11,6 +11,7 @@ mod arguments;
 mod changing;
 mod full_memory;
 mod holding;
+mod mutex;
 mod pushing;
 mod queueing;
 mod random;
