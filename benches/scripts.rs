@@ -17,9 +17,11 @@ use support::{Server, ServerSettings};
 
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
-const ROUNDS: usize = 25;
-/// Calls of one script in a round.
-const CALLS: usize = 200;
+const QUEUES: [usize; 4] = [1, 100, 1_000, 10_000];
+const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "poll"];
+const ROUNDS: usize = 100;
+/// Calls of one script in a round: few, so that a busy machine leaves some rounds alone.
+const CALLS: usize = 40;
 /// Up to this size each call of a round meets a lock of its own: else the round itself would change the size.
 const ONE_LOCK_FROM: usize = 1_000;
 
@@ -41,9 +43,10 @@ fn main() -> ExitCode {
 
     let mut bench = Bench::new(&server);
     let readers = bench.readers();
+    let waiters = bench.waiters();
     bench.uncontended();
     let memory = bench.memory();
-    if readers && memory {
+    if readers && waiters && memory {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -60,7 +63,8 @@ struct Bench {
 /// Locks of one size.
 struct Locks {
     keys: Vec<String>,
-    readers: Vec<VecDeque<String>>,
+    /// In the order of their coming.
+    owners: Vec<VecDeque<String>>,
 }
 
 impl Bench {
@@ -100,32 +104,62 @@ impl Bench {
                 }
             }
         }
-        let header: String = SIZES.iter().map(|size| format!("{size:>14}")).collect();
-        println!("\n{:<24}{header}", "readers");
-        for (operation, times) in OPERATIONS.iter().zip(&best) {
-            let times: String = times
-                .iter()
-                .map(|time| format!("{time:>6.1} µs {:>4.2}", time / times[0]))
-                .collect();
-            println!("{operation:<24}{times}");
+        report("readers", &SIZES, &OPERATIONS, &best)
+    }
+
+    /// Time by the number of waiting writers. True if it is constant.
+    fn waiters(&mut self) -> bool {
+        let mut queues: Vec<Locks> = QUEUES.iter().map(|&size| self.fill_queue(size)).collect();
+        let mut best = [[f64::INFINITY; QUEUES.len()]; QUEUE_OPERATIONS.len()];
+        for _ in 0..ROUNDS {
+            for (size, locks) in queues.iter_mut().enumerate() {
+                for (operation, best) in best.iter_mut().enumerate() {
+                    let calls: Vec<Call> = (0..CALLS)
+                        .map(|number| {
+                            let at = number % locks.keys.len();
+                            let (key, owners) = (&locks.keys[at], &mut locks.owners[at]);
+                            match operation {
+                                0 => Call::new("release", key, &["-", "0", &owners.pop_front().unwrap(), "all"]),
+                                1 => self.join(key, owners),
+                                _ => Call::new("acquire_write", key, &waiting(owners.back().unwrap())),
+                            }
+                        })
+                        .collect();
+                    best[size] = best[size].min(self.time(&calls));
+                }
+            }
         }
-        let worst = best
-            .iter()
-            .flat_map(|times| times.iter().map(|time| time / times[0]))
-            .fold(0.0, f64::max);
-        println!("worst ratio {worst:.2}, at most {MOST_RATIO:.1} is wanted");
-        worst <= MOST_RATIO
+        report("waiting writers", &QUEUES, &QUEUE_OPERATIONS, &best)
+    }
+
+    fn fill_queue(&mut self, size: usize) -> Locks {
+        let count = if size < ONE_LOCK_FROM { CALLS } else { 1 };
+        let keys: Vec<String> = (0..count).map(|number| format!("queue:{size}:{number}")).collect();
+        let mut owners = vec![VecDeque::new(); count];
+        for (key, owners) in keys.iter().zip(&mut owners) {
+            // The first of them holds.
+            let calls: Vec<Call> = (0..=size).map(|_| self.join(key, owners)).collect();
+            self.run(&calls);
+        }
+        Locks { keys, owners }
+    }
+
+    fn join(&mut self, key: &str, owners: &mut VecDeque<String>) -> Call {
+        let owner = self.owner();
+        let call = Call::new("acquire_write", key, &waiting(&owner));
+        owners.push_back(owner);
+        call
     }
 
     fn fill(&mut self, size: usize) -> Locks {
         let count = if size < ONE_LOCK_FROM { CALLS } else { 1 };
         let keys: Vec<String> = (0..count).map(|number| format!("lock:{size}:{number}")).collect();
-        let mut readers = vec![VecDeque::new(); count];
-        for (key, readers) in keys.iter().zip(&mut readers) {
+        let mut owners = vec![VecDeque::new(); count];
+        for (key, readers) in keys.iter().zip(&mut owners) {
             let calls: Vec<Call> = (0..size).map(|_| self.acquire_read(key, readers)).collect();
             self.run(&calls);
         }
-        Locks { keys, readers }
+        Locks { keys, owners }
     }
 
     /// The calls of a round, each at its lock.
@@ -135,7 +169,7 @@ impl Bench {
         (0..CALLS)
             .map(|number| {
                 let at = number % locks.keys.len();
-                let (key, readers) = (&locks.keys[at], &mut locks.readers[at]);
+                let (key, readers) = (&locks.keys[at], &mut locks.owners[at]);
                 match operation {
                     "acquire read" => self.acquire_read(key, readers),
                     "release read" => {
@@ -168,7 +202,7 @@ impl Bench {
         let keys: Vec<String> = (0..CALLS).map(|number| format!("alone:{number}")).collect();
         let other: Vec<String> = (0..CALLS).map(|number| format!("published:{number}")).collect();
         let mut best = [f64::INFINITY; 8];
-        for round in 0..ROUNDS * 2 {
+        for round in 0..ROUNDS {
             let owners: Vec<String> = keys.iter().map(|_| self.owner()).collect();
             // OWNER is the owner of the round.
             let all = |script, args: &[&str]| -> Vec<Call> {
@@ -292,7 +326,7 @@ impl Bench {
     }
 
     fn run(&mut self, calls: &[Call]) {
-        for calls in calls.chunks(CALLS) {
+        for calls in calls.chunks(200) {
             let mut pipeline = pipe();
             for call in calls {
                 let digest = &self.digests[call.script];
@@ -312,6 +346,32 @@ impl Bench {
         self.owners += 1;
         format!("clientclien{:05x}", self.owners)
     }
+}
+
+/// Prints a table of times. True if none is too far from the first of its line.
+fn report<const N: usize>(what: &str, sizes: &[usize; N], operations: &[&str], best: &[[f64; N]]) -> bool {
+    let header: String = sizes.iter().map(|size| format!("{size:>14}")).collect();
+    println!("\n{what:<24}{header}");
+    let mut worst: f64 = 0.0;
+    for (operation, times) in operations.iter().zip(best) {
+        let ratios = times.map(|time| time / times[0]);
+        worst = ratios.into_iter().fold(worst, f64::max);
+        let times: String = times
+            .iter()
+            .zip(ratios)
+            .map(|(time, ratio)| format!("{time:>6.1} µs {ratio:>4.2}"))
+            .collect();
+        println!("{operation:<24}{times}");
+    }
+    println!("worst ratio {worst:.2}, at most {MOST_RATIO:.1} is wanted");
+    worst <= MOST_RATIO
+}
+
+/// The arguments of one who waits to write, long and by polling.
+fn waiting(owner: &str) -> [&str; 11] {
+    [
+        "-", "0", owner, "600000", "f", "600000", "600000", "0", "100000", "-", "-",
+    ]
 }
 
 struct Call {

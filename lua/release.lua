@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner                ARGV[4]  what: all, or wait (only the wait for an upgrade)
+-- ARGV[3]  owner                ARGV[4]  what: all, or wait (only the wait: an upgrader reads on)
 --
 -- Reply: now, status, more
 --   released   it held, and no longer does

@@ -6,7 +6,7 @@
 --
 -- Reply: now, status, more
 --   renewed   token, deadline
---   revoked   token, deadline: the lease stands, and will not be made longer
+--   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed all the same)
 --   lost      it does not hold
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded number of calls.
@@ -26,24 +26,22 @@ if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and
   local deadline, token = tonumber(string.sub(text or '', 2, 14)), tonumber(string.sub(text or '', 15, 30))
   local revoked, forced = tonumber(lock[5] or 0), tonumber(field == mine and lock[6] or 0)
   if deadline and token and revoked and forced and deadline > now and token > forced then
-    if token <= revoked then
-      reply = { now, 'revoked', 0, token, deadline }
-    else
-      deadline = math.max(deadline, now + lease)
-      local renewed = 'h' .. deadline .. string.sub(text, 15)
-      local life = deadline + GRACE
-      if renewed ~= text then
-        redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-        if life > (tonumber(lock[4]) or 0) then
-          life = life + SLACK .. ''
-          redis.call('HSET', KEYS[1], field, renewed, 'until', life)
-          redis.call('PEXPIREAT', KEYS[1], life)
-        else
-          redis.call('HSET', KEYS[1], field, renewed)
-        end
-      end
-      reply = { now, 'renewed', 0, token, deadline }
+    local status = 'revoked'
+    if token > revoked then
+      status, deadline = 'renewed', math.max(deadline, now + lease)
     end
+    local renewed, life = 'h' .. deadline .. string.sub(text, 15), deadline + GRACE
+    if renewed ~= text then
+      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+      if life > (tonumber(lock[4]) or 0) then
+        life = life + SLACK .. ''
+        redis.call('HSET', KEYS[1], field, renewed, 'until', life)
+        redis.call('PEXPIREAT', KEYS[1], life)
+      else
+        redis.call('HSET', KEYS[1], field, renewed)
+      end
+    end
+    reply = { now, status, 0, token, deadline }
     if not lock[7] then
       return reply -- it blocks nobody
     end

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, State};
 use crate::clock::{Clock, Moment};
+use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
@@ -43,9 +44,9 @@ pub(crate) struct Handle(pub(crate) Arc<Client>);
 
 #[derive(Debug, Default)]
 struct Registry {
-    acquisitions: HashMap<u64, Registered>,
-    /// When the worker must look at which acquisition: one entry for each that has a due moment, none for those that are over.
-    due: BTreeSet<(Moment, u64)>,
+    acquisitions: HashMap<u64, Arc<Acquisition>>,
+    /// When the worker must look at which acquisition.
+    agenda: Agenda,
     pumps: Vec<LockKey>,
     waiting: HashMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
@@ -53,13 +54,6 @@ struct Registry {
     closed: bool,
     /// The last handle is gone: the worker ends when all is done.
     unowned: bool,
-}
-
-#[derive(Debug)]
-struct Registered {
-    acquisition: Arc<Acquisition>,
-    /// Its entry in `due`.
-    due: Option<Moment>,
 }
 
 /// The waiters of this client in one slot.
@@ -99,6 +93,12 @@ impl Client {
         }
     }
 
+    /// A new owner that is not registered: of a lock that this client does not look after.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn stranger(&self) -> OwnerId {
+        self.id.owner(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Registers a new owner, before anything is sent for it.
     pub(crate) fn register(&self, lock: &LockKey) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
@@ -107,11 +107,7 @@ impl Client {
         if registry.closed {
             return Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")));
         }
-        let registered = Registered {
-            acquisition: acquisition.clone(),
-            due: None,
-        };
-        registry.acquisitions.insert(count, registered);
+        registry.acquisitions.insert(count, acquisition.clone());
         Ok(acquisition)
     }
 
@@ -120,10 +116,8 @@ impl Client {
         *acquisition.state() = State::Ended;
         acquisition.tell_end();
         let mut registry = self.registry();
-        let registered = registry.acquisitions.remove(&acquisition.count);
-        if let Some(due) = registered.and_then(|registered| registered.due) {
-            registry.due.remove(&(due, acquisition.count));
-        }
+        registry.acquisitions.remove(&acquisition.count);
+        registry.agenda.forget(acquisition.count);
         if registry.acquisitions.is_empty() && (registry.closed || registry.unowned) {
             drop(registry);
             self.drained.notify_waiters();
@@ -191,19 +185,10 @@ impl Client {
     /// Has the worker look at this acquisition at `due`, or before.
     pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
         let mut registry = self.registry();
-        let Registry {
-            acquisitions, due: all, ..
-        } = &mut *registry;
-        let Some(registered) = acquisitions.get_mut(&acquisition.count) else {
-            return;
-        };
-        if registered.due.is_some_and(|earlier| earlier <= due) {
+        if !registry.acquisitions.contains_key(&acquisition.count) {
             return;
         }
-        if let Some(later) = registered.due.replace(due) {
-            all.remove(&(later, acquisition.count));
-        }
-        all.insert((due, acquisition.count));
+        registry.agenda.note(acquisition.count, due);
         let sleeps_past = registry.sleeps_until.is_none_or(|until| due < until);
         drop(registry);
         if sleeps_past {
@@ -224,11 +209,7 @@ impl Client {
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
-        let registry = self.registry();
-        registry
-            .acquisitions
-            .get(&count)
-            .map(|registered| registered.acquisition.clone())
+        self.registry().acquisitions.get(&count).cloned()
     }
 
     /// Everyone of this client who waits in a slot.
@@ -237,19 +218,13 @@ impl Client {
         let waiting = registry.waiting.get(&slot).into_iter();
         waiting
             .flat_map(|waiting| &waiting.waiters)
-            .filter_map(|count| registry.acquisitions.get(count))
-            .map(|registered| registered.acquisition.clone())
+            .filter_map(|count| registry.acquisitions.get(count).cloned())
             .collect()
     }
 
     /// Every acquisition there is.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
-        let registry = self.registry();
-        let mut all: Vec<_> = registry
-            .acquisitions
-            .values()
-            .map(|registered| registered.acquisition.clone())
-            .collect();
+        let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);
         all
     }
@@ -297,14 +272,8 @@ impl Client {
         let mut registry = self.registry();
         let registry = &mut *registry;
         let mut due = Vec::new();
-        while let Some((moment, count)) = registry.due.first().copied()
-            && moment <= horizon
-        {
-            registry.due.pop_first();
-            if let Some(registered) = registry.acquisitions.get_mut(&count) {
-                registered.due = None;
-                due.push(registered.acquisition.clone());
-            }
+        while let Some(count) = registry.agenda.take(horizon) {
+            due.extend(registry.acquisitions.get(&count).cloned());
         }
         let pumps = std::mem::take(&mut registry.pumps);
         let finished = registry.unowned && registry.acquisitions.is_empty() && pumps.is_empty();
@@ -321,10 +290,7 @@ impl Client {
     /// When the worker must wake by itself; from here on earlier needs wake it.
     pub(crate) fn sleep_until(&self, at_most: Moment) -> Moment {
         let mut registry = self.registry();
-        let until = registry
-            .due
-            .first()
-            .map_or(at_most, |(moment, _)| (*moment).min(at_most));
+        let until = registry.agenda.first().map_or(at_most, |due| due.min(at_most));
         registry.sleeps_until = Some(until);
         until
     }

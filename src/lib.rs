@@ -25,7 +25,7 @@
 //! # Layers
 //!
 //! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
-//! knows nodes, each one connection to one server: by the `redis` crate, or in this process (feature `embedded`).
+//! knows nodes, each one connection to one server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The test support speaks of the crate by its name.
@@ -40,6 +40,8 @@ mod core;
 mod error;
 mod guard;
 mod lease;
+#[cfg(feature = "legacy")]
+mod legacy;
 mod listing;
 mod locks;
 mod losses;
@@ -64,6 +66,8 @@ pub use asking::Renewal;
 pub use error::{Error, ErrorKind, Result};
 pub use guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
 pub use lease::{Lease, LeaseState};
+#[cfg(feature = "legacy")]
+pub use legacy::{LegacyGuard, LegacyRwLock};
 pub use listing::Listing;
 pub use locks::{Builder, Locks};
 pub use losses::Loss;
@@ -90,3 +94,7 @@ pub mod embedded {
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(all(doctest, feature = "legacy"))]
+#[doc = include_str!("../docs/migrating.md")]
+struct Migrating;

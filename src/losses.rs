@@ -24,9 +24,11 @@ pub struct Loss {
     pub held: Duration,
 }
 
+type Listener = Arc<dyn Fn(&Loss) + Send + Sync>;
+
 /// Who is told of losses.
 #[derive(Clone, Default)]
-pub(crate) struct OnLost(pub(crate) Option<Arc<dyn Fn(&Loss) + Send + Sync>>);
+pub(crate) struct OnLost(pub(crate) Option<Listener>);
 
 impl OnLost {
     /// A listener that panics takes nobody else with it.

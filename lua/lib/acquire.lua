@@ -14,7 +14,7 @@ local function claim(mode)
   if not alive then
     return nil
   elseif state == 'g' then
-    deadline = math.max(deadline, now + demand.lease)
+    deadline = claimed_until(deadline, token, demand.lease)
     if mode == 'w' then
       write(demand.owner, 'h', deadline, token)
     else

@@ -107,6 +107,7 @@ impl Acquire {
             script,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: Some(not_after),
         }

@@ -91,6 +91,7 @@ impl Inspect {
             script: &scripts.inspect,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }
@@ -144,6 +145,7 @@ impl Holds<'_> {
             script: &scripts.holds,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args: Words::new().word(self.owner),
             not_after: None,
         }

@@ -3,6 +3,8 @@
 mod acquire;
 mod inspect;
 mod key;
+#[cfg(feature = "legacy")]
+pub(crate) mod legacy;
 mod mutex;
 mod push;
 mod raise;

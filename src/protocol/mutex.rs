@@ -26,6 +26,7 @@ impl InspectMutex {
             script: &scripts.mutex_inspect,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args: Words::new(),
             not_after: None,
         }

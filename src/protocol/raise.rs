@@ -20,6 +20,7 @@ impl RaiseToken {
             script: &scripts.raise_token,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }

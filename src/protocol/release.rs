@@ -41,6 +41,7 @@ impl Release {
             script,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }
@@ -66,6 +67,7 @@ pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
         script: &scripts.pump,
         slot: lock.slot,
         key: lock.key.clone(),
+        second_key: None,
         args: Words::new(),
         not_after: None,
     }

@@ -36,6 +36,7 @@ impl Renew {
             script,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }
@@ -60,6 +61,7 @@ impl Downgrade {
             script: &scripts.downgrade,
             slot: lock.slot,
             key: lock.key.clone(),
+            second_key: None,
             args,
             not_after: None,
         }

@@ -39,6 +39,7 @@ fn call(script: &'static Script, lock: &LockKey) -> Call {
         script,
         slot: lock.slot,
         key: lock.key.clone(),
+        second_key: None,
         args: Words::new(),
         not_after: None,
     }

@@ -35,12 +35,13 @@ impl Script {
     }
 }
 
-/// A call of a script on one key.
+/// A call of a script on one key. (On two of one slot only for the locks of old fleets.)
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
     pub(crate) slot: Slot,
     pub(crate) key: bytes::Bytes,
+    pub(crate) second_key: Option<bytes::Bytes>,
     /// `ARGV[3]` and on.
     pub(crate) args: Words,
     /// The moment past which the server must refuse to run it (scripts that acquire).

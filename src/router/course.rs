@@ -402,10 +402,9 @@ pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Wo
     } else {
         Words::new().word("EVALSHA").word(&script.digest)
     };
-    words
-        .word("1")
-        .word(&call.key)
-        .word(name)
-        .number(not_after)
-        .words(&call.args)
+    let words = match &call.second_key {
+        None => words.word("1").word(&call.key),
+        Some(second) => words.word("2").word(&call.key).word(second),
+    };
+    words.word(name).number(not_after).words(&call.args)
 }

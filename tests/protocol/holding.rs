@@ -53,7 +53,7 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     lab.twice("acquire_write", &Ask::write("ann1").args()).granted();
     lab.twice("acquire_write", &Ask::write("ann1").waiting().args())
         .granted();
-    lab.twice("acquire_write", &Ask::write("bob1").args());
+    lab.twice("acquire_write", &Ask::write("bob1").args()).unwrap();
     lab.twice("acquire_write", &Ask::write("bob1").waiting().args())
         .queued();
     lab.twice("acquire_write", &Ask::write("bob1").args()).queued();
@@ -68,9 +68,9 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     );
     lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args())
         .queued();
-    lab.twice("pump", &[HERE, "0"]);
-    lab.twice("revoke", &[HERE, "0"]);
-    lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]);
+    lab.twice("pump", &[HERE, "0"]).unwrap();
+    lab.twice("revoke", &[HERE, "0"]).unwrap();
+    lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]).unwrap();
     assert_eq!(lab.release("ann1").status(), "released");
     lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args())
         .granted();

@@ -159,7 +159,7 @@ impl Lab {
 
     /// A microsecond between two calls, as long as the millisecond stays: then the usual ways through the scripts are taken.
     fn tick(&mut self) {
-        if self.given && (self.us + 1) % 1000 != 0 {
+        if self.given && !(self.us + 1).is_multiple_of(1000) {
             self.set_clock(self.us + 1);
         }
     }

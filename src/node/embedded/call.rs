@@ -5,38 +5,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use mlua::{BString, Either, Function, Lua, LuaString, Value, Variadic};
+use mlua::{BString, Either, IntoLua, Lua, LuaString, Table, Value, Variadic};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Failure};
 use super::lock;
 use super::world::World;
 
-/// A word of a command: the bytes of a string or a number, nothing for nil, or else the value.
-type Word = Either<Option<BString>, Value>;
-
-/// The number of words, and the words. Those beyond the usual number are slower.
-type Words = (
-    usize,
-    (
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Word,
-        Variadic<Word>,
-    ),
-);
+/// A word of a command: the bytes of a string or a number, or nothing for nil; on the right is what cannot be a word.
+type Word = Either<Option<BString>, bool>;
 
 /// What a script gets: a reply, or nothing and the text of an error. The error `true` means that the words are wanted
 /// again, without numbers.
@@ -45,39 +22,84 @@ type Given = (Option<Seen>, Option<Either<bool, String>>);
 /// What a script sees of an answer: a boolean, an integer, a string, or another value.
 type Seen = Either<Either<bool, i64>, Either<String, Value>>;
 
-/// The function that runs a call of the script that the world says is running.
-pub(super) fn function(lua: &Lua, world: Arc<Mutex<World>>, is_exact: bool) -> mlua::Result<Function> {
-    lua.create_function(move |lua, words: Words| {
-        let words = match bytes_of(words) {
-            Ok(words) => words,
-            Err(failure) => return Ok(refused(&failure)),
-        };
-        let words: SmallVec<[&[u8]; 16]> = words.iter().map(|word| word.as_slice()).collect();
-        if !is_exact && words.iter().any(|word| may_be_cut_short(word)) {
-            return Ok((None, Some(Either::Left(true))));
+/// Gives the sandbox the functions that run a call of the script that the world says is running. Each takes the number
+/// of the words and the words: up to four, up to eight, or any number, as those that are absent cost time as well.
+pub(super) fn add_functions(lua: &Lua, functions: &Table, world: &Arc<Mutex<World>>) -> mlua::Result<()> {
+    type Four = (Word, Word, Word, Word);
+    type Eight = (Word, Word, Word, Word, Word, Word, Word, Word);
+    #[rustfmt::skip]
+    type Many = (
+        Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Variadic<Word>,
+    );
+
+    let call = Call(world.clone());
+    functions.set(
+        "execute_four",
+        lua.create_function(move |lua, (count, (a, b, c, d)): (usize, Four)| call.run(lua, count, &[a, b, c, d]))?,
+    )?;
+    let call = Call(world.clone());
+    functions.set(
+        "execute_eight",
+        lua.create_function(move |lua, (count, (a, b, c, d, e, f, g, h)): (usize, Eight)| {
+            call.run(lua, count, &[a, b, c, d, e, f, g, h])
+        })?,
+    )?;
+    let call = Call(world.clone());
+    functions.set(
+        "execute_many",
+        lua.create_function(move |lua, (count, words): (usize, Many)| {
+            let (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, others) = words;
+            let words = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o];
+            match others.is_empty() {
+                true => call.run(lua, count, &words),
+                false => call.run(lua, count, &words.into_iter().chain(others).collect::<Vec<_>>()),
+            }
+        })?,
+    )?;
+    let call = Call(world.clone());
+    functions.set(
+        "execute_exact",
+        lua.create_function(move |lua, (count, words): (usize, Variadic<Word>)| call.run_exact(lua, count, &words))?,
+    )
+}
+
+struct Call(Arc<Mutex<World>>);
+
+type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
+
+impl Call {
+    fn run(&self, lua: &Lua, count: usize, words: &[Word]) -> mlua::Result<Given> {
+        match slices(count, words) {
+            Ok(words) if words.iter().any(|word| may_be_cut_short(word)) => Ok((None, Some(Either::Left(true)))),
+            words => self.finish(lua, words),
         }
-        let outcome = lock(&world).call_by_script(&words);
-        match outcome {
+    }
+
+    fn run_exact(&self, lua: &Lua, count: usize, words: &[Word]) -> mlua::Result<Given> {
+        self.finish(lua, slices(count, words))
+    }
+
+    fn finish(&self, lua: &Lua, words: Result<Slices<'_>, Failure>) -> mlua::Result<Given> {
+        match words.and_then(|words| lock(&self.0).call_by_script(&words)) {
             Ok(answer) => Ok((Some(seen(lua, answer)?), None)),
-            Err(failure) => Ok(refused(&failure)),
+            Err(failure) => Ok((None, Some(Either::Right(failure.line().to_owned())))),
         }
-    })
+    }
 }
 
-fn refused(failure: &Failure) -> Given {
-    (None, Some(Either::Right(failure.line().to_owned())))
-}
-
-fn bytes_of((count, words): Words) -> Result<SmallVec<[BString; 16]>, Failure> {
-    let (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, others) = words;
-    let words = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o].into_iter().chain(others);
-    let bytes = words.take(count).map(|word| match word {
-        Either::Left(Some(bytes)) => Ok(bytes),
-        _ => Err(Failure::of(
-            "ERR Lua redis lib command arguments must be strings or integers",
-        )),
-    });
-    bytes.collect()
+fn slices(count: usize, words: &[Word]) -> Result<Slices<'_>, Failure> {
+    let mut slices = Slices::new();
+    for word in words.iter().take(count) {
+        match word {
+            Either::Left(Some(bytes)) => slices.push(bytes.as_slice()),
+            _ => {
+                return Err(Failure::of(
+                    "ERR Lua redis lib command arguments must be strings or integers",
+                ));
+            }
+        }
+    }
+    Ok(slices)
 }
 
 /// Whether this may be a number that Lua has printed with fewer digits than the server would: it has a fraction or an
@@ -106,19 +128,28 @@ fn seen(lua: &Lua, answer: Answer) -> mlua::Result<Seen> {
 }
 
 fn list(lua: &Lua, items: &[Answer]) -> mlua::Result<Value> {
-    let simple = items.iter().map(|item| match item {
-        Answer::Bulk(bytes) => Some(match str::from_utf8(bytes) {
-            Ok(text) => Either::Left(text),
-            Err(_) => Either::Right(Either::Left(LuaString::wrap(bytes))),
-        }),
-        Answer::Nil => Some(Either::Right(Either::Right(false))),
-        _ => None,
-    });
-    if let Some(items) = simple.collect::<Option<SmallVec<[_; 16]>>>() {
-        return Ok(Value::Table(lua.create_sequence_from(items)?));
+    let is_flat = items.iter().all(|item| matches!(item, Answer::Nil | Answer::Bulk(_)));
+    if !is_flat {
+        return nested_list(lua, items);
     }
+    let items = items.iter().map(|item| match item {
+        Answer::Bulk(bytes) => Either::Left(bytes_to_lua(bytes)),
+        _ => Either::Right(false),
+    });
+    Ok(Value::Table(lua.create_sequence_from(items)?))
+}
+
+fn nested_list(lua: &Lua, items: &[Answer]) -> mlua::Result<Value> {
     let items: mlua::Result<Vec<Seen>> = items.iter().map(|item| seen(lua, item.clone())).collect();
     Ok(Value::Table(lua.create_sequence_from(items?)?))
+}
+
+/// Bytes as a string of Lua. (Those of a `str` go to the stack without a detour.)
+pub(super) fn bytes_to_lua(bytes: &[u8]) -> impl IntoLua {
+    match str::from_utf8(bytes) {
+        Ok(text) => Either::Left(text),
+        Err(_) => Either::Right(LuaString::wrap(bytes)),
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod engine;
 mod failover;
 mod faults;
 mod glob;
+mod hashing;
 mod log;
 mod moves;
 mod number;

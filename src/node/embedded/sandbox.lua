@@ -65,7 +65,9 @@ local redis = {
   REDIS_VERSION_NUM = 0x0007000f,
 }
 
-local execute, execute_exact = host.execute, host.execute_exact
+-- What runs a call of so many words.
+local four, eight, many = host.execute_four, host.execute_eight, host.execute_many
+local execute = { [0] = four, four, four, four, four, eight, eight, eight, eight }
 
 -- A number as the server prints it. The host sees it as Lua does, with fewer digits.
 local function exact(...)
@@ -79,11 +81,12 @@ local function exact(...)
 end
 
 local function execute_again(...)
-  return execute_exact(select('#', ...), exact(...))
+  return host.execute_exact(select('#', ...), exact(...))
 end
 
 function redis.call(...)
-  local reply, failure = execute(select('#', ...), ...)
+  local count = select('#', ...)
+  local reply, failure = (execute[count] or many)(count, ...)
   if failure == true then
     reply, failure = execute_again(...)
   end
@@ -94,7 +97,8 @@ function redis.call(...)
 end
 
 function redis.pcall(...)
-  local reply, failure = execute(select('#', ...), ...)
+  local count = select('#', ...)
+  local reply, failure = (execute[count] or many)(count, ...)
   if failure == true then
     reply, failure = execute_again(...)
   end

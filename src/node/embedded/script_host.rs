@@ -63,7 +63,7 @@ impl State {
     fn new(world: Arc<Mutex<World>>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-        let functions = functions(&lua, world)?;
+        let functions = functions(&lua, &world)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let run = sandbox.call(functions)?;
         Ok(State {
@@ -96,18 +96,16 @@ impl State {
         };
         let list = |words: &[&[u8]]| {
             self.lua
-                .create_sequence_from(words.iter().map(|word| LuaString::wrap(*word)))
+                .create_sequence_from(words.iter().map(|word| call::bytes_to_lua(word)))
         };
         self.run.call((script, list(keys)?, list(args)?))
     }
 }
 
 /// What the sandbox needs of Rust.
-fn functions(lua: &Lua, world: Arc<Mutex<World>>) -> mlua::Result<Table> {
+fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
     let functions = lua.create_table()?;
-    for (name, is_exact) in [("execute", false), ("execute_exact", true)] {
-        functions.set(name, call::function(lua, world.clone(), is_exact)?)?;
-    }
+    call::add_functions(lua, &functions, world)?;
     functions.set(
         "sha1hex",
         lua.create_function(|_, text: LuaString| Ok(Sha1::from(&*text.as_bytes()).digest().to_string()))?,
