@@ -89,10 +89,10 @@ fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
         ("inspect", INSPECT.into()),
         ("holds", HOLDS.into()),
         ("raise_token", RAISE_TOKEN.into()),
-        ("mutex_acquire", MUTEX_ACQUIRE.into()),
-        ("mutex_renew", RENEW.into()),
-        ("mutex_release", HOLDS.into()),
-        ("mutex_inspect", PLAIN.into()),
+        ("mutex/acquire", MUTEX_ACQUIRE.into()),
+        ("mutex/renew", RENEW.into()),
+        ("mutex/release", HOLDS.into()),
+        ("mutex/inspect", PLAIN.into()),
     ]
 }
 

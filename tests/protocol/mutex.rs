@@ -6,15 +6,15 @@ use super::lab::{Answer, Expect, GRACE, HERE, Lab, owner, start};
 
 impl Lab {
     fn lock(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("mutex_acquire", &[HERE, "0", &owner(name), &lease.to_string()])
+        self.send("mutex/acquire", &[HERE, "0", &owner(name), &lease.to_string()])
     }
 
     fn extend(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("mutex_renew", &[HERE, "0", &owner(name), &lease.to_string()])
+        self.send("mutex/renew", &[HERE, "0", &owner(name), &lease.to_string()])
     }
 
     fn unlock(&mut self, name: &str) -> Answer {
-        self.send("mutex_release", &[HERE, "0", &owner(name)])
+        self.send("mutex/release", &[HERE, "0", &owner(name)])
     }
 
     fn value(&mut self) -> Option<String> {
@@ -28,7 +28,9 @@ impl Lab {
 
     fn holds(&mut self, name: &str) -> String {
         let name = owner(name);
-        self.unchanged(|lab| lab.send("holds", &[HERE, "0", &name])).status().to_string()
+        self.unchanged(|lab| lab.send("holds", &[HERE, "0", &name]))
+            .status()
+            .to_string()
     }
 }
 
@@ -83,10 +85,10 @@ fn a_mutex_without_an_end_is_told_as_such() {
     lab.command::<()>(cmd("SET").arg(&key).arg("anybody"));
     let refused = lab.unchanged(|lab| lab.lock("ann1", 1_000)).unwrap();
     assert_eq!((refused.status.as_str(), refused.number(0)), ("refused", 0));
-    let held = lab.unchanged(|lab| lab.send("mutex_inspect", &[HERE, "0"])).unwrap();
+    let held = lab.unchanged(|lab| lab.send("mutex/inspect", &[HERE, "0"])).unwrap();
     assert_eq!((held.text(0).as_str(), held.number(1)), ("anybody", 0));
     lab.delete();
-    assert_eq!(lab.send("mutex_inspect", &[HERE, "0"]).status(), "absent");
+    assert_eq!(lab.send("mutex/inspect", &[HERE, "0"]).status(), "absent");
 }
 
 #[test]
@@ -94,10 +96,10 @@ fn a_key_that_is_no_string_is_left_alone() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
     for (script, args) in [
-        ("mutex_acquire", vec![HERE, "0", "ann________00001", "1000"]),
-        ("mutex_renew", vec![HERE, "0", "ann________00001", "1000"]),
-        ("mutex_release", vec![HERE, "0", "ann________00001"]),
-        ("mutex_inspect", vec![HERE, "0"]),
+        ("mutex/acquire", vec![HERE, "0", "ann________00001", "1000"]),
+        ("mutex/renew", vec![HERE, "0", "ann________00001", "1000"]),
+        ("mutex/release", vec![HERE, "0", "ann________00001"]),
+        ("mutex/inspect", vec![HERE, "0"]),
     ] {
         lab.unchanged(|lab| lab.send(script, &args)).refused_with("WRONGTYPE");
     }
@@ -109,9 +111,15 @@ fn one_is_told_whether_it_holds() {
     assert_eq!(lab.holds("ann1"), "absent");
     lab.read("ann1").granted();
     lab.wait_write("bob1").queued();
-    assert_eq!((lab.holds("ann1").as_str(), lab.holds("bob1").as_str()), ("reads", "absent"));
+    assert_eq!(
+        (lab.holds("ann1").as_str(), lab.holds("bob1").as_str()),
+        ("reads", "absent")
+    );
     lab.release("ann1").status();
-    assert_eq!((lab.holds("ann1").as_str(), lab.holds("bob1").as_str()), ("absent", "writes"));
+    assert_eq!(
+        (lab.holds("ann1").as_str(), lab.holds("bob1").as_str()),
+        ("absent", "writes")
+    );
     lab.pass(60_000);
     assert_eq!(lab.holds("bob1"), "absent");
     lab.read("cat1").granted();
@@ -135,7 +143,11 @@ fn the_last_token_is_raised_by_a_holder_alone_and_never_falls() {
     assert_eq!(lab.raise("cat1", far + 9).status(), "raised");
     lab.release("cat1").status();
     lab.pass(GRACE / 2);
-    assert_eq!(lab.write("dan1").granted().token, far + 10, "kept while the lock is idle");
+    assert_eq!(
+        lab.write("dan1").granted().token,
+        far + 10,
+        "kept while the lock is idle"
+    );
     lab.pass(60_000);
     assert_eq!(lab.raise("dan1", far + 99).status(), "lost", "its lease has ended");
 }
