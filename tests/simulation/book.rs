@@ -44,7 +44,12 @@ struct Belief {
 
 impl Book {
     pub fn new(court: Court, census: Census, is_strict: bool) -> Book {
-        Book { pages: Arc::default(), court, census, is_strict }
+        Book {
+            pages: Arc::default(),
+            court,
+            census,
+            is_strict,
+        }
     }
 
     /// A user begins to believe that it holds. The number that it gets is for `leave`.
@@ -55,7 +60,17 @@ impl Book {
         pages.next += 1;
         let number = pages.next;
         let token = lease.token();
-        pages.beliefs.insert(number, Belief { lock, host, mode, token, lease, is_doubtful });
+        pages.beliefs.insert(
+            number,
+            Belief {
+                lock,
+                host,
+                mode,
+                token,
+                lease,
+                is_doubtful,
+            },
+        );
         number
     }
 
@@ -66,7 +81,11 @@ impl Book {
 
     /// The users of a host are no more.
     pub fn forget_host(&self, host: usize) {
-        self.pages.lock().unwrap().beliefs.retain(|_, belief| belief.host != host);
+        self.pages
+            .lock()
+            .unwrap()
+            .beliefs
+            .retain(|_, belief| belief.host != host);
     }
 
     /// An assumption is broken for this lock: what is held now, and what is granted until then, may overlap.
@@ -75,7 +94,11 @@ impl Book {
         let pages = &mut *pages;
         let since = pages.doubtful_until.entry(lock).or_default();
         *since = until.max(*since);
-        pages.beliefs.values_mut().filter(|belief| belief.lock == lock).for_each(|belief| belief.is_doubtful = true);
+        pages
+            .beliefs
+            .values_mut()
+            .filter(|belief| belief.lock == lock)
+            .for_each(|belief| belief.is_doubtful = true);
     }
 
     /// The tokens of this lock no longer protect its store.
@@ -87,7 +110,10 @@ impl Book {
     pub fn is_doubtful(&self, lock: usize, now: Duration) -> bool {
         let pages = self.pages.lock().unwrap();
         pages.doubtful_until.get(&lock).is_some_and(|until| now < *until)
-            || pages.beliefs.values().any(|belief| belief.lock == lock && belief.is_doubtful)
+            || pages
+                .beliefs
+                .values()
+                .any(|belief| belief.lock == lock && belief.is_doubtful)
     }
 
     /// At most one writer and no reader beside it, among those who believe to hold.
@@ -95,17 +121,30 @@ impl Book {
         let pages = self.pages.lock().unwrap();
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
         let trusted = |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.lease.is_held();
-        for writer in pages.beliefs.values().filter(|belief| belief.mode == Mode::Write).filter(trusted) {
+        for writer in pages
+            .beliefs
+            .values()
+            .filter(|belief| belief.mode == Mode::Write)
+            .filter(trusted)
+        {
             if let Some(other) = writers.insert(writer.lock, writer) {
-                self.court.accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
+                self.court
+                    .accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
             }
         }
         if writers.is_empty() {
             return;
         }
-        for reader in pages.beliefs.values().filter(|belief| belief.mode == Mode::Read).filter(trusted) {
+        for reader in pages
+            .beliefs
+            .values()
+            .filter(|belief| belief.mode == Mode::Read)
+            .filter(trusted)
+        {
             if let Some(writer) = writers.get(&reader.lock) {
-                self.court.accuse("no reader beside a writer", || format!("{} and {}", reader.tell(), writer.tell()));
+                self.court.accuse("no reader beside a writer", || {
+                    format!("{} and {}", reader.tell(), writer.tell())
+                });
             }
         }
     }
@@ -114,13 +153,18 @@ impl Book {
     pub fn write(&self, number: u64) {
         let mut pages = self.pages.lock().unwrap();
         let pages = &mut *pages;
-        let Some(belief) = pages.beliefs.get(&number) else { return };
+        let Some(belief) = pages.beliefs.get(&number) else {
+            return;
+        };
         let greatest = pages.stores.entry(belief.lock).or_default();
         if belief.token < *greatest {
             self.census.count("the store refused a stale token");
             // One who holds is overtaken by nobody.
-            if belief.lease.is_held() && !pages.spoilt.contains(&belief.lock) && (self.is_strict || !belief.is_doubtful) {
-                self.court.accuse("a holder's token is not stale", || format!("{} after {greatest}", belief.tell()));
+            if belief.lease.is_held() && !pages.spoilt.contains(&belief.lock) && (self.is_strict || !belief.is_doubtful)
+            {
+                self.court.accuse("a holder's token is not stale", || {
+                    format!("{} after {greatest}", belief.tell())
+                });
             }
         } else {
             *greatest = belief.token;
@@ -130,7 +174,16 @@ impl Book {
 
 impl Belief {
     fn tell(&self) -> String {
-        let Belief { lock, host, mode, token, .. } = self;
-        format!("host {host} ({mode:?}, token {token}, {:?} left) of lock {lock}", self.lease.remaining())
+        let Belief {
+            lock,
+            host,
+            mode,
+            token,
+            ..
+        } = self;
+        format!(
+            "host {host} ({mode:?}, token {token}, {:?} left) of lock {lock}",
+            self.lease.remaining()
+        )
     }
 }

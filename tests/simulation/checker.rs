@@ -50,7 +50,6 @@ pub struct Rules {
 pub struct Step<'a> {
     pub script: &'static str,
     pub lock: usize,
-    pub server: usize,
     /// The server's time in ms.
     pub now: u64,
     /// What comes after the envelope.
@@ -74,7 +73,7 @@ impl Step<'_> {
 impl Checker {
     pub fn new(court: Court, census: Census, storm: Storm, locks: usize) -> Checker {
         Checker(Arc::new(Mutex::new(Rules {
-            queues: Queues::new(court.clone(), census.clone()),
+            queues: Queues::new(court.clone()),
             court,
             census,
             storm,
@@ -112,11 +111,16 @@ impl Checker {
         rules.queues.forget(lock);
     }
 
-    /// A lock has moved, with all that was seen of it.
+    /// What a server had of a lock before it becomes its owner is of no use.
+    pub fn forget_at(&self, lock: usize, server: usize) {
+        self.0.lock().unwrap().seen.remove(&(lock, server));
+    }
+
+    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place since.
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)) {
-            rules.seen.insert((lock, to), hash);
+            rules.seen.entry((lock, to)).or_insert(hash);
         }
     }
 
@@ -163,12 +167,17 @@ impl Rules {
         let reply = served.reply();
         self.served += 1;
         reached::by_reply(&self.census, words, &reply);
-        let [command, script, _, key, _, _, args @ ..] = words else { return };
+        let [command, script, _, key, _, _, args @ ..] = words else {
+            return;
+        };
         if !command.starts_with(b"EVAL") {
             return;
         }
-        let Some(&script) = self.scripts.get(*script) else { return };
-        self.court.note((served.server(), words, &reply), || tell(served, script, &reply));
+        let Some(&script) = self.scripts.get(*script) else {
+            return;
+        };
+        self.court
+            .note((served.server(), words, &reply), || tell(served, script, &reply));
         let Some(&lock) = self.locks.get(*key) else { return };
         if reply.first().is_some_and(|word| word.starts_with('-')) {
             self.check_error(script, &reply[0]);
@@ -176,11 +185,13 @@ impl Rules {
         }
         self.most_calls = self.most_calls.max(served.calls());
         let (before, after) = (self.seen.remove(&(lock, served.server())), Hash::read(served));
-        let args = args.iter().map(|word| std::str::from_utf8(word).unwrap_or("")).collect();
+        let args = args
+            .iter()
+            .map(|word| std::str::from_utf8(word).unwrap_or(""))
+            .collect();
         let step = Step {
             script,
             lock,
-            server: served.server(),
             now: served.now() / 1000,
             args,
             reply,
@@ -189,7 +200,8 @@ impl Rules {
         };
         if served.calls() > MOST_CALLS {
             let calls = served.calls();
-            self.court.accuse("bounded work", || format!("{} made {calls} calls", step.script));
+            self.court
+                .accuse("bounded work", || format!("{} made {calls} calls", step.script));
         }
         self.check_shape(&step);
         self.check_exclusion(&step);
@@ -203,19 +215,31 @@ impl Rules {
 
     /// Only these are expected.
     fn check_error(&self, script: &str, error: &str) {
-        let expected = ["-MOVED", "-ASK", "-NOSCRIPT", "-TRYAGAIN", "-CLUSTERDOWN", "-OOM", "-LOADING"];
+        let expected = [
+            "-MOVED",
+            "-ASK",
+            "-NOSCRIPT",
+            "-TRYAGAIN",
+            "-CLUSTERDOWN",
+            "-OOM",
+            "-LOADING",
+        ];
         if !expected.iter().any(|expected| error.starts_with(expected)) {
             self.court.accuse("no script fails", || format!("{script}: {error}"));
         }
         let never_refused = ["release", "renew", "pump", "downgrade"];
         if error.starts_with("-OOM") && never_refused.contains(&script) {
-            self.court.accuse("a full memory refuses only what takes a lock", || format!("{script}: {error}"));
+            self.court.accuse("a full memory refuses only what takes a lock", || {
+                format!("{script}: {error}")
+            });
         }
     }
 
     fn check_shape(&self, step: &Step<'_>) {
         if let Some(malformed) = &step.after.malformed {
-            self.court.accuse("a hash is well formed", || format!("lock {} after {}: {malformed}", step.lock, step.script));
+            self.court.accuse("a hash is well formed", || {
+                format!("lock {} after {}: {malformed}", step.lock, step.script)
+            });
         }
     }
 
@@ -223,7 +247,9 @@ impl Rules {
     fn check_exclusion(&self, step: &Step<'_>) {
         let (writers, readers): (Vec<_>, Vec<_>) = step.after.leases(step.now).partition(|(_, writes, _)| *writes);
         if !writers.is_empty() && !readers.is_empty() {
-            self.court.accuse("a hash has no reader beside a writer", || format!("lock {}: {writers:?} {readers:?}", step.lock));
+            self.court.accuse("a hash has no reader beside a writer", || {
+                format!("lock {}: {writers:?} {readers:?}", step.lock)
+            });
         }
     }
 
@@ -233,7 +259,9 @@ impl Rules {
             && step.after.fence < before.fence
         {
             let fences = (before.fence, step.after.fence);
-            self.court.accuse("the last token is never forgotten", || format!("lock {}: {fences:?}", step.lock));
+            self.court.accuse("the last token is never forgotten", || {
+                format!("lock {}: {fences:?}", step.lock)
+            });
         }
         let mut minted: Vec<u64> = step
             .after
@@ -250,7 +278,9 @@ impl Rules {
                 *greatest = token;
             } else if !self.split.contains(&step.lock) {
                 let greatest = *greatest;
-                self.court.accuse("tokens rise", || format!("lock {}: {token} after {greatest}", step.lock));
+                self.court.accuse("tokens rise", || {
+                    format!("lock {}: {token} after {greatest}", step.lock)
+                });
             }
         }
     }
@@ -267,7 +297,10 @@ impl Rules {
             if after.is_none_or(|after| after.deadline < record.deadline) {
                 let (lock, script) = (step.lock, step.script);
                 self.court.accuse("no lease is shortened", || {
-                    format!("lock {lock}: {script} of {} made {owner}'s {record:?} ({writes}) {after:?}", step.owner())
+                    format!(
+                        "lock {lock}: {script} of {} made {owner}'s {record:?} ({writes}) {after:?}",
+                        step.owner()
+                    )
                 });
             }
         }
@@ -287,7 +320,9 @@ impl Rules {
         if let Some(client) = self.clients.get(&owner[..CLIENT])
             && !client.knows(owner)
         {
-            self.court.accuse("no ghosts", || format!("lock {}: {owner}, which its client has forgotten", step.lock));
+            self.court.accuse("no ghosts", || {
+                format!("lock {}: {owner}, which its client has forgotten", step.lock)
+            });
         }
     }
 }
@@ -295,5 +330,11 @@ impl Rules {
 fn tell(served: &Served<'_>, script: &str, reply: &[String]) -> String {
     let words = served.words();
     let args: Vec<_> = words[3..].iter().map(|word| String::from_utf8_lossy(word)).collect();
-    format!("server {} at {}: {script} {} -> {}", served.server(), served.now(), args.join(" "), reply.join(" "))
+    format!(
+        "server {} at {}: {script} {} -> {}",
+        served.server(),
+        served.now(),
+        args.join(" "),
+        reply.join(" ")
+    )
 }

@@ -37,7 +37,14 @@ struct Client {
 }
 
 impl Clients {
-    pub fn new(plan: &Plan, engine: &Engine, network: Network, book: Book, checker: Checker, census: Census) -> Clients {
+    pub fn new(
+        plan: &Plan,
+        engine: &Engine,
+        network: Network,
+        book: Book,
+        checker: Checker,
+        census: Census,
+    ) -> Clients {
         let mut clients = Clients {
             plan: Arc::new(plan.clone()),
             engine: engine.clone(),
@@ -56,12 +63,13 @@ impl Clients {
 
     /// One of those that run.
     pub fn pick(&self, rng: &mut Rng) -> Option<&Host> {
-        let running: Vec<&Host> = self.hosts.values().map(|client| &client.host).filter(|host| host.is_running()).collect();
+        let running: Vec<&Host> = self
+            .hosts
+            .values()
+            .map(|client| &client.host)
+            .filter(|host| host.is_running())
+            .collect();
         (!running.is_empty()).then(|| running[rng.usize(0..running.len())])
-    }
-
-    pub fn host(&self, number: usize) -> Option<&Host> {
-        self.hosts.get(&number).map(|client| &client.host)
     }
 
     pub fn resume(&mut self, number: usize) {
@@ -71,7 +79,9 @@ impl Clients {
     }
 
     pub fn crash(&mut self, number: usize, cleanly: bool) {
-        let Some(client) = self.hosts.remove(&number) else { return };
+        let Some(client) = self.hosts.remove(&number) else {
+            return;
+        };
         client.host.crash(cleanly);
         self.book.forget_host(number);
         if let Some(locks) = &*client.locks.lock().unwrap() {
@@ -89,7 +99,13 @@ impl Clients {
     /// Whether the client of that id runs.
     pub fn runs(&self, id: &str) -> bool {
         self.hosts.values().any(|client| {
-            client.host.is_running() && client.locks.lock().unwrap().as_ref().is_some_and(|locks| locks.id() == id)
+            client.host.is_running()
+                && client
+                    .locks
+                    .lock()
+                    .unwrap()
+                    .as_ref()
+                    .is_some_and(|locks| locks.id() == id)
         })
     }
 
@@ -103,7 +119,10 @@ impl Clients {
     }
 
     pub fn all(&self) -> Vec<Locks> {
-        self.hosts.values().filter_map(|client| client.locks.lock().unwrap().clone()).collect()
+        self.hosts
+            .values()
+            .filter_map(|client| client.locks.lock().unwrap().clone())
+            .collect()
     }
 
     fn add(&mut self) {
@@ -122,7 +141,15 @@ impl Clients {
             Arc::clone(&locks),
             host.clone(),
             seeds,
-            move |locks, host| Users { plan, locks, host, book, census, engine, stops },
+            move |locks, host| Users {
+                plan,
+                locks,
+                host,
+                book,
+                census,
+                engine,
+                stops,
+            },
         ));
         self.hosts.insert(number, Client { host, locks, users });
     }

@@ -41,7 +41,11 @@ impl Court {
     pub fn accuse(&self, rule: &'static str, what: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
         if records.violation.is_none() {
-            let violation = Violation { rule, what: what(), at: records.now };
+            let violation = Violation {
+                rule,
+                what: what(),
+                at: records.now,
+            };
             if records.tells_all {
                 let line = format!("VIOLATION {rule}: {}", violation.what);
                 records.history.push(line);

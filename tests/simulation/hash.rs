@@ -87,8 +87,13 @@ impl Hash {
         }
         let is_dense = readers.unwrap_or(0) == hash.readers.len() as u64
             && indices.len() == hash.readers.len()
-            && hash.readers.iter().all(|(owner, record)| indices.get(&record.index) == Some(owner))
-            && indices.last_key_value().is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
+            && hash
+                .readers
+                .iter()
+                .all(|(owner, record)| indices.get(&record.index) == Some(owner))
+            && indices
+                .last_key_value()
+                .is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
         if !is_dense && hash.malformed.is_none() {
             hash.malformed = Some("the array of the readers is not dense".into());
         }
@@ -99,17 +104,29 @@ impl Hash {
     pub fn lease(&self, owner: &str, now: u64) -> Option<Record> {
         let record = match &self.writer {
             Some((writer, record)) if writer == owner => Some(*record),
-            _ => self.readers.get(owner).copied().filter(|record| record.token > self.forced),
+            _ => self
+                .readers
+                .get(owner)
+                .copied()
+                .filter(|record| record.token > self.forced),
         };
         record.filter(|record| record.deadline > now)
     }
 
     /// All leases at that server time: owner, whether it writes, record.
     pub fn leases(&self, now: u64) -> impl Iterator<Item = (&str, bool, Record)> {
-        let writer = self.writer.iter().map(|(owner, record)| (owner.as_str(), true, *record));
-        let readers = self.readers.iter().map(|(owner, record)| (owner.as_str(), false, *record));
+        let writer = self
+            .writer
+            .iter()
+            .map(|(owner, record)| (owner.as_str(), true, *record));
+        let readers = self
+            .readers
+            .iter()
+            .map(|(owner, record)| (owner.as_str(), false, *record));
         let readers = readers.filter(|(_, _, record)| record.token > self.forced);
-        writer.chain(readers).filter(move |(_, _, record)| record.deadline > now)
+        writer
+            .chain(readers)
+            .filter(move |(_, _, record)| record.deadline > now)
     }
 
     /// Whether a waiter is not known to be dead.
@@ -138,7 +155,9 @@ impl Record {
 impl Waiter {
     fn read(text: &str) -> Option<Waiter> {
         let parts: Vec<&str> = text.split(' ').collect();
-        let [mode, _, next, ticket, seen, liveness, _, _, fairness, ..] = parts.as_slice() else { return None };
+        let [mode, _, next, ticket, seen, liveness, _, _, fairness, ..] = parts.as_slice() else {
+            return None;
+        };
         Some(Waiter {
             mode: mode.chars().next()?,
             next: (*next).to_owned(),

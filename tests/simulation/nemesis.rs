@@ -106,7 +106,13 @@ impl Nemesis {
 
     /// Strikes once, by one of the faults of the plan.
     pub fn strike(&mut self, now: Duration, clients: &mut Clients) {
-        let kinds: Vec<Fault> = self.plan.faults.iter().copied().filter(|fault| self.is_mine(*fault)).collect();
+        let kinds: Vec<Fault> = self
+            .plan
+            .faults
+            .iter()
+            .copied()
+            .filter(|fault| self.is_mine(*fault))
+            .collect();
         if kinds.is_empty() {
             return;
         }
@@ -119,7 +125,10 @@ impl Nemesis {
 
     fn is_mine(&self, fault: Fault) -> bool {
         use Fault::*;
-        !matches!(fault, LoseRequest | LoseReply | Delay | Double | LosePush | Cancel | Drop | Skew)
+        !matches!(
+            fault,
+            LoseRequest | LoseReply | Delay | Double | LosePush | Cancel | Drop | Skew
+        )
     }
 
     fn cause(&mut self, fault: Fault, now: Duration, clients: &mut Clients) -> bool {
@@ -134,14 +143,18 @@ impl Nemesis {
                 })
             }
             Fault::Pause => {
-                let Some(host) = clients.pick(&mut self.rng) else { return false };
+                let Some(host) = clients.pick(&mut self.rng) else {
+                    return false;
+                };
                 host.pause();
                 let (number, pause) = (host.number(), self.ms(5..4_000));
                 self.then(now + pause, Repair::Resume(number));
                 true
             }
             Fault::Crash => {
-                let Some(number) = clients.pick(&mut self.rng).map(|host| host.number()) else { return false };
+                let Some(number) = clients.pick(&mut self.rng).map(|host| host.number()) else {
+                    return false;
+                };
                 let cleanly = self.rng.bool();
                 clients.crash(number, cleanly);
                 let pause = self.ms(100..3_000);
@@ -192,12 +205,26 @@ impl Nemesis {
             Fault::LossyFailover => self.with_master(|this, master| {
                 this.faults.stop(master);
                 let (pause, lose) = (this.ms(1_000..3_000), this.rng.usize(1..40));
-                this.then(now + pause, Repair::Promote { master, lose, died: true });
+                this.then(
+                    now + pause,
+                    Repair::Promote {
+                        master,
+                        lose,
+                        died: true,
+                    },
+                );
             }),
             Fault::TwoMasters => self.with_master(|this, master| {
                 this.faults.isolate(master);
                 let (pause, lose) = (this.ms(0..500), this.rng.usize(0..10));
-                this.then(now + pause, Repair::Promote { master, lose, died: false });
+                this.then(
+                    now + pause,
+                    Repair::Promote {
+                        master,
+                        lose,
+                        died: false,
+                    },
+                );
             }),
             _ => false,
         }
@@ -220,12 +247,20 @@ impl Nemesis {
             Repair::ClusterUp(server) => self.faults.set_cluster_down(server, false),
             Repair::MoveKey(slot) => self.move_key(slot, now),
             Repair::FinishMove(slot) => self.finish_move(slot, now),
-            Repair::Promote { master, lose, died: true } => {
+            Repair::Promote {
+                master,
+                lose,
+                died: true,
+            } => {
                 self.promote(master, lose, now);
                 self.faults.start(master);
                 self.busy.remove(&master);
             }
-            Repair::Promote { master, lose, died: false } => {
+            Repair::Promote {
+                master,
+                lose,
+                died: false,
+            } => {
                 let locks = self.locks_of(master);
                 if let Some(new) = self.promote(master, lose, now) {
                     let pause = self.ms(100..2_500);
@@ -234,7 +269,13 @@ impl Nemesis {
                         self.book.doubt(lock, now + pause + AFTERMATH);
                     }
                     self.busy.insert(new, ());
-                    self.then(now + pause, Repair::Rejoin { old: master, master: new });
+                    self.then(
+                        now + pause,
+                        Repair::Rejoin {
+                            old: master,
+                            master: new,
+                        },
+                    );
                 } else {
                     self.faults.rejoin(master);
                     self.busy.remove(&master);
@@ -266,6 +307,7 @@ impl Nemesis {
         }
         for lock in locks {
             if lose == 0 {
+                self.checker.forget_at(lock, new);
                 self.checker.has_moved(lock, master, new);
             } else {
                 self.checker.forget(lock);
@@ -285,13 +327,18 @@ impl Nemesis {
         let lock = self.rng.usize(0..self.plan.locks);
         let slot = Slot::of(key(lock).as_bytes());
         let (from, to) = (self.faults.owner(slot), self.masters[self.rng.usize(0..MASTERS)]);
-        if from == to || self.busy.contains_key(&from) || self.busy.contains_key(&to) || !self.faults.begin_move(slot, to) {
+        if from == to
+            || self.busy.contains_key(&from)
+            || self.busy.contains_key(&to)
+            || !self.faults.begin_move(slot, to)
+        {
             return false;
         }
         self.busy.insert(from, ());
         self.busy.insert(to, ());
         let id = usize::from(slot.get());
         self.moving.insert(id, (slot, from, to));
+        self.locks_in(slot).for_each(|lock| self.checker.forget_at(lock, to));
         let (mut at, span) = (now, [1, 100, 600][self.rng.usize(0..3)]);
         for _ in 0..self.rng.usize(0..3) {
             at += self.ms(0..span);
@@ -303,14 +350,18 @@ impl Nemesis {
     }
 
     fn move_key(&mut self, slot: usize, now: Duration) {
-        let Some(&(slot, _, _)) = self.moving.get(&slot) else { return };
+        let Some(&(slot, _, _)) = self.moving.get(&slot) else {
+            return;
+        };
         if self.faults.move_key(slot) {
             self.note_moved(slot, now);
         }
     }
 
     fn finish_move(&mut self, id: usize, now: Duration) {
-        let Some((slot, from, to)) = self.moving.remove(&id) else { return };
+        let Some((slot, from, to)) = self.moving.remove(&id) else {
+            return;
+        };
         self.busy.remove(&from);
         self.busy.remove(&to);
         self.faults.finish_move(slot);
@@ -322,7 +373,8 @@ impl Nemesis {
 
     fn note_moved(&self, slot: Slot, now: Duration) {
         if self.is_out_of_time() {
-            self.locks_in(slot).for_each(|lock| self.book.doubt(lock, now + AFTERMATH));
+            self.locks_in(slot)
+                .for_each(|lock| self.book.doubt(lock, now + AFTERMATH));
         }
     }
 

@@ -83,7 +83,10 @@ impl Fault {
 
     /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by the tokens alone.
     pub fn is_outside_assumptions(self) -> bool {
-        matches!(self, Fault::LossyFailover | Fault::TwoMasters | Fault::ClockStep | Fault::Skew)
+        matches!(
+            self,
+            Fault::LossyFailover | Fault::TwoMasters | Fault::ClockStep | Fault::Skew
+        )
     }
 
     pub fn name(self) -> &'static str {
@@ -157,7 +160,11 @@ impl Plan {
             .into_iter()
             .filter(|fault| rng.f64() < density && (may_leave_assumptions || !fault.is_outside_assumptions()))
             .collect();
-        let skew_ms = if faults.contains(&Fault::Skew) { LARGE_SKEW_MS } else { SMALL_SKEW_MS };
+        let skew_ms = if faults.contains(&Fault::Skew) {
+            LARGE_SKEW_MS
+        } else {
+            SMALL_SKEW_MS
+        };
         Plan {
             seed,
             clients: rng.usize(2..6),

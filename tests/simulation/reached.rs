@@ -48,20 +48,31 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
         census.count("a claim lapsed");
     }
     let dead_readers = before.readers.iter().filter(|(_, record)| record.deadline <= now);
-    if dead_readers.clone().any(|(dead, _)| dead != owner && !after.readers.contains_key(dead)) {
+    if dead_readers
+        .clone()
+        .any(|(dead, _)| dead != owner && !after.readers.contains_key(dead))
+    {
         census.count("a dead reader was swept away");
     }
     for (waiter, entry) in &before.waiters {
         let is_gone = waiter != owner && !after.waiters.contains_key(waiter) && after.lease(waiter, now).is_none();
         if is_gone {
             let was_alive = before.is_alive(waiter, entry, now);
-            census.count(if was_alive { "a waiter that hears nothing was passed over" } else { "a dead waiter was skipped" });
+            census.count(if was_alive {
+                "a waiter that hears nothing was passed over"
+            } else {
+                "a dead waiter was skipped"
+            });
         }
     }
     let had = before.lease(owner, now);
     let has = after.lease(owner, now);
     if had.is_some_and(|had| !had.is_claimed) && has.is_some_and(|has| has.is_claimed) {
-        census.count(if step.script == "renew" { "a push was claimed" } else { "a grant was found by a look" });
+        census.count(if step.script == "renew" {
+            "a push was claimed"
+        } else {
+            "a grant was found by a look"
+        });
     }
     if step.script.starts_with("acquire") && had.is_some_and(|had| had.is_claimed) && step.status() == "granted" {
         census.count("an unknown outcome was resolved");
@@ -73,7 +84,13 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
             census.count("a waiter was put back in ticket order");
         }
     }
-    if had.is_some() && step.script == "release" && before.readers.get(owner).is_some_and(|it| it.index + 1 < before.readers.len() as u64) {
+    if had.is_some()
+        && step.script == "release"
+        && before
+            .readers
+            .get(owner)
+            .is_some_and(|it| it.index + 1 < before.readers.len() as u64)
+    {
         census.count("the hole of a reader was filled");
     }
 }

@@ -43,8 +43,17 @@ impl Users {
     async fn ask(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
-        let renewal = [Renewal::Automatic, Renewal::Automatic, Renewal::AtMost(1), Renewal::Manual][rng.usize(0..4)];
-        let fairness = if rng.u8(0..8) == 0 { Fairness::ReadersFirst } else { Fairness::PhaseFair };
+        let renewal = [
+            Renewal::Automatic,
+            Renewal::Automatic,
+            Renewal::AtMost(1),
+            Renewal::Manual,
+        ][rng.usize(0..4)];
+        let fairness = if rng.u8(0..8) == 0 {
+            Fairness::ReadersFirst
+        } else {
+            Fairness::PhaseFair
+        };
         let timeout = Duration::from_millis(rng.u64(20..6_000));
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
@@ -63,13 +72,23 @@ impl Users {
                 }
             }
             2..6 => {
-                let request = rwlock.read().lease(lease).renewal(renewal).fairness(fairness).timeout(timeout);
+                let request = rwlock
+                    .read()
+                    .lease(lease)
+                    .renewal(renewal)
+                    .fairness(fairness)
+                    .timeout(timeout);
                 if let Some(guard) = self.within(patience, request.into_future()).await {
                     self.read(rng, lock, guard).await;
                 }
             }
             6..9 => {
-                let request = rwlock.write().lease(lease).renewal(renewal).fairness(fairness).timeout(timeout);
+                let request = rwlock
+                    .write()
+                    .lease(lease)
+                    .renewal(renewal)
+                    .fairness(fairness)
+                    .timeout(timeout);
                 if let Some(guard) = self.within(patience, request.into_future()).await {
                     self.write(rng, lock, guard).await;
                 }
@@ -163,7 +182,8 @@ impl Users {
     }
 
     fn enter(&self, lock: usize, lease: &Lease) -> u64 {
-        self.book.enter(lock, self.host.number(), lease.clone(), self.engine.now())
+        self.book
+            .enter(lock, self.host.number(), lease.clone(), self.engine.now())
     }
 
     fn drops(&self, rng: &mut Rng) -> bool {

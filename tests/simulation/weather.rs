@@ -30,7 +30,14 @@ impl Storm {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5707_2d00);
         let odds = [0.002, 0.01, 0.03][rng.usize(0..3)];
         let (faults, doubled) = (plan.faults.clone(), BTreeSet::new());
-        Storm(Arc::new(Mutex::new(Inner { rng, faults, is_calm: true, odds, census, doubled })))
+        Storm(Arc::new(Mutex::new(Inner {
+            rng,
+            faults,
+            is_calm: true,
+            odds,
+            census,
+            doubled,
+        })))
     }
 
     pub fn set_calm(&self, is_calm: bool) {
@@ -51,7 +58,11 @@ impl Weather for Storm {
 
 impl Inner {
     fn decide(&mut self, message: &Message<'_>) -> Fate {
-        let mut fate = Fate { there: self.latency(), back: self.latency(), ..Fate::default() };
+        let mut fate = Fate {
+            there: self.latency(),
+            back: self.latency(),
+            ..Fate::default()
+        };
         if self.is_calm {
             return fate;
         }
@@ -78,8 +89,11 @@ impl Inner {
         }
         if message.kind == Kind::Commands && self.strikes(Fault::Double) {
             fate.again = Some(Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()));
-            let owners = message.commands().filter_map(|command| command.get(6).map(|owner| owner.to_vec()));
-            self.doubled.extend(owners.filter_map(|owner| String::from_utf8(owner).ok()));
+            let owners = message
+                .commands()
+                .filter_map(|command| command.get(6).map(|owner| owner.to_vec()));
+            self.doubled
+                .extend(owners.filter_map(|owner| String::from_utf8(owner).ok()));
         }
         fate
     }

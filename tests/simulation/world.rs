@@ -48,7 +48,11 @@ pub struct Outcome {
 /// Runs a plan to its end, or to the first violation.
 pub fn run(plan: &Plan) -> Outcome {
     fastrand::seed(plan.seed);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(async { World::new(plan).run().await })
 }
 
@@ -79,7 +83,14 @@ impl World {
         let book = Book::new(court.clone(), census.clone(), plan.is_strict);
         let checker = Checker::new(court.clone(), census.clone(), storm.clone(), plan.locks);
         engine.watch(checker.clone());
-        let nemesis = Nemesis::new(plan, &engine, book.clone(), checker.clone(), court.clone(), census.clone());
+        let nemesis = Nemesis::new(
+            plan,
+            &engine,
+            book.clone(),
+            checker.clone(),
+            court.clone(),
+            census.clone(),
+        );
         let network = Network::new(&engine, Arc::new(storm.clone()));
         let clients = Clients::new(plan, &engine, network, book.clone(), checker.clone(), census.clone());
         let started = engine.now();
@@ -115,7 +126,11 @@ impl World {
             let now = self.engine.now();
             self.nemesis.repair_all(now, &mut self.clients);
             self.quiet_since = now;
-            let calm = if self.rng.bool() { RECOVERY * 2 } else { Duration::from_millis(300) };
+            let calm = if self.rng.bool() {
+                RECOVERY * 2
+            } else {
+                Duration::from_millis(300)
+            };
             self.go_until(self.engine.now() + calm).await;
         }
         self.come_to_rest().await;
@@ -140,7 +155,8 @@ impl World {
         let latest = self.engine.now() + LAST_WAITS;
         while !self.clients.are_idle() && !self.court.is_over() {
             if self.engine.now() > latest {
-                self.court.accuse("nobody waits for ever", || "some users still wait".into());
+                self.court
+                    .accuse("nobody waits for ever", || "some users still wait".into());
             }
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }
@@ -151,7 +167,8 @@ impl World {
                 self.go_until(self.engine.now() + Duration::from_millis(50)).await;
             }
             if !self.court.is_over() && left.await.unwrap() > 0 {
-                self.court.accuse("clients forget what is over", || "some owners are still known".into());
+                self.court
+                    .accuse("clients forget what is over", || "some owners are still known".into());
             }
         }
         if self.court.is_over() {
@@ -193,7 +210,8 @@ impl World {
             if self.is_storm {
                 next = next.min(strike_at);
             }
-            self.engine.advance(next.saturating_sub(now).max(Duration::from_nanos(1)));
+            self.engine
+                .advance(next.saturating_sub(now).max(Duration::from_nanos(1)));
         }
     }
 
@@ -211,17 +229,22 @@ impl World {
         for lock in 0..self.plan.locks {
             let server = self.engine.faults().owner(Slot::of(key(lock).as_bytes()));
             let ms = server_ms(&self.engine, server);
-            let Some(hash) = self.checker.seen(lock, server) else { continue };
-            let waits = hash.waiters.iter().any(|(owner, waiter)| {
-                waiter.seen + waiter.liveness > ms && self.clients.runs(&owner[..CLIENT])
-            });
+            let Some(hash) = self.checker.seen(lock, server) else {
+                continue;
+            };
+            let waits = hash
+                .waiters
+                .iter()
+                .any(|(owner, waiter)| waiter.seen + waiter.liveness > ms && self.clients.runs(&owner[..CLIENT]));
             if !waits || hash.leases(ms).next().is_some() {
                 self.idle_since.remove(&lock);
                 continue;
             }
             let since = *self.idle_since.entry(lock).or_insert(now);
             if now - since > FALLBACK {
-                self.court.accuse("a free lock is given to who waits", || format!("lock {lock} since {since:?}: {hash:?}"));
+                self.court.accuse("a free lock is given to who waits", || {
+                    format!("lock {lock} since {since:?}: {hash:?}")
+                });
             }
         }
     }
