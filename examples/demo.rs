@@ -32,7 +32,7 @@ async fn main() -> Outcome {
     fenced(&teller, &locks).await?;
     moved(&teller, &locks, &stage).await?;
     let left = locks.shutdown(Duration::from_secs(5)).await;
-    teller.title(&format!("done: {left} leases left behind"));
+    teller.title(&format!("done: {} leases left behind", left.len()));
     Ok(())
 }
 

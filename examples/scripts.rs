@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 fn main() -> std::io::Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "target/lua".into()));
-    std::fs::create_dir_all(&folder)?;
+    std::fs::create_dir_all(folder.join("legacy"))?;
     for script in rwlease::scripts() {
         let file = folder.join(format!("{}.lua", script.name()));
         std::fs::write(&file, script.text())?;

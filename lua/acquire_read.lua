@@ -9,37 +9,33 @@
 
 -- No writer, no queue, no dead reader to look for: the usual cases, without the machinery below.
 local mine = 'r:' .. tostring(ARGV[3])
-local lock = redis.pcall(
-  'HMGET', KEYS[1], 'version', 'fence', 'until', 'writer', 'readers', 'read_min', 'readers_head', 'writers_head', 'upgrader', mine
-)
+local lock = redis.pcall('HMGET', KEYS[1], 'version', 'fence', 'writer', 'readers', 'waiters', 'until', 'read_min', mine)
 -- @include simple
 if simple then
-  local writer, readers, read_min = lock[4], tonumber(lock[5] or 0) or FEW, tonumber(lock[6] or NEVER) or 0
-  if not writer and not lock[10] and read_min > now and readers ~= FEW then
+  local writer, readers, read_min = lock[3], tonumber(lock[4] or 0) or FEW, tonumber(lock[7] or NEVER) or 0
+  if not writer and not lock[8] and read_min > now and readers ~= FEW then
     local deadline = now + lease
-    local record = string.format(RECORD, 'h', deadline, us, readers)
-    local life = deadline + GRACE
-    local least = math.min(read_min, deadline)
-    local done
-    if life > (tonumber(lock[3]) or 0) then
-      life = string.format('%.0f', life + SLACK)
+    local ends = deadline .. ''
+    local record, place, least = 'h' .. ends .. stamp .. readers, 'i:' .. readers, read_min < deadline and lock[7] or ends
+    local done, life
+    if deadline + GRACE > (tonumber(lock[6]) or 0) then
+      life = deadline + GRACE + SLACK .. ''
       done = redis.pcall(
-        'HSET', KEYS[1], 'version', VERSION, 'fence', string.sub(record, 15, 30), mine, record, 'i:' .. readers, caller,
-        'readers', readers + 1, 'read_min', least, 'until', life
+        'HSET', KEYS[1], 'version', VERSION, 'fence', stamp, mine, record, place, caller, 'readers', readers + 1, 'read_min', least,
+        'until', life
       )
-      if type(done) == 'number' then
-        redis.call('PEXPIREAT', KEYS[1], life)
-      end
     else
-      done = redis.pcall(
-        'HSET', KEYS[1], 'fence', string.sub(record, 15, 30), mine, record, 'i:' .. readers, caller,
-        'readers', readers + 1, 'read_min', least
-      )
+      done = redis.pcall('HSET', KEYS[1], 'fence', stamp, mine, record, place, caller, 'readers', readers + 1, 'read_min', least)
     end
-    return type(done) == 'number' and { now, 'granted', 0, us, deadline } or done
-  elseif writer and not waits then
+    if type(done) ~= 'number' then
+      return { err = string.match(done.err, ERROR) or done.err }
+    elseif life then
+      redis.call('PEXPIREAT', KEYS[1], life)
+    end
+    return { now, 'granted', 0, us, deadline }
+  elseif writer and not waits and string.sub(writer, 31) ~= caller then
     local ends = tonumber(string.sub(writer, 2, 14)) or 0
-    if ends > now and string.sub(writer, 31) ~= caller then
+    if ends > now then
       return { now, 'refused', 0, ends }
     end
   end

@@ -20,30 +20,24 @@
 -- @include clock
 
 -- Nobody there, or nobody who would let it in: the usual cases, without the machinery below.
-local lock = redis.pcall(
-  'HMGET', KEYS[1], 'version', 'fence', 'until', 'writer', 'readers', 'read_min', 'readers_head', 'writers_head', 'upgrader'
-)
+local lock = redis.pcall('HMGET', KEYS[1], 'version', 'fence', 'writer', 'readers', 'waiters')
 -- @include simple
 if simple then
-  local writer, readers = lock[4], lock[5]
+  local writer, readers = lock[3], lock[4]
   if not writer and not readers then
     local deadline = now + lease
-    local record = string.format(RECORD, 'h', deadline, us, caller)
-    local life = deadline + GRACE
-    local done
-    if life > (tonumber(lock[3]) or 0) then
-      life = string.format('%.0f', life + SLACK)
-      done = redis.pcall('HSET', KEYS[1], 'version', VERSION, 'writer', record, 'fence', string.sub(record, 15, 30), 'until', life)
-      if type(done) == 'number' then
-        redis.call('PEXPIREAT', KEYS[1], life)
-      end
-    else
-      done = redis.pcall('HSET', KEYS[1], 'writer', record, 'fence', string.sub(record, 15, 30))
+    local life = deadline + GRACE + SLACK .. ''
+    local done = redis.pcall(
+      'HSET', KEYS[1], 'version', VERSION, 'writer', 'h' .. deadline .. stamp .. caller, 'fence', stamp, 'until', life
+    )
+    if type(done) ~= 'number' then
+      return { err = string.match(done.err, ERROR) or done.err }
     end
-    return type(done) == 'number' and { now, 'granted', 0, us, deadline } or done
-  elseif not waits then
-    local ends = tonumber(writer and string.sub(writer, 2, 14) or lock[6]) or 0
-    if ends > now and not (writer and string.sub(writer, 31) == caller) then
+    redis.call('PEXPIREAT', KEYS[1], life)
+    return { now, 'granted', 0, us, deadline }
+  elseif not waits and not (writer and string.sub(writer, 31) == caller) then
+    local ends = tonumber(writer and string.sub(writer, 2, 14) or redis.call('HGET', KEYS[1], 'read_min')) or 0
+    if ends > now then
       return { now, 'refused', 0, ends }
     end
   end

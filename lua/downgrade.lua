@@ -40,11 +40,8 @@ return answer(function()
   seed(names, lock)
   local owner, _, deadline, held = writing()
   if owner == ARGV[3] and held == asked then
-    if held > number('revoked') then
-      deadline = math.max(deadline, now + lease)
-    end
     end_write()
-    add_reader(owner, 'h', deadline, held)
+    add_reader(owner, 'h', claimed_until(deadline, held, lease), held)
   end
   settle(true)
   local alive, _, ends, reads = reading(ARGV[3])

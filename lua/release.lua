@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner                ARGV[4]  what: all, or wait (only the wait for an upgrade)
+-- ARGV[3]  owner                ARGV[4]  what: all, or wait (only the wait: an upgrader reads on)
 --
 -- Reply: now, status, more
 --   released   it held, and no longer does
@@ -16,33 +16,26 @@
 -- @include constants
 -- @include clock
 
--- Nobody waits, nobody is dead: the usual case, without the machinery below.
+-- Nobody waits, no reader is dead or forced out, and the clock is past the last token: the usual case, without the machinery below.
 local mine = 'r:' .. tostring(ARGV[3])
-local lock = redis.pcall(
-  'HMGET', KEYS[1], 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', mine, 'read_min', 'forced', 'fence'
-)
-if
-  lock[1] == VERSION
-  and #KEYS == 1
-  and #ARGV == 4
-  and ARGV[4] == 'all'
-  and not lock[4]
-  and not lock[5]
-  and not lock[6]
-  and not lock[9]
-  and (tonumber(lock[10]) or us) < us
-then
-  local writer, reader, done = lock[2], lock[7], false
-  if writer and string.sub(writer, 31) == ARGV[3] and (tonumber(string.sub(writer, 2, 14)) or 0) > now then
-    redis.call('HDEL', KEYS[1], 'writer', 'until')
-    redis.call('PEXPIREAT', KEYS[1], now + GRACE)
-    done = true
-  elseif reader and (tonumber(lock[8]) or 0) > now then
-    local index, last = string.sub(reader, 31), (tonumber(lock[3]) or 0) - 1
-    if last == 0 then
-      redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'sweep', 'until')
+local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min')
+if lock[1] == VERSION and not lock[4] and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' then
+  local writer, reader, done = lock[2], lock[5], false
+  if writer and string.sub(writer, 31) == ARGV[3] then
+    -- A writer's token is the last one.
+    if (tonumber(string.sub(writer, 2, 14)) or 0) > now and (tonumber(string.sub(writer, 15, 30)) or us) < us then
+      redis.call('HDEL', KEYS[1], 'writer', 'until')
       redis.call('PEXPIREAT', KEYS[1], now + GRACE)
       done = true
+    end
+  elseif reader and (tonumber(lock[6]) or 0) > now then
+    local index, last = string.sub(reader, 31), (tonumber(lock[3]) or 0) - 1
+    if last == 0 then
+      if (tonumber(redis.call('HGET', KEYS[1], 'fence')) or us) < us then
+        redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'until')
+        redis.call('PEXPIREAT', KEYS[1], now + GRACE)
+        done = true
+      end
     elseif index == tostring(last) then
       redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
       redis.call('HSET', KEYS[1], 'readers', last)

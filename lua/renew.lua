@@ -6,7 +6,7 @@
 --
 -- Reply: now, status, more
 --   renewed   token, deadline
---   revoked   token, deadline: the lease stands, and will not be made longer
+--   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed all the same)
 --   lost      it does not hold
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded number of calls.
@@ -16,11 +16,9 @@
 
 local caller, lease = tostring(ARGV[3]), tonumber(ARGV[4])
 local mine = 'r:' .. caller
-local lock = redis.pcall(
-  'HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'readers_head', 'writers_head', 'upgrader'
-)
+local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'waiters')
 local reply
-if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 then
+if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 and now >= PADDED then
   local field, text = mine, lock[3]
   if not text and lock[2] and string.sub(lock[2], 31) == caller then
     field, text = 'writer', lock[2]
@@ -28,25 +26,23 @@ if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and
   local deadline, token = tonumber(string.sub(text or '', 2, 14)), tonumber(string.sub(text or '', 15, 30))
   local revoked, forced = tonumber(lock[5] or 0), tonumber(field == mine and lock[6] or 0)
   if deadline and token and revoked and forced and deadline > now and token > forced then
-    if token <= revoked then
-      reply = { now, 'revoked', 0, token, deadline }
-    else
-      deadline = math.max(deadline, now + lease)
-      local renewed = string.format(RECORD, 'h', deadline, token, string.sub(text, 31))
-      local life = deadline + GRACE
-      if renewed ~= text then
-        redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-        if life > (tonumber(lock[4]) or 0) then
-          life = string.format('%.0f', life + SLACK)
-          redis.call('HSET', KEYS[1], field, renewed, 'until', life)
-          redis.call('PEXPIREAT', KEYS[1], life)
-        else
-          redis.call('HSET', KEYS[1], field, renewed)
-        end
-      end
-      reply = { now, 'renewed', 0, token, deadline }
+    local status = 'revoked'
+    if token > revoked then
+      status, deadline = 'renewed', math.max(deadline, now + lease)
     end
-    if not lock[7] and not lock[8] and not lock[9] then
+    local renewed, life = 'h' .. deadline .. string.sub(text, 15), deadline + GRACE
+    if renewed ~= text then
+      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+      if life > (tonumber(lock[4]) or 0) then
+        life = life + SLACK .. ''
+        redis.call('HSET', KEYS[1], field, renewed, 'until', life)
+        redis.call('PEXPIREAT', KEYS[1], life)
+      else
+        redis.call('HSET', KEYS[1], field, renewed)
+      end
+    end
+    reply = { now, status, 0, token, deadline }
+    if not lock[7] then
       return reply -- it blocks nobody
     end
   end
@@ -77,7 +73,7 @@ return answer(function()
     number('revoked')
     reply = { now, 'lost', 0 }
   end
-  if lock[7] or lock[8] or lock[9] then
+  if lock[7] then
     settle(true)
     reply[3] = more
   end

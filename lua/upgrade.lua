@@ -13,7 +13,7 @@
 --   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
 --   refused    the same: other readers hold, and it was not to wait
 --   conflict   another reader waits to be upgraded: one of the two must release
---   revoked    its lease will not be made longer, and so not turned into a write
+--   revoked    its lease will not be made longer, and so not turned into a write; its wait has ended
 --   lost       it does not read with this token; nothing was done
 --   stale      nothing: it came past not_after
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
@@ -48,7 +48,7 @@ me = demand.owner
 local function wait_for_readers()
   local entry = waiter(me)
   if not entry then
-    entry = { owner = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f' }
+    entry = { owner = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', since = now }
     put('upgrader', me)
     tally(entry, 1)
   end
@@ -67,7 +67,7 @@ end
 return answer(function()
   local alive, _, ends, token, index = reading(me)
   local upgrader = upgrading()
-  local status
+  local status, takes
   if alive and token == demand.token then
     if upgrader and upgrader.owner ~= me then
       status = 'conflict'
@@ -80,14 +80,16 @@ return answer(function()
         tally(upgrader, -1)
       end
       become_writer(index, ends)
+      takes = not upgrader
     elseif demand.waits then
       wait_for_readers()
       status = 'queued'
+      takes = not upgrader
     else
       status = 'refused'
     end
   end
-  local refused = settle(alive and upgrader and true)
+  local refused = settle(not takes)
   if refused then
     return refused
   end
@@ -96,7 +98,7 @@ return answer(function()
   local owner, state, deadline, minted = writing()
   if owner == me then
     if state == 'g' then
-      deadline = math.max(deadline, now + demand.lease)
+      deadline = claimed_until(deadline, minted, demand.lease)
       write(me, 'h', deadline, minted)
       flush(true)
     end

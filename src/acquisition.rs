@@ -1,9 +1,10 @@
 //! One acquisition: an owner id from the first call made for it until the last thing that could come of it is over.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
 use crate::core::lease::Renewals;
@@ -18,8 +19,10 @@ pub(crate) struct Acquisition {
     pub(crate) count: u64,
     pub(crate) lock: LockKey,
     state: Mutex<State>,
-    /// Told of a push, of a look that is due, and of a loss.
+    /// Told of a push, of a look that is due, of a change of the lease, and of its end. Many may listen, so all are told.
     pub(crate) changed: Notify,
+    /// Cancelled when the lease ends; made for the first one who asks for it.
+    cancellation: OnceLock<CancellationToken>,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,37 @@ pub(crate) struct Holding {
     pub(crate) loose: Option<Moment>,
     /// When it was taken.
     pub(crate) since: Moment,
+    /// How many replicas must confirm what makes it longer.
+    pub(crate) replicas: u32,
+    /// Its holder is giving it back: it is renewed no more, and its end is no loss.
+    pub(crate) releasing: bool,
+    /// An upgrade is asked for.
+    pub(crate) upgrade: Option<Box<Asking>>,
+    /// What the worker has to change about it.
+    pub(crate) errand: Option<Box<Errand>>,
+}
+
+/// A change of a lease that the worker owes. There is one at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    pub(crate) kind: ErrandKind,
+    /// When to send it, again.
+    pub(crate) due: Moment,
+    /// It is on its way.
+    pub(crate) sent: bool,
+    /// It may have been carried out.
+    pub(crate) tried: bool,
+    /// As in [`Leaving`].
+    pub(crate) loose: Option<Moment>,
+    pub(crate) ghost_until: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrandKind {
+    /// An upgrade was given up: end its wait. If it has been granted meanwhile, a downgrade follows.
+    EndWait,
+    /// From write to read.
+    Downgrade,
 }
 
 /// The release that the worker owes.
@@ -88,6 +122,8 @@ pub(crate) struct Leaving {
     pub(crate) give_up: Moment,
     /// When to send it, again.
     pub(crate) due: Moment,
+    /// It is on its way.
+    pub(crate) sent: bool,
 }
 
 impl Acquisition {
@@ -99,16 +135,84 @@ impl Acquisition {
             lock,
             state,
             changed: Notify::new(),
+            cancellation: OnceLock::new(),
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// What is asked for, if anything is.
+    pub(crate) fn with_asking<T>(&self, act: impl FnOnce(&mut Asking) -> T) -> Option<T> {
+        match &mut *self.state() {
+            State::Asking(asking) => Some(act(asking)),
+            State::Held(Holding {
+                upgrade: Some(asking), ..
+            }) => Some(act(asking)),
+            _ => None,
+        }
+    }
+
+    /// The lease, if there is one, whether it is lost or not.
+    pub(crate) fn with_holding<T>(&self, act: impl FnOnce(&mut Holding) -> T) -> Option<T> {
+        match &mut *self.state() {
+            State::Held(holding) => Some(act(holding)),
+            _ => None,
+        }
+    }
+
+    /// A token that is cancelled when the lease ends.
+    pub(crate) fn cancellation(&self) -> &CancellationToken {
+        self.cancellation.get_or_init(CancellationToken::new)
+    }
+
+    /// Tells everyone who listens that the lease has ended.
+    pub(crate) fn tell_end(&self) {
+        self.changed.notify_waiters();
+        if let Some(token) = self.cancellation.get() {
+            token.cancel();
+        }
+    }
 }
 
 impl Holding {
     pub(crate) fn is_held(&self, now: Moment) -> bool {
         !self.lost && now < self.ends
+    }
+
+    /// Whether a renewal should have succeeded by now: whatever the reason, time is running out.
+    pub(crate) fn is_overdue(&self, now: Moment) -> bool {
+        self.renew_at.is_some_and(|at| at.after(self.lease / 6) < now)
+    }
+
+    /// When the worker must look at it next.
+    pub(crate) fn next_due(&self) -> Moment {
+        let renewal = self.renew_at.filter(|_| !self.renewing);
+        let errand = self.errand.as_ref().filter(|errand| !errand.sent);
+        renewal
+            .into_iter()
+            .chain(errand.map(|errand| errand.due))
+            .fold(self.ends, Moment::min)
+    }
+
+    /// The latest moment until which any attempt without an answer can still be carried out.
+    pub(crate) fn loose(&self) -> Option<Moment> {
+        let upgrade = self.upgrade.as_ref().and_then(|asking| asking.loose);
+        let errand = self.errand.as_ref().and_then(|errand| errand.loose);
+        self.loose.max(upgrade).max(errand)
+    }
+}
+
+impl Errand {
+    pub(crate) fn new(kind: ErrandKind, due: Moment, loose: Option<Moment>) -> Box<Self> {
+        Box::new(Errand {
+            kind,
+            due,
+            sent: false,
+            tried: false,
+            loose,
+            ghost_until: None,
+        })
     }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tracing::{debug, trace};
 
-use crate::acquisition::{Acquisition, Asking, Holding, Pushed, State};
+use crate::acquisition::{Acquisition, Asking, ErrandKind, Holding, Pushed};
 use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
 use crate::core::lease::{self, Renewals};
 use crate::error::{Error, ErrorKind, Result};
+use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
+use crate::settings::{Settings, check_lease};
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
@@ -28,6 +30,29 @@ pub(crate) struct Terms {
     pub(crate) renewal: Renewal,
     /// The longest hold, however often it is renewed.
     pub(crate) hold: Option<Duration>,
+    /// How many replicas must confirm the lease and each renewal.
+    pub(crate) replicas: u32,
+}
+
+impl Terms {
+    /// What the client's settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Terms {
+            lease: settings.lease,
+            fairness: settings.fairness,
+            renewal: Renewal::Automatic,
+            hold: None,
+            replicas: 0,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_lease(self.lease)?;
+        if self.hold == Some(Duration::ZERO) {
+            return Err(Error::invalid("the longest hold must not be zero"));
+        }
+        Ok(())
+    }
 }
 
 /// Who makes a lease longer.
@@ -52,6 +77,28 @@ pub(crate) enum Patience {
     Queue { until: Option<Moment> },
 }
 
+/// All that a request says.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) lock: &'a LockKey,
+    pub(crate) terms: &'a Terms,
+    pub(crate) patience: Patience,
+    /// For whom, if it is for one who may hold the lock already.
+    pub(crate) owner: Option<&'a Owner>,
+}
+
+const LATEST: Moment = Moment::from_origin(Duration::MAX);
+
+impl Patience {
+    fn until(self) -> Option<Moment> {
+        match self {
+            Patience::Try { until } => Some(until),
+            Patience::Queue { until } => until,
+        }
+    }
+}
+
 /// Takes the lock. `None`: it was a try, and others hold.
 ///
 /// Cancel safe: dropped at any point, whatever has come of it by then is given back.
@@ -62,18 +109,68 @@ pub(crate) async fn take(
     terms: &Terms,
     patience: Patience,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let mut request = Request::new(client, lock, terms)?;
-    match request.run(Goal::Take(mode, terms.fairness), mode, patience).await {
-        Ok(true) => Ok(Some(request.keep())),
-        Ok(false) => Ok(None),
-        Err(error) => Err(lock.blame(error)),
+    let acquisition = client.register(lock)?;
+    let mut request = Request::new(client, acquisition, Goal::Take(mode, terms.fairness), mode, terms);
+    request.run(patience).await.map_err(|error| lock.blame(error))
+}
+
+/// Turns the read that is held into a write. `None`: it was a try, and others read.
+///
+/// Cancel safe: dropped at any point, the read is as it was, and the worker takes back what has come of the upgrade.
+pub(crate) async fn upgrade(
+    client: &Arc<Client>,
+    acquisition: &Arc<Acquisition>,
+    terms: &Terms,
+    patience: Patience,
+) -> Result<Option<Arc<Acquisition>>> {
+    let lock = &acquisition.lock;
+    let begun = begin_upgrade(client, acquisition, patience).await;
+    let token = begun.map_err(|error| lock.blame(error))?;
+    let goal = Goal::Upgrade { token };
+    let mut request = Request::new(client, acquisition.clone(), goal, Mode::Write, terms);
+    request.run(patience).await.map_err(|error| lock.blame(error))
+}
+
+/// Waits until no errand of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
+async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Patience) -> Result<u64> {
+    loop {
+        let changed = std::pin::pin!(acquisition.changed.notified());
+        let now = client.clock.now();
+        let begun = acquisition.with_holding(|holding| {
+            if !holding.is_held(now) {
+                return None;
+            }
+            // A downgrade that may still arrive has the token of the write that it ends: there must be a new one first.
+            let errand = holding.errand.as_ref();
+            let under_way =
+                errand.is_some_and(|errand| errand.sent || (errand.kind == ErrandKind::Downgrade && errand.tried));
+            Some((!under_way).then(|| {
+                let errand = holding.errand.take();
+                holding.upgrade = Some(Box::new(Asking {
+                    loose: errand.and_then(|errand| errand.loose),
+                    ..Asking::default()
+                }));
+                holding.token
+            }))
+        });
+        match begun.flatten() {
+            None => return Err(Error::new(ErrorKind::Lost, "the lease is lost")),
+            Some(Some(token)) => return Ok(token),
+            Some(None) => {}
+        }
+        let until = patience.until().unwrap_or(LATEST);
+        if let Either::Right(_) = select(changed, client.clock.sleep_until(until)).await {
+            return Err(out_of_time());
+        }
     }
 }
 
-/// An acquisition under way; dropped, it leaves.
+/// An acquisition or an upgrade under way; dropped, it leaves.
 struct Request<'a> {
     client: &'a Arc<Client>,
     acquisition: Arc<Acquisition>,
+    goal: Goal,
+    mode: Mode,
     terms: &'a Terms,
     started: Moment,
     ticket: u64,
@@ -87,39 +184,49 @@ enum Woken {
     Pushed(Pushed),
     Look,
     OutOfTime,
+    /// What was asked for is no longer wanted: the client is being shut down, or the lease was lost.
+    Over,
 }
 
 impl<'a> Request<'a> {
-    fn new(client: &'a Arc<Client>, lock: &LockKey, terms: &'a Terms) -> Result<Self> {
-        let acquisition = client.register(lock)?;
+    fn new(client: &'a Arc<Client>, acquisition: Arc<Acquisition>, goal: Goal, mode: Mode, terms: &'a Terms) -> Self {
         let started = client.clock.now();
-        Ok(Request {
+        Request {
             client,
             acquisition,
+            goal,
+            mode,
             terms,
             started,
             ticket: 0,
             ahead: 0,
             waiting: None,
             settled: false,
-        })
+        }
     }
 
-    /// True when it holds, false when a try was refused.
-    async fn run(&mut self, goal: Goal, mode: Mode, patience: Patience) -> Result<bool> {
+    /// The acquisition when it holds, nothing when a try was refused.
+    async fn run(&mut self, patience: Patience) -> Result<Option<Arc<Acquisition>>> {
         let mut sweeps = 0;
         loop {
-            let answer = match self.call(goal, patience).await {
+            if self.acquisition.with_asking(|_| ()).is_none() {
+                return Err(self.over());
+            }
+            let answer = match self.call(patience).await {
                 Ok(answer) => answer,
                 Err(error) if self.goes_on_after(&error, patience) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let (sent, received) = (answer.sent, answer.received);
+            let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
+            trace!(name: "rwlease.acquire", lock = %self.acquisition.lock.name, node = %answer.address);
             let (envelope, acquired) = Acquire::read(answer.reply)?;
             if envelope.more {
                 self.client.pump(&self.acquisition.lock);
             }
             match acquired {
+                Acquired::Granted(_) if confirmed < self.terms.replicas => {
+                    return Err(too_few_replicas(confirmed, self.terms.replicas));
+                }
                 Acquired::Granted(grant) => {
                     let ends = lease::ends(grant, envelope.now, sent, self.margin());
                     if ends <= received {
@@ -130,25 +237,22 @@ impl<'a> Request<'a> {
                             "the answer came when the lease was over",
                         ));
                     }
-                    self.hold(
-                        mode,
-                        grant,
-                        ends,
-                        lease::renew_at(sent, self.terms.lease, fastrand::f64()),
-                    );
-                    return Ok(true);
+                    let renew_at = lease::renew_at(sent, self.terms.lease, fastrand::f64());
+                    return self.hold(grant, ends, renew_at).map(Some);
                 }
                 Acquired::Refused { .. } if envelope.more && sweeps < SWEEPS_OF_A_TRY => sweeps += 1,
                 Acquired::Refused { .. } => {
                     self.settle();
-                    return Ok(false);
+                    return Ok(None);
                 }
                 Acquired::Queued { ticket, ahead, .. } => {
-                    (self.ticket, self.ahead) = (ticket, ahead);
+                    // The one upgrader goes before all: what is said of it is how many read.
+                    (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
                     trace!(name: "rwlease.wait", lock = %self.acquisition.lock.name, ahead);
-                    let Patience::Queue { until } = patience else { continue };
-                    if self.wait(mode, until).await? {
-                        return Ok(true);
+                    if let Some(pushed) = self.wait(patience.until()).await?
+                        && let Some(held) = self.take_pushed(&pushed)?
+                    {
+                        return Ok(Some(held));
                     }
                 }
                 Acquired::Full { waiters } => {
@@ -157,43 +261,53 @@ impl<'a> Request<'a> {
                     return Err(Error::new(kind, format!("{waiters} wait already, which is the limit")));
                 }
                 Acquired::Stale => {} // it came too late: ask anew
-                Acquired::Conflict | Acquired::Revoked | Acquired::Lost => {
+                Acquired::Conflict => {
+                    self.settle();
+                    let message = "another reader waits to be upgraded: one of the two must release";
+                    return Err(Error::new(ErrorKind::Conflict, message));
+                }
+                Acquired::Revoked => {
+                    self.settle();
                     return Err(Error::new(
-                        ErrorKind::Incompatible,
-                        "an answer that this script does not give",
+                        ErrorKind::Lost,
+                        "the lease was revoked, and ends at its deadline",
                     ));
+                }
+                Acquired::Lost => {
+                    self.settle();
+                    return Err(Error::new(ErrorKind::Lost, "the lease is lost"));
                 }
             }
         }
     }
 
     /// One call, accounted for: until it has an answer it may still be carried out.
-    async fn call(&mut self, goal: Goal, patience: Patience) -> Result<Answer, CallError> {
+    async fn call(&mut self, patience: Patience) -> Result<Answer, CallError> {
         let slice = self.client.clock.now().after(CALL_SLICE);
-        let limit = match patience {
-            Patience::Try { until } => Some(until),
-            Patience::Queue { until } => until,
-        };
-        let until = limit.map_or(slice, |limit| limit.min(slice));
+        let until = patience.until().map_or(slice, |limit| limit.min(slice));
         let acquire = Acquire {
             owner: self.acquisition.owner,
             lease: self.terms.lease,
-            goal,
+            goal: self.goal,
             wait: matches!(patience, Patience::Queue { .. }).then(|| self.wait_terms()),
         };
         let call = acquire.call(self.client.scripts, &self.acquisition.lock, until);
-        let before = self.with_asking(|asking| {
+        let before = self.acquisition.with_asking(|asking| {
             asking
                 .loose
                 .replace(asking.loose.map_or(until, |loose| loose.max(until)))
         });
-        let result = self.client.router.call(&call, until).await;
+        let result = self
+            .client
+            .router
+            .call_confirmed(&call, self.terms.replicas, until)
+            .await;
         let loose = match &result {
             Ok(answer) => answer.loose,
             Err(error) => error.loose,
         };
         if loose.is_none() {
-            self.with_asking(|asking| asking.loose = before.flatten());
+            self.acquisition.with_asking(|asking| asking.loose = before.flatten());
         }
         result
     }
@@ -213,32 +327,23 @@ impl<'a> Request<'a> {
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
     fn goes_on_after(&self, error: &CallError, patience: Patience) -> bool {
-        let passing = matches!(
-            error.reason,
-            Reason::TimedOut(_) | Reason::NoNode(_) | Reason::TooManyRedirects(_)
-        );
+        let passing = matches!(error.reason, Reason::TimedOut(_) | Reason::NoNode(_));
         let full_while_queued = self.ticket > 0 && matches!(&error.reason, Reason::Refused(said) if said.code == "OOM");
-        let until = match patience {
-            Patience::Try { until } => until,
-            Patience::Queue { until } => until.unwrap_or(Moment::from_origin(Duration::MAX)),
-        };
-        (passing && !matches!(error.reason, Reason::TooManyRedirects(_)) || full_while_queued)
-            && self.client.clock.now() < until
+        let wanted = self.acquisition.with_asking(|_| ()).is_some();
+        (passing || full_while_queued) && wanted && self.client.clock.now() < patience.until().unwrap_or(LATEST)
     }
 
-    /// Waits for a push, or for the time to look again. True when it holds.
-    async fn wait(&mut self, mode: Mode, until: Option<Moment>) -> Result<bool> {
+    /// Waits for a push, or (`None`) for the time to look again.
+    async fn wait(&mut self, until: Option<Moment>) -> Result<Option<Pushed>> {
         if self.waiting.is_none() {
-            self.waiting = Some(self.client.wait_in(self.acquisition.lock.slot));
+            self.waiting = Some(self.client.wait_in(&self.acquisition));
         }
         let pause = self.client.settings.pace.next_look(self.ahead, fastrand::f64());
         match self.woken(self.client.clock.now().after(pause), until).await {
-            Woken::OutOfTime => Err(Error::new(
-                ErrorKind::TimedOut,
-                "it was not our turn in the time that was given",
-            )),
-            Woken::Look => Ok(false),
-            Woken::Pushed(pushed) => Ok(self.take_pushed(mode, &pushed)),
+            Woken::OutOfTime => Err(out_of_time()),
+            Woken::Over => Err(self.over()),
+            Woken::Look => Ok(None),
+            Woken::Pushed(pushed) => Ok(Some(pushed)),
         }
     }
 
@@ -247,12 +352,14 @@ impl<'a> Request<'a> {
         let mut sleep = self.client.clock.sleep_until(wake_at);
         loop {
             let changed = std::pin::pin!(self.acquisition.changed.notified());
-            let news = self.with_asking(|asking| match asking.pushed.take() {
+            let news = self.acquisition.with_asking(|asking| match asking.pushed.take() {
                 Some(pushed) => Some(Woken::Pushed(pushed)),
                 None => std::mem::take(&mut asking.look).then_some(Woken::Look),
             });
-            if let Some(news) = news.flatten() {
-                return news;
+            match news {
+                None => return Woken::Over,
+                Some(Some(news)) => return news,
+                Some(None) => {}
             }
             if let Either::Right(_) = select(changed, &mut sleep).await {
                 let out_of_time = until.is_some_and(|until| self.client.clock.now() >= until);
@@ -261,9 +368,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Holds by a pushed grant, whose claim goes out at once. False if its end cannot be told or is near: then the look that follows
-    /// claims it and says.
-    fn take_pushed(&mut self, mode: Mode, pushed: &Pushed) -> bool {
+    /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is near, nor if replicas have to confirm it: then
+    /// the look that follows claims it and says.
+    fn take_pushed(&mut self, pushed: &Pushed) -> Result<Option<Arc<Acquisition>>> {
         let bound = self.client.router.bound(&pushed.from);
         // The margin of the full lease can be longer than the claim window: a grant has a margin by its own length.
         let window = Duration::from_millis(pushed.grant.deadline.saturating_sub(pushed.now));
@@ -271,15 +378,30 @@ impl<'a> Request<'a> {
         let ends = lease::pushed_ends(pushed.grant, pushed.now, pushed.received, bound.as_ref(), margin);
         let now = self.client.clock.now();
         match ends {
-            Some(ends) if ends.since(now) > window / 2 => {
-                self.hold(mode, pushed.grant, ends, now);
-                true
+            Some(ends) if ends.since(now) > window / 2 && self.terms.replicas == 0 => {
+                self.hold(pushed.grant, ends, now).map(Some)
             }
-            _ => false,
+            _ => Ok(None),
         }
     }
 
-    fn hold(&mut self, mode: Mode, grant: Grant, ends: Moment, claim_or_renew_at: Moment) {
+    /// Holds from here on. Fails if it was given up or lost meanwhile.
+    fn hold(&mut self, grant: Grant, ends: Moment, claim_or_renew_at: Moment) -> Result<Arc<Acquisition>> {
+        let held = match self.goal {
+            Goal::Take(..) => self.hold_anew(grant, ends, claim_or_renew_at),
+            Goal::Upgrade { .. } => self.hold_as_writer(grant, ends, claim_or_renew_at),
+        };
+        if !held {
+            return Err(self.over());
+        }
+        self.settled = true;
+        let waited = self.client.clock.now().since(self.started).as_secs_f64();
+        let (name, mode) = (&self.acquisition.lock.name, self.mode);
+        debug!(name: "rwlease.grant", lock = %name, slot = %self.acquisition.lock.slot, ?mode, token = grant.token, waited);
+        Ok(self.acquisition.clone())
+    }
+
+    fn hold_anew(&self, grant: Grant, ends: Moment, claim_or_renew_at: Moment) -> bool {
         let now = self.client.clock.now();
         let claims = claim_or_renew_at <= now;
         let renewals = Renewals {
@@ -288,63 +410,96 @@ impl<'a> Request<'a> {
                 Renewal::AtMost(most) => Some(most),
                 Renewal::Manual => Some(0),
             }
-            .map(|left| left + u32::from(claims)),
+            .map(|left| left.saturating_add(u32::from(claims))),
             hold_ends: self.terms.hold.map(|hold| now.after(hold)),
         };
-        let loose = self.with_asking(|asking| asking.loose).flatten();
-        let renew_at = renewals.go_on(now).then_some(claim_or_renew_at);
-        self.client.hold(
-            &self.acquisition,
-            Holding {
-                mode,
-                token: grant.token,
-                ends,
-                lease: self.terms.lease,
-                margin: self.margin(),
-                renew_at,
-                renewals,
-                renewing: false,
-                failing: false,
-                revoked: false,
-                lost: false,
-                loose,
-                since: now,
-            },
-        );
-        let waited = now.since(self.started).as_secs_f64();
-        let name = &self.acquisition.lock.name;
-        debug!(name: "rwlease.grant", lock = %name, slot = %self.acquisition.lock.slot, ?mode, token = grant.token, waited);
+        let holding = Holding {
+            mode: self.mode,
+            token: grant.token,
+            ends,
+            lease: self.terms.lease,
+            margin: self.margin(),
+            renew_at: renewals.go_on(now).then_some(claim_or_renew_at),
+            renewals,
+            renewing: false,
+            failing: false,
+            revoked: false,
+            lost: false,
+            loose: self.acquisition.with_asking(|asking| asking.loose).flatten(),
+            since: now,
+            replicas: self.terms.replicas,
+            releasing: false,
+            upgrade: None,
+            errand: None,
+        };
+        self.client.hold(&self.acquisition, holding)
     }
 
-    /// Nothing of it is at the server: no release is needed, unless an attempt without an answer is under way.
-    fn settle(&mut self) {
-        if self.with_asking(|asking| asking.loose).flatten().is_none() {
-            self.client.forget(&self.acquisition);
-            self.settled = true;
+    fn hold_as_writer(&self, grant: Grant, ends: Moment, claim_or_renew_at: Moment) -> bool {
+        let now = self.client.clock.now();
+        let due = self.acquisition.with_holding(|holding| {
+            if !holding.is_held(now) {
+                return None;
+            }
+            holding.loose = holding.loose();
+            holding.upgrade = None;
+            (holding.mode, holding.token) = (Mode::Write, grant.token);
+            holding.ends = holding.ends.max(ends);
+            if claim_or_renew_at <= now {
+                let left = &mut holding.renewals.left;
+                *left = left.map(|left| left.saturating_add(1));
+            }
+            holding.renew_at = holding.renewals.go_on(now).then_some(claim_or_renew_at);
+            Some(holding.next_due())
+        });
+        let Some(due) = due.flatten() else { return false };
+        self.client.schedule(&self.acquisition, due);
+        self.acquisition.changed.notify_waiters();
+        true
+    }
+
+    /// Why what was asked for is no longer wanted.
+    fn over(&self) -> Error {
+        match self.acquisition.with_holding(|_| ()) {
+            Some(()) => Error::new(ErrorKind::Lost, "the lease is lost"),
+            None => Error::new(ErrorKind::Cancelled, "the client is shut down"),
         }
     }
 
-    fn keep(mut self) -> Arc<Acquisition> {
+    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way.
+    fn settle(&mut self) {
+        if self.acquisition.with_asking(|asking| asking.loose).flatten().is_some() {
+            return;
+        }
         self.settled = true;
-        self.acquisition.clone()
+        match self.goal {
+            Goal::Take(..) => self.client.forget(&self.acquisition),
+            Goal::Upgrade { .. } => {
+                self.acquisition.with_holding(|holding| holding.upgrade = None);
+            }
+        }
     }
 
     fn margin(&self) -> Duration {
         self.client.settings.margin(self.terms.lease)
     }
-
-    fn with_asking<T>(&self, act: impl FnOnce(&mut Asking) -> T) -> Option<T> {
-        match &mut *self.acquisition.state() {
-            State::Asking(asking) => Some(act(asking)),
-            _ => None,
-        }
-    }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        if !self.settled {
-            self.client.abandon(&self.acquisition);
+        match self.goal {
+            _ if self.settled => {}
+            Goal::Take(..) => self.client.abandon(&self.acquisition),
+            Goal::Upgrade { .. } => self.client.end_wait(&self.acquisition),
         }
     }
+}
+
+pub(crate) fn out_of_time() -> Error {
+    Error::new(ErrorKind::TimedOut, "it was not our turn in the time that was given")
+}
+
+pub(crate) fn too_few_replicas(confirmed: u32, wanted: u32) -> Error {
+    let message = format!("{confirmed} of the {wanted} replicas that were asked for confirmed it in time");
+    Error::new(ErrorKind::Unavailable, message)
 }

@@ -1,17 +1,20 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::acquisition::{Acquisition, Holding, Leaving, State};
+use crate::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, State};
 use crate::clock::{Clock, Moment};
+use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{ClientId, LockKey, OwnerId, Scripts};
-use crate::router::{Router, Slot};
+use crate::node::Reply;
+use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
+use crate::router::{Call, Router, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -35,11 +38,15 @@ pub(crate) struct Client {
     pub(crate) drained: Notify,
 }
 
+/// What a user holds of a client. When the last one is gone, the worker ends as soon as nothing is left to do.
+#[derive(Debug)]
+pub(crate) struct Handle(pub(crate) Arc<Client>);
+
 #[derive(Debug, Default)]
 struct Registry {
     acquisitions: HashMap<u64, Arc<Acquisition>>,
-    /// When the worker must look at which acquisition. An entry that no longer applies is passed over.
-    due: BTreeSet<(Moment, u64)>,
+    /// When the worker must look at which acquisition.
+    agenda: Agenda,
     pumps: Vec<LockKey>,
     waiting: BTreeMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
@@ -52,7 +59,8 @@ struct Registry {
 /// The waiters of this client in one slot.
 #[derive(Debug)]
 struct Waiting {
-    count: usize,
+    /// The numbers of their owners.
+    waiters: BTreeSet<u64>,
     idle_since: Moment,
 }
 
@@ -85,6 +93,12 @@ impl Client {
         }
     }
 
+    /// A new owner that is not registered: of a lock that this client does not look after.
+    #[cfg(feature = "legacy")]
+    pub(crate) fn stranger(&self) -> OwnerId {
+        self.id.owner(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Registers a new owner, before anything is sent for it.
     pub(crate) fn register(&self, lock: &LockKey) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
@@ -100,9 +114,10 @@ impl Client {
     /// Nothing more can come of this owner.
     pub(crate) fn forget(&self, acquisition: &Acquisition) {
         *acquisition.state() = State::Ended;
-        acquisition.changed.notify_waiters();
+        acquisition.tell_end();
         let mut registry = self.registry();
         registry.acquisitions.remove(&acquisition.count);
+        registry.agenda.forget(acquisition.count);
         if registry.acquisitions.is_empty() && (registry.closed || registry.unowned) {
             drop(registry);
             self.drained.notify_waiters();
@@ -118,7 +133,7 @@ impl Client {
             let mut state = acquisition.state();
             let (loose, over) = match &*state {
                 State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
-                State::Held(holding) => (holding.loose, holding.ends.after(holding.margin)),
+                State::Held(holding) => (holding.loose(), holding.ends.after(holding.margin)),
                 State::Leaving(_) | State::Ended => return,
             };
             let give_up = loose.map_or(over, |loose| over.max(loose)).after(LEAVING_GRACE);
@@ -127,25 +142,53 @@ impl Client {
                 ghost_until: None,
                 give_up,
                 due: now,
+                sent: false,
             });
         }
-        acquisition.changed.notify_waiters();
+        acquisition.tell_end();
         self.schedule(acquisition, now);
     }
 
-    /// Puts a lease into the worker's hands: its renewals and its end.
-    pub(crate) fn hold(&self, acquisition: &Acquisition, holding: Holding) {
-        let due = holding
-            .renew_at
-            .map_or(holding.ends, |renew_at| renew_at.min(holding.ends));
-        *acquisition.state() = State::Held(holding);
+    /// Puts a lease into the worker's hands: its renewals and its end. False if it was given up meanwhile.
+    pub(crate) fn hold(&self, acquisition: &Acquisition, holding: Holding) -> bool {
+        let due = holding.next_due();
+        match &mut *acquisition.state() {
+            state @ State::Asking(_) => *state = State::Held(holding),
+            _ => return false,
+        }
         self.schedule(acquisition, due);
+        true
     }
 
-    /// Has the worker look at this acquisition at `due`.
+    /// Has the worker turn a write into a read; whoever waits for that listens to `changed`.
+    pub(crate) fn downgrade(&self, acquisition: &Acquisition) {
+        let now = self.clock.now();
+        acquisition.with_holding(|holding| {
+            if holding.mode == Mode::Write && holding.errand.is_none() {
+                holding.errand = Some(Errand::new(ErrandKind::Downgrade, now, None));
+            }
+        });
+        self.schedule(acquisition, now);
+    }
+
+    /// Leaves the end of a wait for an upgrade to the worker. The read stays.
+    pub(crate) fn end_wait(&self, acquisition: &Acquisition) {
+        let now = self.clock.now();
+        acquisition.with_holding(|holding| {
+            if let Some(asking) = holding.upgrade.take() {
+                holding.errand = Some(Errand::new(ErrandKind::EndWait, now, asking.loose));
+            }
+        });
+        self.schedule(acquisition, now);
+    }
+
+    /// Has the worker look at this acquisition at `due`, or before.
     pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
         let mut registry = self.registry();
-        registry.due.insert((due, acquisition.count));
+        if !registry.acquisitions.contains_key(&acquisition.count) {
+            return;
+        }
+        registry.agenda.note(acquisition.count, due);
         let sleeps_past = registry.sleeps_until.is_none_or(|until| due < until);
         drop(registry);
         if sleeps_past {
@@ -174,11 +217,14 @@ impl Client {
         self.registry().acquisitions.get(&count).cloned()
     }
 
-    /// Everyone of this client in a slot, in the order in which they came.
-    pub(crate) fn in_slot(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
-        let mut all = self.all();
-        all.retain(|one| one.lock.slot == slot);
-        all
+    /// Everyone of this client who waits in a slot.
+    pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
+        let registry = self.registry();
+        let waiting = registry.waiting.get(&slot).into_iter();
+        waiting
+            .flat_map(|waiting| &waiting.waiters)
+            .filter_map(|count| registry.acquisitions.get(count).cloned())
+            .collect()
     }
 
     /// Every acquisition there is, in the same order.
@@ -188,16 +234,17 @@ impl Client {
         all
     }
 
-    /// Someone begins to wait in the slot: the client subscribes there. Ends when the result is dropped.
-    pub(crate) fn wait_in(self: &Arc<Self>, slot: Slot) -> WaitingIn {
+    /// Someone begins to wait: the client subscribes in the lock's slot. Ends when the result is dropped.
+    pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
         let now = self.clock.now();
+        let slot = acquisition.lock.slot;
         let mut registry = self.registry();
-        let waiting = registry.waiting.entry(slot).or_insert(Waiting {
-            count: 0,
+        let waiting = registry.waiting.entry(slot).or_insert_with(|| Waiting {
+            waiters: BTreeSet::new(),
             idle_since: now,
         });
-        waiting.count += 1;
-        let first = waiting.count == 1;
+        waiting.waiters.insert(acquisition.count);
+        let first = waiting.waiters.len() == 1;
         drop(registry);
         if first {
             self.router.subscriptions().want(slot, self.id.channel(slot));
@@ -205,6 +252,7 @@ impl Client {
         WaitingIn {
             client: self.clone(),
             slot,
+            count: acquisition.count,
         }
     }
 
@@ -213,7 +261,7 @@ impl Client {
         let now = self.clock.now();
         let mut idle = Vec::new();
         self.registry().waiting.retain(|slot, waiting| {
-            let keep = waiting.count > 0 || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
+            let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
             if !keep {
                 idle.push(*slot);
             }
@@ -229,25 +277,25 @@ impl Client {
         let mut registry = self.registry();
         let registry = &mut *registry;
         let mut due = Vec::new();
-        while let Some((moment, count)) = registry.due.first().copied()
-            && moment <= horizon
-        {
-            registry.due.pop_first();
+        while let Some(count) = registry.agenda.take(horizon) {
             due.extend(registry.acquisitions.get(&count).cloned());
         }
-        due.dedup_by_key(|acquisition| acquisition.count);
         let pumps = std::mem::take(&mut registry.pumps);
         let finished = registry.unowned && registry.acquisitions.is_empty() && pumps.is_empty();
         Work { due, pumps, finished }
     }
 
+    /// Asks a question about a lock: a call that changes nothing.
+    pub(crate) async fn ask(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
+        let until = self.clock.now().after(self.settings.call_timeout);
+        let answer = self.router.call(question, until).await;
+        answer.map(|answer| answer.reply).map_err(|error| lock.blame(error))
+    }
+
     /// When the worker must wake by itself; from here on earlier needs wake it.
     pub(crate) fn sleep_until(&self, at_most: Moment) -> Moment {
         let mut registry = self.registry();
-        let until = registry
-            .due
-            .first()
-            .map_or(at_most, |(moment, _)| (*moment).min(at_most));
+        let until = registry.agenda.first().map_or(at_most, |due| due.min(at_most));
         registry.sleeps_until = Some(until);
         until
     }
@@ -272,18 +320,33 @@ impl Client {
     }
 }
 
+impl Deref for Handle {
+    type Target = Arc<Client>;
+
+    fn deref(&self) -> &Arc<Client> {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.disown();
+    }
+}
+
 /// Held by each one who waits in a slot.
 #[derive(Debug)]
 pub(crate) struct WaitingIn {
     client: Arc<Client>,
     slot: Slot,
+    count: u64,
 }
 
 impl Drop for WaitingIn {
     fn drop(&mut self) {
         let now = self.client.clock.now();
         if let Some(waiting) = self.client.registry().waiting.get_mut(&self.slot) {
-            waiting.count -= 1;
+            waiting.waiters.remove(&self.count);
             waiting.idle_since = now;
         }
     }

@@ -1,30 +1,12 @@
-//! What one holds: a lease that can be asked, and guards that give it back.
+//! What one holds: guards that give the lease back.
 
-use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::{Either, select};
-
-use crate::acquisition::{Acquisition, Holding, State};
-use crate::client::Client;
+use crate::asking::{self, Asked};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Ended, Mode, Release, Renew};
-use crate::router::Slot;
+use crate::lease::Lease;
+use crate::protocol::{Ended, Mode, Release};
 use crate::worker;
-
-/// How a lease stands, as far as this client can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LeaseState {
-    /// The lease is good, and so were its renewals.
-    Held,
-    /// The lease is good, but it is not being made longer: renewals fail, or it was revoked. It may be lost soon.
-    Uncertain,
-    /// The lease has ended, or the server says that it is another's. Stop: the fencing token is stale.
-    Lost,
-}
 
 /// How a release went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,162 +21,21 @@ pub enum Released {
     Unknown,
 }
 
-/// A lease on a lock, as its holder sees it. Guards have it; a clone can be handed to whom it concerns, and does not keep the lock.
-///
-/// It is counted by a clock that also runs while the machine is suspended, from the moment the request that was
-/// granted was sent, less a margin: so it ends here before it ends at the server, whatever the network did. A process that is stopped
-/// learns of its loss only when it runs again; what protects the data then is the [token](Lease::token).
-#[derive(Clone)]
-pub struct Lease {
-    client: Arc<Client>,
-    acquisition: Arc<Acquisition>,
-}
-
-impl Lease {
-    pub(crate) fn new(client: Arc<Client>, acquisition: Arc<Acquisition>) -> Self {
-        Lease { client, acquisition }
-    }
-
-    /// The lock's name.
-    pub fn name(&self) -> &str {
-        &self.acquisition.lock.name
-    }
-
-    /// The lock's slot.
-    pub fn slot(&self) -> Slot {
-        self.acquisition.lock.slot
-    }
-
-    /// The fencing token: greater than every one that this lock gave out before. Hand it to the store that the lock protects, and have it
-    /// refuse writes with a lower token than the greatest it has seen. Zero once the guard is gone.
-    pub fn token(&self) -> u64 {
-        self.with(|holding| holding.token).unwrap_or(0)
-    }
-
-    /// Whether it is held for reading or for writing, nothing once the guard is gone.
-    pub fn mode(&self) -> Option<Mode> {
-        self.with(|holding| holding.mode)
-    }
-
-    /// The time that is left of the lease, less the margin, computed now. Zero if it is lost.
-    pub fn remaining(&self) -> Duration {
-        let now = self.client.clock.now();
-        self.with(|holding| {
-            if holding.lost {
-                Duration::ZERO
-            } else {
-                holding.ends.since(now)
-            }
-        })
-        .unwrap_or_default()
-    }
-
-    /// Whether the lease is good, computed now: [`Held`](LeaseState::Held) or [`Uncertain`](LeaseState::Uncertain).
-    pub fn is_held(&self) -> bool {
-        self.state() != LeaseState::Lost
-    }
-
-    /// How the lease stands, computed now.
-    pub fn state(&self) -> LeaseState {
-        let now = self.client.clock.now();
-        self.with(|holding| match holding {
-            lost if !lost.is_held(now) => LeaseState::Lost,
-            shaky if shaky.failing || shaky.revoked => LeaseState::Uncertain,
-            _ => LeaseState::Held,
-        })
-        .unwrap_or(LeaseState::Lost)
-    }
-
-    /// Ends when the lease is lost or given back: before the server lets the next one in, for as long as the runtime runs.
-    ///
-    /// # Cancel safety
-    ///
-    /// Can be dropped and called again.
-    pub async fn lost(&self) {
-        loop {
-            let mut changed = std::pin::pin!(self.acquisition.changed.notified());
-            changed.as_mut().enable();
-            let Some((ends, lost)) = self.with(|holding| (holding.ends, holding.lost)) else {
-                return;
-            };
-            if lost || self.client.clock.now() >= ends {
-                return;
-            }
-            let sleep = self.client.clock.sleep_until(ends);
-            if let Either::Left((_, sleep)) = select(changed, sleep).await {
-                drop(sleep);
-            }
-        }
-    }
-
-    /// Makes the lease as long again as it was asked for, counted from now. Needed only for leases that nobody else
-    /// renews. One round trip.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](ErrorKind::Lost) when it is lost or was revoked; [`Unavailable`](ErrorKind::Unavailable) when the server did not
-    /// answer, with the lease as it was.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
-    pub async fn renew(&self) -> Result<()> {
-        let lock = &self.acquisition.lock;
-        let lost = || lock.blame(Error::new(ErrorKind::Lost, "the lease is lost"));
-        let now = self.client.clock.now();
-        let (ends, lease) = self
-            .with(|holding| (holding.ends, holding.renewals.lease(now, holding.lease)))
-            .filter(|(ends, _)| now < *ends)
-            .ok_or_else(lost)?;
-        let call = Renew {
-            owner: self.acquisition.owner,
-            lease,
-        }
-        .call(self.client.scripts, lock);
-        let until = ends.min(now.after(self.client.settings.call_timeout));
-        let result = self.client.router.call(&call, until).await;
-        let failed = result.as_ref().err().map(|error| error.to_string());
-        worker::apply_renewal(&self.client, &self.acquisition, result);
-        match (self.state(), failed) {
-            (LeaseState::Lost, _) => Err(lost()),
-            (_, Some(why)) => Err(lock.blame(Error::new(ErrorKind::Unavailable, why))),
-            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.blame(Error::new(
-                ErrorKind::Lost,
-                "the lease was revoked, and ends at its deadline",
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    fn with<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
-        match &*self.acquisition.state() {
-            State::Held(holding) => Some(look(holding)),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("name", &self.name())
-            .field("mode", &self.mode())
-            .field("token", &self.token())
-            .field("state", &self.state())
-            .finish_non_exhaustive()
-    }
-}
-
 /// Gives the lease back when dropped: the client's own task releases it, whatever thread this is.
 #[derive(Debug)]
-struct Hold(Lease);
+pub(crate) struct Hold(pub(crate) Lease);
 
 impl Hold {
-    async fn release(self) -> Result<Released> {
+    pub(crate) async fn release(self) -> Result<Released> {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
         let now = client.clock.now();
-        let ends = self.0.with(|holding| holding.ends).unwrap_or(now);
+        let (ends, loose) = acquisition
+            .with_holding(|holding| {
+                holding.releasing = true;
+                (holding.ends, holding.loose())
+            })
+            .unwrap_or((now, None));
         let call = Release {
             owner: acquisition.owner,
             only_wait: false,
@@ -202,7 +43,6 @@ impl Hold {
         .call(client.scripts, lock);
         let until = now.after(client.settings.call_timeout);
         let result = client.router.call(&call, until).await;
-        let loose = self.0.with(|holding| holding.loose).flatten();
         match worker::ended(result) {
             Ok((envelope, ended, retried)) => {
                 if envelope.more {
@@ -235,16 +75,20 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`] or [`WriteGuard`].
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of an [`Owner`](crate::Owner).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
-    use super::{Lease, Mode};
+    use super::{Lease, Released, Result};
+    use crate::asking::Asked;
 
-    pub trait Guard: Sized {
-        const MODE: Mode;
+    pub trait Guard: Sized + Send {
+        /// Nothing if it was a try, and others are in the way.
+        fn ask(asked: Asked<'_>) -> impl Future<Output = Result<Option<Self>>> + Send;
 
-        fn from_lease(lease: Lease) -> Self;
+        fn as_lease(&self) -> &Lease;
+
+        fn give_back(self) -> impl Future<Output = Result<Released>> + Send;
     }
 }
 
@@ -258,7 +102,7 @@ macro_rules! guard {
         #[must_use = "dropped at once, the lock is released at once"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
-        pub struct $name(Hold);
+        pub struct $name(pub(crate) Hold);
 
         impl $name {
             /// Releases the lock, and says truly how that went. One round trip.
@@ -285,10 +129,18 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            const MODE: Mode = $mode;
+            async fn ask(asked: Asked<'_>) -> Result<Option<Self>> {
+                let Asked { client, lock, terms, patience, .. } = asked;
+                let taken = asking::take(client, lock, $mode, terms, patience).await?;
+                Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.clone(), acquisition)))))
+            }
 
-            fn from_lease(lease: Lease) -> Self {
-                $name(Hold(lease))
+            fn as_lease(&self) -> &Lease {
+                self
+            }
+
+            async fn give_back(self) -> Result<Released> {
+                self.release().await
             }
         }
 
@@ -304,4 +156,28 @@ guard! {
 guard! {
     /// A lock held for writing, alone.
     WriteGuard, Mode::Write
+}
+
+guard! {
+    /// A [`Mutex`](crate::Mutex) that is held.
+    MutexGuard, Mode::Write
+}
+
+impl WriteGuard {
+    /// Turns the write into a read, with no moment in between at which nothing is held. The token stays, the readers that wait
+    /// are let in.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](ErrorKind::Lost) when the lease is lost; [`Unavailable`](ErrorKind::Unavailable) when the server does not answer for the
+    /// client's call timeout. Either way the lock is given up.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the lock is released.
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        self.client.downgrade(&self.acquisition);
+        self.downgraded().await?;
+        Ok(ReadGuard(self.0))
+    }
 }

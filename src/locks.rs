@@ -4,10 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::listing::Listing;
+use crate::losses::{Loss, OnLost};
+use crate::multi::Multi;
+use crate::mutex::Mutex;
 use crate::node::Connector;
+use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
 use crate::router::{Router, RouterSettings};
 use crate::rwlock::RwLock;
@@ -18,14 +23,10 @@ use crate::worker;
 ///
 /// Clones share everything, and cost nothing; one client is enough for a process. It has one connection to each master that it needs, one more for
 /// subscriptions to each where it waits, and one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
-/// clones and all guards are gone, the task ends.
+/// clones, all locks made by it and all guards are gone, the task ends.
 #[derive(Clone)]
 pub struct Locks {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    client: Arc<Client>,
+    pub(crate) client: Arc<Handle>,
 }
 
 impl Locks {
@@ -71,17 +72,47 @@ impl Locks {
     ///
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
     pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
-        RwLock::new(self.inner.client.clone(), name.as_ref())
+        RwLock::new(self.client.clone(), name.as_ref())
+    }
+
+    /// A plain mutex by its name, which is its key as it stands: it can be shared with every other library that does `SET key value NX PX`.
+    /// No round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        Mutex::new(self.client.clone(), name.as_ref())
+    }
+
+    /// Several locks to be held together, of any slots: see [`Multi`].
+    pub fn multi(&self) -> Multi {
+        Multi::new(self.client.clone())
+    }
+
+    /// The names of the read/write locks that the servers know and that begin with `start`: see [`Listing`].
+    pub fn list(&self, start: impl AsRef<str>) -> Listing {
+        Listing::new(self.client.clone(), start.as_ref())
+    }
+
+    /// One who may hold the same lock again.
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.client.clone())
+    }
+
+    #[cfg(feature = "legacy")]
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
-    /// the time is over; then says how many owners may still be known to the servers (their leases end them).
+    /// the time is over. Gives the names of the locks that may not have been released: their leases end them.
     ///
     /// # Cancel safety
     ///
     /// Dropped, the releases go on in the background.
-    pub async fn shutdown(&self, within: Duration) -> usize {
-        let client = &self.inner.client;
+    pub async fn shutdown(&self, within: Duration) -> Vec<String> {
+        let client = &self.client;
         client.close();
         let until = client.clock.now().after(within);
         for acquisition in client.all() {
@@ -98,30 +129,32 @@ impl Locks {
                 break;
             }
         }
-        let left = client.all().len();
+        let left = client.all();
         client.router.close().await;
-        left
+        left.iter()
+            .map(|acquisition| acquisition.lock.name.to_string())
+            .collect()
     }
 
     /// Whether this client still has to do with that owner: asks for it, holds by it, or has yet to see it gone.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn knows(&self, owner: &str) -> bool {
-        self.inner.client.find(owner).is_some()
+        self.client.find(owner).is_some()
     }
 
     /// The scripts that this client uses.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn scripts(&self) -> impl Iterator<Item = &'static crate::Script> {
-        self.inner.client.scripts.all().into_iter()
+        self.client.scripts.all().into_iter()
     }
 
     /// The first part of this client's owner ids.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn id(&self) -> String {
-        self.inner.client.id().to_string()
+        self.client.id().to_string()
     }
 
     /// Starts a client over connections of any kind.
@@ -148,7 +181,7 @@ impl Locks {
         ));
         tokio::spawn(worker::run(client.clone(), events));
         Ok(Locks {
-            inner: Arc::new(Inner { client }),
+            client: Arc::new(Handle(client)),
         })
     }
 }
@@ -163,14 +196,8 @@ fn random_id() -> Result<[u8; 11]> {
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("settings", &self.inner.client.settings)
+            .field("settings", &self.client.settings)
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.client.disown();
     }
 }
 
@@ -200,6 +227,12 @@ impl Builder {
         self
     }
 
+    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others call it. All users of a mutex need the same.
+    pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.mutex_prefix = prefix.into();
+        self
+    }
+
     /// How long the server keeps a lock for a holder that it hears nothing of, 10 ms to 30 days. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -207,7 +240,8 @@ impl Builder {
     }
 
     /// How much earlier a lease ends here than at the server, at most half of the lease. It covers the difference in speed of the two clocks and
-    /// the skew between two servers when the lock moves from one to the other. Default: a twentieth of the lease, at most 500 ms.
+    /// the skew between two servers when the lock moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the lease, at
+    /// most 500 ms; so servers whose clocks may differ by more than that need a larger one.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
@@ -241,6 +275,13 @@ impl Builder {
     /// long. Default: 1 s.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.pace.window = window;
+        self
+    }
+
+    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop something. Called on the client's own task, before the server lets the next one
+    /// in as long as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
+    pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
+        self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
     }
 
@@ -309,6 +350,31 @@ impl Builder {
     pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
         self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
         Ok(self)
+    }
+}
+
+#[cfg(feature = "fred")]
+impl Builder {
+    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that configuration. Any one node of the cluster is enough.
+    ///
+    /// Of `fred` only connections to single servers are used, one for commands and one for subscriptions to each: whatever it says of retries, redirects and reconnecting does
+    /// not matter, nor does its protocol version (RESP3 is used).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or a configuration for Sentinel or a socket file;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
+    /// does not let this client in.
+    pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
+        self.router.seeds = crate::node::fred::seeds(&config).map_err(Error::invalid)?;
+        Locks::start(
+            Arc::new(crate::node::fred::FredConnector::new(config)),
+            Arc::new(crate::clock::SystemClock),
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
     }
 }
 

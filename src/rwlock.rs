@@ -1,4 +1,4 @@
-//! A read/write lock by name, and the requests for it.
+//! A read/write lock by name, and the requests for locks that have a name.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::asking::{self, Patience, Renewal, Terms};
-use crate::client::Client;
-use crate::error::{Error, Result};
-use crate::guard::{Guard, Lease, ReadGuard, WriteGuard};
-use crate::protocol::{Fairness, LockKey};
+use crate::asking::{Asked, Patience, Renewal, Terms};
+use crate::client::Handle;
+use crate::error::Result;
+use crate::guard::{Guard, ReadGuard, WriteGuard};
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::protocol::{Fairness, Kind, LockKey};
+use crate::retry::{Cancel, Retry, Wait};
 use crate::router::Slot;
-use crate::settings::check_lease;
+use crate::running;
 
 /// A read/write lock that all clients of the cluster share by its name.
 ///
@@ -27,13 +30,13 @@ use crate::settings::check_lease;
 /// A lock handle costs nothing at the server. Making one is no round trip.
 #[derive(Clone)]
 pub struct RwLock {
-    client: Arc<Client>,
-    lock: LockKey,
+    pub(crate) client: Arc<Handle>,
+    pub(crate) lock: LockKey,
 }
 
 impl RwLock {
-    pub(crate) fn new(client: Arc<Client>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(&client.settings.prefix, name)?;
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
+        let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
 
@@ -51,24 +54,24 @@ impl RwLock {
     ///
     /// One who holds the lock for writing and asks for it again waits for itself.
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
-        Acquire::new(self)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
     /// One who holds the lock already, for reading or writing, and asks for it again waits for itself.
     pub fn write(&self) -> Acquire<'_, WriteGuard> {
-        Acquire::new(self)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
-        TryAcquire(Acquire::new(self))
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
     /// Asks for the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
-        TryAcquire(Acquire::new(self))
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 }
 
@@ -87,14 +90,14 @@ impl fmt::Debug for RwLock {
 ///
 /// One round trip if the lock is free. One who waits takes a place in the lock's queue with its first call, is told of its grant
 /// by push where the server can (Redis 7, Valkey), and looks by itself now and then: every 250 ms at the head of the queue, less often further
-/// back.
+/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has one who set [`retry`](Acquire::retry): that is one round trip for each try.
 ///
 /// # Errors
 ///
-/// [`TimedOut`](crate::ErrorKind::TimedOut), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+/// [`TimedOut`](crate::ErrorKind::TimedOut), [`TriesUsedUp`](crate::ErrorKind::TriesUsedUp), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
 /// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
 /// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
-/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
+/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down, or by [`cancel_on`](Acquire::cancel_on).
 ///
 /// # Cancel safety
 ///
@@ -102,32 +105,45 @@ impl fmt::Debug for RwLock {
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
-    lock: &'a RwLock,
+    client: &'a Arc<Handle>,
+    lock: &'a LockKey,
+    owner: Option<&'a Owner>,
     terms: Terms,
-    timeout: Option<Duration>,
+    wait: Wait,
+    cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    fn new(lock: &'a RwLock) -> Self {
-        let settings = &lock.client.settings;
-        let terms = Terms {
-            lease: settings.lease,
-            fairness: settings.fairness,
-            renewal: Renewal::Automatic,
-            hold: None,
-        };
+    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Owner>) -> Self {
         Acquire {
+            client,
             lock,
-            terms,
-            timeout: None,
+            owner,
+            terms: Terms::of(&client.settings),
+            wait: Wait::default(),
+            cancel: Cancel::default(),
             guard: PhantomData,
         }
     }
 
     /// The longest time to wait. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.wait.timeout = Some(timeout);
+        self
+    }
+
+    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default: the queue; for a [`Mutex`](crate::Mutex),
+    /// which has none, the default [`Retry`].
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.wait.retry = Some(retry);
+        self
+    }
+
+    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
+    /// signal. What has come of the request by then is given back. Default: never.
+    pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
+        self.cancel = Cancel::on(cancelled);
         self
     }
 
@@ -150,45 +166,80 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
+    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a
+    /// [`Mutex`](crate::Mutex).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.terms.fairness = fairness;
         self
     }
 
-    fn check(&self) -> Result<()> {
-        check_lease(self.terms.lease)?;
-        if self.timeout == Some(Duration::ZERO) {
-            return Err(Error::invalid(
-                "a timeout must not be zero: try_read and try_write do not wait",
-            ));
-        }
-        if self.terms.hold == Some(Duration::ZERO) {
-            return Err(Error::invalid("the longest hold must not be zero"));
-        }
-        Ok(())
+    /// How many replicas must have the lock before it counts as held, and each renewal before the lease counts as longer. Default: none.
+    ///
+    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just granted can be granted again by the replica
+    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. It costs one trip from the
+    /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.terms.replicas = replicas;
+        self
     }
 
-    async fn run(self, patience: Patience) -> Result<Option<G>> {
-        let RwLock { client, lock } = self.lock;
-        let taken = asking::take(client, lock, G::MODE, &self.terms, patience).await?;
-        Ok(taken.map(|acquisition| G::from_lease(Lease::new(client.clone(), acquisition))))
+    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot forget to release, and it does not go on without the lock.
+    ///
+    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the result is [`Lost`](crate::ErrorKind::Lost).
+    /// Tasks and threads that it has started are its own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok`
+    /// means that the lock was held until `work` had ended.
+    ///
+    /// ```no_run
+    /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
+    /// let total = order.write().run(async |lease| {
+    ///     save("paid", lease.token()).await; // the store refuses older tokens
+    ///     42
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn save(_: &str, _: u64) {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the request, and [`Lost`](crate::ErrorKind::Lost).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, `work` is dropped, and the lock is released in the background.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T>
+    where
+        G: 'a,
+    {
+        let guard = self.await?;
+        running::run(guard, work).await
+    }
+
+    async fn ask(&self, patience: Patience) -> Result<Option<G>> {
+        G::ask(Asked {
+            client: self.client,
+            lock: self.lock,
+            terms: &self.terms,
+            patience,
+            owner: self.owner,
+        })
+        .await
     }
 }
 
-impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
+impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     type Output = Result<G>;
     type IntoFuture = BoxFuture<'a, Result<G>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
+        let cancel = std::mem::take(&mut self.cancel);
         Box::pin(async move {
-            let lock = &self.lock.lock;
-            self.check().map_err(|error| lock.blame(error))?;
-            let until = self.timeout.map(|timeout| self.lock.client.clock.now().after(timeout));
-            match self.run(Patience::Queue { until }).await? {
-                Some(guard) => Ok(guard),
-                None => Err(lock.blame(Error::invalid("a queue does not refuse"))),
-            }
+            let (client, lock) = (self.client, self.lock);
+            let checked = self.terms.check().and_then(|()| self.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let asking = self.wait.for_lock(client, lock, |patience| self.ask(patience));
+            cancel.or(asking).await.map_err(|error| lock.blame(error))
         })
     }
 }
@@ -204,7 +255,7 @@ impl<'a, G: Guard + Send + 'a> IntoFuture for Acquire<'a, G> {
 /// As [`Acquire`]; never `TimedOut`.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct TryAcquire<'a, G>(Acquire<'a, G>);
+pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
 
 impl<G: Guard> TryAcquire<'_, G> {
     /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
@@ -231,22 +282,26 @@ impl<G: Guard> TryAcquire<'_, G> {
     pub fn fairness(self, fairness: Fairness) -> Self {
         TryAcquire(self.0.fairness(fairness))
     }
+
+    /// As [`Acquire::replicas`].
+    pub fn replicas(self, replicas: u32) -> Self {
+        TryAcquire(self.0.replicas(replicas))
+    }
 }
 
-impl<'a, G: Guard + Send + 'a> IntoFuture for TryAcquire<'a, G> {
+impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
     type Output = Result<Option<G>>;
     type IntoFuture = BoxFuture<'a, Result<Option<G>>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let request = self.0;
-            request.check().map_err(|error| request.lock.lock.blame(error))?;
-            let client = &request.lock.client;
-            let until = client
-                .clock
-                .now()
-                .after(request.timeout.unwrap_or(client.settings.call_timeout));
-            request.run(Patience::Try { until }).await
+            let (client, lock) = (request.client, request.lock);
+            let checked = request.terms.check().and_then(|()| request.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
+            let until = client.clock.now().after(limit);
+            request.ask(Patience::Try { until }).await
         })
     }
 }

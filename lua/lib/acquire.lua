@@ -14,7 +14,7 @@ local function claim(mode)
   if not alive then
     return nil
   elseif state == 'g' then
-    deadline = math.max(deadline, now + demand.lease)
+    deadline = claimed_until(deadline, token, demand.lease)
     if mode == 'w' then
       write(demand.owner, 'h', deadline, token)
     else
@@ -75,6 +75,7 @@ local function queue(mode)
     fairness = demand.fairness,
     node = demand.node,
     tag = demand.tag,
+    since = now,
   })
 end
 
@@ -95,7 +96,7 @@ local function acquire(mode)
   elseif demand.not_after > 0 and now > demand.not_after then
     return { now, 'stale', 0 }
   end
-  seed({ 'version', 'fence', 'until', 'writer', 'readers', 'read_min', 'readers_head', 'writers_head', 'upgrader' }, lock)
+  seed({ 'version', 'fence', 'writer', 'readers', 'waiters' }, lock)
   me = demand.owner
   if claim(mode == 'w' and 'r' or 'w') then
     return demand.waits and refuse('owner holds in the other mode') or { now, 'refused', 0, holder_ends() }

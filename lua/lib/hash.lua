@@ -95,7 +95,7 @@ local function flush(frees)
   if #set > 0 then
     local done = redis.pcall('HSET', key, unpack(set))
     if type(done) == 'table' then
-      return done
+      return { err = string.match(done.err, ERROR) or done.err }
     end
   end
   if #gone > 0 then

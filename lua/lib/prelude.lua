@@ -41,7 +41,7 @@ local function answer(operation)
     return result
   end
   local text = type(result) == 'table' and result.err or tostring(result)
-  return { err = string.match(text, '%u%u%u+ .*') or 'ERR ' .. text }
+  return { err = string.match(text, ERROR) or 'ERR ' .. text }
 end
 
 local function parse(text)

@@ -48,6 +48,11 @@ local function write(owner, state, deadline, token)
   cover(deadline)
 end
 
+-- The deadline that a claim of this lease gives it: what is revoked is not made longer.
+local function claimed_until(deadline, token, wanted)
+  return token > number('revoked') and math.max(deadline, now + wanted) or deadline
+end
+
 -- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The one who asks has its full lease at once.
 local function grant(entry)
   local token = mint()
@@ -84,12 +89,13 @@ local function first(mode)
   return entry
 end
 
--- The upgrader, if it lives and still reads.
+-- The upgrader, if it lives and still reads, and its lease may be made longer.
 local function upgrading()
   local owner = get('upgrader')
   if owner then
     local entry = waiter(owner)
-    if entry and reading(owner) and (owner == me or is_alive(entry)) then
+    local reads, _, _, token = reading(owner)
+    if entry and reads and token > number('revoked') and (owner == me or is_alive(entry)) then
       return entry
     end
     put('upgrader', false)
@@ -187,7 +193,7 @@ local function tell()
   grants = {}
   local gone = false
   for _, channel in ipairs(channels) do
-    if redis.pcall('SPUBLISH', channel, messages[channel]) == 0 and here ~= '-' then
+    if redis.pcall('SPUBLISH', channel, messages[channel]) == 0 then
       for _, granted in ipairs(heard_by[channel]) do
         if granted.entry.node == here and granted.entry.mode ~= 'u' then
           take_back(granted)

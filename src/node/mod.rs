@@ -4,13 +4,18 @@
 //! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
 //! router's: it drops the future of a call whose time is up, and what was sent stays sent.
 
+#[cfg(feature = "redis")]
 mod credentials;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(feature = "fred")]
+pub(crate) mod fred;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(all(test, feature = "redis", feature = "fred"))]
+mod tests;
 mod words;
 
 use std::error::Error as StdError;
@@ -21,6 +26,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
+#[cfg(feature = "redis")]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 pub(crate) use words::Words;
 

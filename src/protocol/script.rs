@@ -20,6 +20,12 @@ pub(crate) struct Scripts {
     pub(crate) revoke: Script,
     pub(crate) force_release: Script,
     pub(crate) inspect: Script,
+    pub(crate) holds: Script,
+    pub(crate) raise_token: Script,
+    pub(crate) mutex_acquire: Script,
+    pub(crate) mutex_renew: Script,
+    pub(crate) mutex_release: Script,
+    pub(crate) mutex_inspect: Script,
 }
 
 /// The scripts as this library sends them: for loading them ahead, for rights that name digests, and for other implementations of
@@ -31,11 +37,21 @@ pub(crate) struct Scripts {
 /// }
 /// ```
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
-    Scripts::built_in().all().into_iter()
+    Scripts::built_in().all().into_iter().chain(legacy())
+}
+
+#[cfg(feature = "legacy")]
+fn legacy() -> impl Iterator<Item = &'static Script> {
+    super::legacy::LegacyScripts::built_in().all().into_iter()
+}
+
+#[cfg(not(feature = "legacy"))]
+fn legacy() -> impl Iterator<Item = &'static Script> {
+    std::iter::empty()
 }
 
 impl Scripts {
-    pub(crate) fn all(&self) -> [&Script; 10] {
+    pub(crate) fn all(&self) -> [&Script; 16] {
         [
             &self.acquire_read,
             &self.acquire_write,
@@ -47,21 +63,20 @@ impl Scripts {
             &self.revoke,
             &self.force_release,
             &self.inspect,
+            &self.holds,
+            &self.raise_token,
+            &self.mutex_acquire,
+            &self.mutex_renew,
+            &self.mutex_release,
+            &self.mutex_inspect,
         ]
     }
 
     /// The scripts that were compiled in.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
-            let part = |name: &str| {
-                Ok(FILES
-                    .iter()
-                    .find(|(file, _)| *file == name)
-                    .map_or("", |(_, text)| text)
-                    .into())
-            };
             // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
-            Scripts::assemble(part).unwrap_or_else(|never: std::convert::Infallible| match never {})
+            Scripts::assemble(compiled_in).unwrap_or_else(|never| match never {})
         });
         &BUILT_IN
     }
@@ -76,20 +91,7 @@ impl Scripts {
     }
 
     fn assemble<E>(mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>) -> Result<Scripts, E> {
-        let mut script = |name: &'static str| -> Result<Script, E> {
-            let mut text = String::new();
-            for line in file(&format!("{name}.lua"))?.lines() {
-                match line.strip_prefix("-- @include ") {
-                    Some(part) => text.push_str(&file(&format!("lib/{}.lua", part.trim()))?),
-                    None => {
-                        text.push_str(line);
-                        text.push('\n');
-                    }
-                }
-            }
-            let digest = sha1_smol::Sha1::from(&text).digest().to_string();
-            Ok(Script { name, text, digest })
-        };
+        let mut script = |name: &'static str| Script::assemble(name, &mut file);
         Ok(Scripts {
             acquire_read: script("acquire_read")?,
             acquire_write: script("acquire_write")?,
@@ -101,8 +103,47 @@ impl Scripts {
             revoke: script("revoke")?,
             force_release: script("force_release")?,
             inspect: script("inspect")?,
+            holds: script("holds")?,
+            raise_token: script("raise_token")?,
+            mutex_acquire: script("mutex_acquire")?,
+            mutex_renew: script("mutex_renew")?,
+            mutex_release: script("mutex_release")?,
+            mutex_inspect: script("mutex_inspect")?,
         })
     }
+}
+
+impl Script {
+    /// The script of that name, with what it includes.
+    fn assemble<E>(
+        name: &'static str,
+        mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
+    ) -> Result<Script, E> {
+        let mut text = String::new();
+        for line in file(&format!("{name}.lua"))?.lines() {
+            match line.strip_prefix("-- @include ") {
+                Some(part) => text.push_str(&file(&format!("lib/{}.lua", part.trim()))?),
+                None => {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+        }
+        let digest = sha1_smol::Sha1::from(&text).digest().to_string();
+        Ok(Script { name, text, digest })
+    }
+
+    /// The script of that name as it was compiled in.
+    #[cfg(feature = "legacy")]
+    pub(super) fn built_in(name: &'static str) -> Script {
+        // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
+        Script::assemble(name, compiled_in).unwrap_or_else(|never| match never {})
+    }
+}
+
+fn compiled_in(name: &str) -> Result<Cow<'static, str>, std::convert::Infallible> {
+    let found = FILES.iter().find(|(file, _)| *file == name);
+    Ok(found.map_or("", |(_, text)| text).into())
 }
 
 macro_rules! files {
@@ -122,6 +163,15 @@ const FILES: &[(&str, &str)] = files![
     "revoke.lua",
     "force_release.lua",
     "inspect.lua",
+    "legacy/acquire_read.lua",
+    "legacy/acquire_write.lua",
+    "legacy/release.lua",
+    "holds.lua",
+    "raise_token.lua",
+    "mutex_acquire.lua",
+    "mutex_renew.lua",
+    "mutex_release.lua",
+    "mutex_inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/simple.lua",
@@ -158,6 +208,7 @@ mod tests {
             .unwrap()
             .filter(|entry| entry.as_ref().unwrap().path().is_file())
             .count();
-        assert_eq!(scripts().count(), on_disk);
+        let own = scripts().filter(|script| !script.name.starts_with("legacy/"));
+        assert_eq!(own.count(), on_disk);
     }
 }

@@ -1,16 +1,16 @@
 //! Many calls at once: one pipeline for those that go to the same server.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
 
 use crate::clock::Moment;
 use crate::node::{Address, Words};
-use crate::router::Router;
 use crate::router::call::{Answer, Call, CallError};
 use crate::router::connection::{Connection, Exchange, Failure};
 use crate::router::course::{Attempt, Course, command};
+use crate::router::{Router, lock};
 
 /// The most calls in one pipeline, so that no server is kept from others for long.
 const PIPELINE: usize = 128;
@@ -20,7 +20,18 @@ type Outcome = Result<Answer, CallError>;
 impl Router {
     /// Brings all calls to their servers at the same time, and gives their answers in the same order. A call that is
     /// redirected goes on alone, and a server that is slow delays only the calls to it.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Outcome> {
+        let outcomes = Mutex::new(Vec::with_capacity(calls.len()));
+        self.each(calls, deadline, |at, outcome| lock(&outcomes).push((at, outcome)))
+            .await;
+        let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        outcomes.sort_unstable_by_key(|(at, _)| *at);
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+
+    /// As `batch`, but tells of each answer (by the call's place) as it comes, so that none waits for a slower one.
+    pub(crate) async fn each(&self, calls: &[Call], deadline: Moment, tell: impl Fn(usize, Outcome) + Send + Sync) {
         let mut groups: BTreeMap<Option<Address>, Vec<usize>> = BTreeMap::new();
         for (at, call) in calls.iter().enumerate() {
             groups.entry(self.topology.owner(call.slot)).or_default().push(at);
@@ -28,33 +39,36 @@ impl Router {
         let pipelines = groups
             .iter()
             .flat_map(|(address, group)| group.chunks(PIPELINE).map(move |part| (address, part)));
-        let parts = join_all(pipelines.map(|(address, part)| async move {
-            let calls = part.iter().map(|&at| &calls[at]);
-            let outcomes = match address {
-                Some(address) => self.part(address, calls.collect(), deadline).await,
-                None => join_all(calls.map(|call| self.call(call, deadline))).await,
-            };
-            part.iter().copied().zip(outcomes).collect::<Vec<_>>()
-        }));
-        let mut outcomes: Vec<_> = parts.await.into_iter().flatten().collect();
-        outcomes.sort_unstable_by_key(|(at, _)| *at);
-        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+        let tell = &tell;
+        join_all(pipelines.map(|(address, part)| self.part(address.as_ref(), calls, part, deadline, tell))).await;
     }
 
     /// Calls that go to the same server in one pipeline.
-    async fn part(&self, address: &Address, calls: Vec<&Call>, deadline: Moment) -> Vec<Outcome> {
-        let Some(connection) = self.connections.ready(address) else {
+    async fn part(
+        &self,
+        address: Option<&Address>,
+        calls: &[Call],
+        part: &[usize],
+        deadline: Moment,
+        tell: &(impl Fn(usize, Outcome) + Send + Sync),
+    ) {
+        let ready = address.and_then(|address| Some((address, self.connections.ready(address)?)));
+        let Some((address, connection)) = ready else {
             // One dial serves them all, and each of them notices by itself if the slot has another owner.
-            return join_all(calls.into_iter().map(|call| self.call(call, deadline))).await;
+            join_all(
+                part.iter()
+                    .map(|&at| async move { tell(at, self.call(&calls[at], deadline).await) }),
+            )
+            .await;
+            return;
         };
-        let attempts = self.pipelined(&connection, &calls, deadline).await;
-        join_all(
-            calls
-                .into_iter()
-                .zip(attempts)
-                .map(|(call, attempt)| Course::new(self, call, deadline).resume(address.clone(), attempt)),
-        )
-        .await
+        let together: Vec<&Call> = part.iter().map(|&at| &calls[at]).collect();
+        let attempts = self.pipelined(&connection, &together, deadline).await;
+        join_all(part.iter().zip(attempts).map(|(&at, attempt)| async move {
+            let course = Course::new(self, &calls[at], deadline);
+            tell(at, course.resume(address.clone(), attempt).await);
+        }))
+        .await;
     }
 
     /// What came of each call of a pipeline.

@@ -35,12 +35,13 @@ impl Script {
     }
 }
 
-/// A call of a script on one key.
+/// A call of a script on one key. (On two of one slot only for the locks of old fleets.)
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
     pub(crate) slot: Slot,
     pub(crate) key: bytes::Bytes,
+    pub(crate) second_key: Option<bytes::Bytes>,
     /// `ARGV[3]` and on.
     pub(crate) args: Words,
     /// The moment past which the server must refuse to run it (scripts that acquire).
@@ -56,6 +57,8 @@ pub(crate) struct Answer {
     pub(crate) received: Moment,
     /// Who answered.
     pub(crate) address: Address,
+    /// How many replicas have it, if that was asked for.
+    pub(crate) confirmed: u32,
     /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
     /// them can still arrive until then.
     pub(crate) loose: Option<u64>,

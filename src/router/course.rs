@@ -24,6 +24,9 @@ const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct Course<'a> {
     router: &'a Router,
     call: &'a Call,
+    /// How many replicas are to confirm it; with any, it goes out on the connections for that.
+    replicas: u32,
+    confirmed: u32,
     deadline: Moment,
     next: Stop,
     redirects: u32,
@@ -49,6 +52,8 @@ struct Stop {
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Answered(Exchange<Reply>),
+    /// The same, with the number of replicas that have it.
+    Confirmed(Exchange<Reply>, u32),
     /// No connection: nothing was sent.
     Unconnected(NodeError),
     /// No answer in time, or the slot was found to have another owner meanwhile. What was sent may still arrive until
@@ -74,6 +79,8 @@ impl<'a> Course<'a> {
         Course {
             router,
             call,
+            replicas: 0,
+            confirmed: 0,
             deadline,
             next: Stop::default(),
             redirects: 0,
@@ -81,6 +88,14 @@ impl<'a> Course<'a> {
             loose: None,
             last_error: None,
             last_failure: None,
+        }
+    }
+
+    /// As `new`, with so many replicas to confirm it.
+    pub(crate) fn confirmed(router: &'a Router, call: &'a Call, replicas: u32, deadline: Moment) -> Self {
+        Course {
+            replicas,
+            ..Course::new(router, call, deadline)
         }
     }
 
@@ -118,6 +133,9 @@ impl<'a> Course<'a> {
 
     /// Sends the call there and waits for the answer, but not longer than is of use.
     async fn attempt(&self, address: &Address) -> Attempt {
+        if self.replicas > 0 {
+            return self.attempt_confirmed(address).await;
+        }
         let ready = self.router.connections.ready(address);
         // When all is well, nothing but the answer is waited for. Else it is worth asking others who owns the slot now. (While it
         // migrates, the server asked as a guest is not the owner, and need not be.)
@@ -137,6 +155,20 @@ impl<'a> Course<'a> {
             self.send_watched(address, &connection).await
         } else {
             self.send(&connection).await
+        }
+    }
+
+    /// Sends the call with others that replicas have to confirm.
+    async fn attempt_confirmed(&self, address: &Address) -> Attempt {
+        let watch = self.loose.is_some() && !self.next.asking;
+        let (asking, text) = (self.next.asking, self.next.text);
+        let sending = self
+            .router
+            .durable
+            .send(address, self.call, self.replicas, asking, text);
+        match self.wait(address, watch, sending).await {
+            Waited::Done(attempt) => attempt,
+            Waited::OwnerLeft | Waited::Late => Attempt::Silent { sent: Some(0) },
         }
     }
 
@@ -199,7 +231,15 @@ impl<'a> Course<'a> {
 
     /// Decides what an attempt means: the answer, an error, or (`None`) another attempt.
     async fn settle(&mut self, address: Address, attempt: Attempt) -> Result<Option<Answer>, CallError> {
+        let attempt = match attempt {
+            Attempt::Confirmed(exchange, confirmed) => {
+                self.confirmed = confirmed;
+                Attempt::Answered(exchange)
+            }
+            other => other,
+        };
         match attempt {
+            Attempt::Confirmed(..) => {}
             Attempt::Answered(Exchange { value, sent, received }) => {
                 match decide(value, self.call.slot, &address, self.router.topology.translation()) {
                     Decision::Done(reply) => {
@@ -208,6 +248,7 @@ impl<'a> Course<'a> {
                             sent,
                             received,
                             address,
+                            confirmed: self.confirmed,
                             loose: self.loose,
                         }));
                     }
@@ -361,10 +402,9 @@ pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Wo
     } else {
         Words::new().word("EVALSHA").word(&script.digest)
     };
-    words
-        .word("1")
-        .word(&call.key)
-        .word(name)
-        .number(not_after)
-        .words(&call.args)
+    let words = match &call.second_key {
+        None => words.word("1").word(&call.key),
+        Some(second) => words.word("2").word(&call.key).word(second),
+    };
+    words.word(name).number(not_after).words(&call.args)
 }

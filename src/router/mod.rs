@@ -7,7 +7,9 @@ mod clock_bound;
 mod connection;
 mod connections;
 mod course;
+mod durable;
 mod map;
+mod masters;
 mod slot;
 mod subscriptions;
 #[cfg(test)]
@@ -25,6 +27,7 @@ use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use connections::Connections;
 use course::Course;
+use durable::Durable;
 use topology::{Topology, Whom};
 use translation::Translation;
 
@@ -84,6 +87,7 @@ pub(crate) struct Router {
     max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
+    durable: Arc<Durable>,
     subscriptions: Subscriptions,
     background: AbortHandle,
 }
@@ -95,6 +99,12 @@ impl Router {
         clock: Arc<dyn Clock>,
         settings: RouterSettings,
     ) -> Result<Arc<Router>, CallError> {
+        let durable = Arc::new(Durable::new(
+            connector.clone(),
+            clock.clone(),
+            settings.connect_timeout,
+            settings.response_timeout,
+        ));
         let connections = Connections::new(connector.clone(), clock.clone(), settings.connect_timeout);
         let topology = Topology::new(
             connections.clone(),
@@ -114,6 +124,7 @@ impl Router {
         })?;
         let background = tokio::spawn(refresh_slowly(
             topology.clone(),
+            durable.clone(),
             clock.clone(),
             settings.refresh_interval,
         ));
@@ -124,6 +135,7 @@ impl Router {
             max_redirects: settings.max_redirects,
             connections,
             topology,
+            durable,
             subscriptions,
             background: background.abort_handle(),
         }))
@@ -134,6 +146,17 @@ impl Router {
     /// A future that is dropped may leave a command under way, which can still arrive until the call's `not_after`.
     pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
         Course::new(self, call, deadline).run().await
+    }
+
+    /// As `call`, but so many replicas are waited for: the answer says how many have it. On connections of its own, that block nobody else's calls.
+    /// With none, it is `call`.
+    pub(crate) async fn call_confirmed(
+        &self,
+        call: &Call,
+        replicas: u32,
+        deadline: Moment,
+    ) -> Result<Answer, CallError> {
+        Course::confirmed(self, call, replicas, deadline).run().await
     }
 
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
@@ -155,6 +178,7 @@ impl Router {
         self.background.abort();
         self.subscriptions.close();
         self.connections.close();
+        self.durable.close();
     }
 }
 
@@ -165,11 +189,12 @@ impl Drop for Router {
 }
 
 /// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
-async fn refresh_slowly(topology: Arc<Topology>, clock: Arc<dyn Clock>, interval: Duration) {
+async fn refresh_slowly(topology: Arc<Topology>, durable: Arc<Durable>, clock: Arc<dyn Clock>, interval: Duration) {
     loop {
         clock.sleep_until(clock.now().after(jittered(interval))).await;
         topology.refresh(Whom::Anyone).await;
         topology.forget_strangers();
+        durable.retain(|address| topology.knows(address));
     }
 }
 

@@ -68,6 +68,7 @@ fn call(key: &str) -> Call {
         script: &SCRIPT,
         slot: Slot::of(key),
         key: bytes::Bytes::copy_from_slice(key.as_bytes()),
+        second_key: None,
         args: Words::of(["arg"]),
         not_after: None,
     }

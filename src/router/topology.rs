@@ -79,6 +79,10 @@ impl Topology {
         read(&self.map).owner(slot).cloned()
     }
 
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        read(&self.map).masters()
+    }
+
     /// Counts how often a slot has changed its owner.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -170,6 +174,11 @@ impl Topology {
         let map = read(&self.map).clone();
         self.connections
             .retain(|address| map.nodes().contains(address) || self.seeds.contains(address));
+    }
+
+    /// Whether this is a node of the cluster.
+    pub(crate) fn knows(&self, address: &Address) -> bool {
+        read(&self.map).nodes().contains(address)
     }
 
     fn install(&self, node: &Address, map: SlotMap) {

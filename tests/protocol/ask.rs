@@ -8,7 +8,6 @@ pub struct Ask {
     args: Vec<String>,
 }
 
-const SERVER: usize = 0;
 const NOT_AFTER: usize = 1;
 const LEASE: usize = 3;
 const FAIRNESS: usize = 4;
@@ -83,11 +82,6 @@ impl Ask {
     /// Subscribed at this server, under the tag `0`.
     pub fn subscribed(self, node: &str) -> Ask {
         self.set(NODE, node).set(NODE + 1, "0")
-    }
-
-    /// The server that the call is sent to.
-    pub fn at(self, node: &str) -> Ask {
-        self.set(SERVER, node)
     }
 
     /// Any argument, by its number in ARGV.

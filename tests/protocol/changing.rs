@@ -259,6 +259,46 @@ fn a_revoked_lease_ends_at_its_deadline() {
 }
 
 #[test]
+fn a_revoked_grant_is_claimed_but_not_made_longer() {
+    for by_renewal in [false, true] {
+        let mut lab = Lab::new();
+        lab.write("ann1").granted();
+        lab.wait_write("bob1").queued();
+        lab.ask(&Ask::write("bob2").waiting().liveness(60_000)).queued();
+        lab.release("ann1").status();
+        let granted = lab.state().writer().unwrap();
+        assert_eq!(lab.revoke().status(), "revoked");
+        if by_renewal {
+            assert_eq!(lab.renew("bob1", 60_000).status(), "revoked");
+        } else {
+            assert_eq!(lab.wait_write("bob1").granted().deadline, granted.deadline);
+        }
+        let claimed = lab.state().writer().unwrap();
+        assert_eq!((claimed.claimed, claimed.deadline), (true, granted.deadline));
+        lab.pass(1_000);
+        lab.pump().unwrap();
+        assert_eq!(lab.state().writes(), Some(owner("bob2")), "it is no lapse");
+    }
+}
+
+#[test]
+fn a_revoked_reader_waits_for_no_upgrade() {
+    let mut lab = Lab::new();
+    let ann = lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.wait_read("cat1").queued();
+    assert_eq!(lab.revoke().status(), "revoked");
+    assert!(lab.state().reads().contains(&owner("cat1")), "its wait has ended");
+    assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), "revoked");
+    assert_eq!(lab.state().waiters().len(), 0);
+    lab.release("bob1").unwrap();
+    lab.release("cat1").unwrap();
+    assert_eq!(lab.state().writes(), None);
+    assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), "revoked");
+}
+
+#[test]
 fn a_forced_release_frees_at_once_under_a_new_token() {
     let mut lab = Lab::new();
     assert_eq!(lab.unchanged(|lab| lab.force()).status(), "free");

@@ -53,7 +53,7 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     lab.twice("acquire_write", &Ask::write("ann1").args()).granted();
     lab.twice("acquire_write", &Ask::write("ann1").waiting().args())
         .granted();
-    lab.twice("acquire_write", &Ask::write("bob1").args());
+    lab.twice("acquire_write", &Ask::write("bob1").args()).unwrap();
     lab.twice("acquire_write", &Ask::write("bob1").waiting().args())
         .queued();
     lab.twice("acquire_write", &Ask::write("bob1").args()).queued();
@@ -68,9 +68,9 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     );
     lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args())
         .queued();
-    lab.twice("pump", &[HERE, "0"]);
-    lab.twice("revoke", &[HERE, "0"]);
-    lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]);
+    lab.twice("pump", &[HERE, "0"]).unwrap();
+    lab.twice("revoke", &[HERE, "0"]).unwrap();
+    lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]).unwrap();
     assert_eq!(lab.release("ann1").status(), "released");
     lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args())
         .granted();
@@ -385,8 +385,7 @@ fn many_readers_make_a_table() {
     let mut lab = Lab::new();
     for reader in 1..=12 {
         lab.read(&format!("x{reader}")).granted();
-        let expected = if reader <= 8 { "listpack" } else { "hashtable" };
-        assert_eq!(lab.encoding(), expected, "{reader} readers");
+        assert_eq!(lab.encoding() == "hashtable", reader > 8, "{reader} readers");
     }
     for reader in 1..=12 {
         lab.release(&format!("x{reader}")).status();

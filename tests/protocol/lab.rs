@@ -1,6 +1,6 @@
 //! A lock on a real server, with a clock that stands still until the test moves it.
 //!
-//! The scripts are the crate's own, except that the two lines that ask the server for its time read a key instead. Every call is
+//! The scripts are the crate's own, except that the line that asks the server for its time reads a key instead. Every call is
 //! followed by a check of the whole hash, whatever the test is about.
 
 use std::collections::BTreeMap;
@@ -14,13 +14,23 @@ use super::ask::Ask;
 use super::state::State;
 use super::support::{Server, ServerSettings};
 
-const SERVER_TIME: &str = "\
-local clock = redis.call('TIME')
-local now, us = clock[1] * 1000 + math.floor(clock[2] / 1000), clock[1] * 1000000 + clock[2]
-";
+const SERVER_TIME: &str = "local clock = redis.call('TIME')\n";
 const GIVEN_TIME: &str = "\
-local us = tonumber(redis.call('GET', 'clock:' .. tostring(KEYS[1])) or 0)
-local now = math.floor(us / 1000)
+local clock = redis.call('GET', 'clock:' .. tostring(KEYS[1])) or '1000000000000000'
+clock = { string.sub(clock, 1, -7), tostring(tonumber(string.sub(clock, -6))) }
+";
+
+/// PEXPIRETIME, which 6.2 does not have.
+const EXPIRE_TIME: &str = "\
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local before, left
+repeat
+  before, left = now(), redis.call('PTTL', KEYS[1])
+until before == now()
+return left < 0 and left or before + left
 ";
 
 /// What a key outlives the last deadline by, and what its life is set too long by.
@@ -149,7 +159,7 @@ impl Lab {
 
     /// A microsecond between two calls, as long as the millisecond stays: then the usual ways through the scripts are taken.
     fn tick(&mut self) {
-        if self.given && (self.us + 1) % 1000 != 0 {
+        if self.given && !(self.us + 1).is_multiple_of(1000) {
             self.set_clock(self.us + 1);
         }
     }
@@ -296,7 +306,7 @@ impl Lab {
     /// When the key's life ends, if it is there.
     pub fn ends(&mut self) -> Option<u64> {
         let key = self.key.clone();
-        u64::try_from(self.command::<i64>(cmd("PEXPIRETIME").arg(key))).ok()
+        u64::try_from(self.command::<i64>(cmd("EVAL").arg(EXPIRE_TIME).arg(1).arg(key))).ok()
     }
 
     pub fn encoding(&mut self) -> String {

@@ -1,5 +1,14 @@
 //! The scripts on a real server: what each of them answers, and what it leaves in the hash.
 
+// Helpers fail as tests do. The ban on direct clocks is for the library.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -9,6 +18,7 @@ mod state;
 
 mod arguments;
 mod changing;
+mod cluster;
 mod full_memory;
 mod holding;
 mod pushing;

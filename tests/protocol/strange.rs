@@ -39,10 +39,7 @@ fn all_refuse(lab: &mut Lab, code: &str) {
     lab.checked = false;
     let dump = |lab: &mut Lab| {
         let key = lab.key().to_string();
-        (
-            lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)),
-            lab.command::<i64>(cmd("PEXPIRETIME").arg(&key)),
-        )
+        (lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)), lab.ends())
     };
     let before = dump(lab);
     for (script, args) in calls(lab) {

@@ -7,6 +7,7 @@
 // Every user compiles this as a module of its own and needs only a part of it; the ban on direct clocks is for the library.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::disallowed_methods)]
 
+mod backend;
 mod clients;
 mod cluster;
 mod error;
@@ -16,11 +17,13 @@ mod moves;
 mod patience;
 mod proxy;
 pub mod published;
+mod redis_py;
 mod server;
 mod single;
 mod view;
 mod watchdog;
 
+pub use backend::{Backend, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, Shape};
 pub use error::{Error, Result};
@@ -29,6 +32,7 @@ pub use info::CommandStat;
 pub use moves::Move;
 pub use patience::Patience;
 pub use proxy::{Cut, Flow, Proxies, Proxy};
+pub use redis_py::RedisPy;
 pub use server::{Server, ServerSettings, Version};
 pub use single::Single;
 pub use view::{Entry, View};

@@ -1,6 +1,7 @@
 //! Which server serves a command: what a cluster node checks before it runs one.
 
 use super::answer::Failure;
+use super::server::Server;
 use super::world::World;
 use crate::router::Slot;
 
@@ -21,19 +22,16 @@ pub(super) enum Kind {
     Channel,
 }
 
-impl World {
-    /// Checks that a server serves all these keys (or this shard channel). The slot of the key `home` is known.
+impl Server {
+    /// Checks that this server of a cluster serves all these keys (or this shard channel). The slot of the key `home`
+    /// is known.
     pub(super) fn route(
         &mut self,
-        server: usize,
         keys: &[&[u8]],
         kind: Kind,
         asked: bool,
         home: Option<(&[u8], Slot)>,
     ) -> Result<(), Redirect> {
-        if !self.is_cluster {
-            return Ok(());
-        }
         let Some((first, others)) = keys.split_first() else {
             return Ok(());
         };
@@ -46,19 +44,18 @@ impl World {
             return Err(Redirect::CrossSlot);
         }
         let is_channel = kind == Kind::Channel;
-        let here = &mut self.servers[server];
-        if here.cluster_down && !is_channel {
+        if self.cluster_down && !is_channel {
             return Err(Redirect::Down);
         }
-        let owner = here.slots.owner(slot);
-        if owner == server {
-            let Some(&target) = here.migrating.get(&slot) else {
+        let owner = self.slots.owner(slot);
+        if owner == self.index {
+            let Some(&target) = self.migrating.get(&slot) else {
                 return Ok(());
             };
             // A channel is served by the source until the slot has moved.
             let missing = match is_channel {
                 true => 0,
-                false => keys.iter().filter(|key| !here.store.contains(key)).count(),
+                false => keys.iter().filter(|key| !self.store.contains(key)).count(),
             };
             return match missing {
                 0 => Ok(()),
@@ -66,14 +63,16 @@ impl World {
                 _ => Err(Redirect::TryAgain),
             };
         }
-        if asked && here.importing.contains_key(&slot) {
+        if asked && self.importing.contains_key(&slot) {
             let several = others.iter().any(|key| key != first);
-            let misses_one = !is_channel && several && keys.iter().any(|key| !here.store.contains(key));
+            let misses_one = !is_channel && several && keys.iter().any(|key| !self.store.contains(key));
             return if misses_one { Err(Redirect::TryAgain) } else { Ok(()) };
         }
         Err(Redirect::Moved(slot, owner))
     }
+}
 
+impl World {
     /// The error that a client gets.
     pub(super) fn tell_client(&self, redirect: Redirect) -> Failure {
         let to = |word, slot, server: usize| Failure::new(format!("{word} {slot} {}", self.servers[server].address));

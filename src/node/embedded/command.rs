@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use super::answer::Outcome;
 use super::cluster::Kind;
 use super::commands::{hash, key, script, server, text};
+use super::hashing::SteadyHash;
 use super::number;
 use super::store::Store;
 use super::world::{At, World};
@@ -93,7 +94,7 @@ impl Command {
 
     /// Finds a command by its name, in any case.
     pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
+        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, SteadyHash>> = LazyLock::new(|| {
             let all = [
                 hash::COMMANDS,
                 key::COMMANDS,

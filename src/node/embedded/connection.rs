@@ -234,7 +234,10 @@ impl World {
                 channel,
                 asking,
             } => {
-                let routed = self.route(server, &[&channel], Kind::Channel, asking, None);
+                let routed = match self.is_cluster {
+                    true => self.servers[server].route(&[&channel], Kind::Channel, asking, None),
+                    false => Ok(()),
+                };
                 let refusal = self.servers[server].refusal.clone();
                 let refusal = refusal.or_else(|| routed.err().map(|redirect| self.tell_client(redirect)));
                 let subscribers = &mut self.servers[server].subscribers;

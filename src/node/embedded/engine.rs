@@ -226,7 +226,7 @@ impl Builder {
                 host: "embedded".into(),
                 port: FIRST_PORT + index as u16,
             };
-            Server::new(address, role, slots.clone())
+            Server::new(index, address, role, slots.clone())
         });
         let world = World {
             clock: Arc::new(clock),

@@ -73,10 +73,8 @@ impl World {
 
     /// All servers that can hear learn who serves which slot.
     pub(super) fn spread_news(&mut self) {
-        for (index, server) in self.servers.iter_mut().enumerate() {
-            if server.hears() {
-                server.learn(index, &self.slots);
-            }
+        for server in self.servers.iter_mut().filter(|server| server.hears()) {
+            server.learn(&self.slots);
         }
     }
 }
@@ -87,12 +85,12 @@ impl Server {
     }
 
     /// Who learns that another has taken its place becomes that one's replica. Subscriptions end with the slots.
-    fn learn(&mut self, own_index: usize, slots: &Arc<Slots>) {
+    fn learn(&mut self, slots: &Arc<Slots>) {
         self.slots = slots.clone();
         if let Some(successor) = self.successor.take() {
             self.role = Role::ReplicaOf(successor);
             self.store = Store::default();
         }
-        self.subscribers.leave_slots(|slot| slots.owner(slot) == own_index);
+        self.subscribers.leave_slots(|slot| slots.owner(slot) == self.index);
     }
 }

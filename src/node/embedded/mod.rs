@@ -10,6 +10,7 @@
 //! - A script that does not end is not stopped.
 
 mod answer;
+mod call;
 mod cluster;
 mod command;
 mod commands;
@@ -18,6 +19,7 @@ mod engine;
 mod failover;
 mod faults;
 mod glob;
+mod hashing;
 mod log;
 mod moves;
 mod network;

@@ -5,7 +5,7 @@
 local host = ...
 local error, pcall, rawget, rawset, select = error, pcall, rawget, rawset, select
 local setmetatable, tonumber, tostring, type, xpcall = setmetatable, tonumber, tostring, type, xpcall
-local floor = math.floor
+local floor, format, unpack = math.floor, string.format, unpack
 
 -- Guarded tables ------------------------------------------------------------------------------------------------
 
@@ -65,10 +65,31 @@ local redis = {
   REDIS_VERSION_NUM = 0x0007000f,
 }
 
-local execute = host.execute
+-- What runs a call of so many words.
+local four, eight, many = host.execute_four, host.execute_eight, host.execute_many
+local execute = { [0] = four, four, four, four, four, eight, eight, eight, eight }
+
+-- A number as the server prints it. The host sees it as Lua does, with fewer digits.
+local function exact(...)
+  local words, count = { ... }, select('#', ...)
+  for index = 1, count do
+    if type(words[index]) == 'number' then
+      words[index] = format('%.17g', words[index])
+    end
+  end
+  return unpack(words, 1, count)
+end
+
+local function execute_again(...)
+  return host.execute_exact(select('#', ...), exact(...))
+end
 
 function redis.call(...)
-  local reply, failure = execute(...)
+  local count = select('#', ...)
+  local reply, failure = (execute[count] or many)(count, ...)
+  if failure == true then
+    reply, failure = execute_again(...)
+  end
   if failure then
     error({ err = failure }, 0)
   end
@@ -76,7 +97,11 @@ function redis.call(...)
 end
 
 function redis.pcall(...)
-  local reply, failure = execute(...)
+  local count = select('#', ...)
+  local reply, failure = (execute[count] or many)(count, ...)
+  if failure == true then
+    reply, failure = execute_again(...)
+  end
   if failure then
     return { err = failure }
   end

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
+use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use sha1_smol::Sha1;
-use smallvec::SmallVec;
 
-use super::answer::{Answer, Blob, Failure, in_one_line};
-use super::lock;
+use super::answer::{Failure, in_one_line};
+use super::call;
 use super::number;
 use super::server::Digest;
 use super::world::World;
@@ -64,7 +63,7 @@ impl State {
     fn new(world: Arc<Mutex<World>>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-        let functions = functions(&lua, world)?;
+        let functions = functions(&lua, &world)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let run = sandbox.call(functions)?;
         Ok(State {
@@ -97,19 +96,16 @@ impl State {
         };
         let list = |words: &[&[u8]]| {
             self.lua
-                .create_sequence_from(words.iter().map(|word| LuaString::wrap(*word)))
+                .create_sequence_from(words.iter().map(|word| call::bytes_to_lua(word)))
         };
         self.run.call((script, list(keys)?, list(args)?))
     }
 }
 
 /// What the sandbox needs of Rust.
-fn functions(lua: &Lua, world: Arc<Mutex<World>>) -> mlua::Result<Table> {
+fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
     let functions = lua.create_table()?;
-    functions.set(
-        "execute",
-        lua.create_function(move |lua, words: MultiValue| execute(lua, &world, &words))?,
-    )?;
+    call::add_functions(lua, &functions, world)?;
     functions.set(
         "sha1hex",
         lua.create_function(|_, text: LuaString| Ok(Sha1::from(&*text.as_bytes()).digest().to_string()))?,
@@ -126,54 +122,6 @@ fn functions(lua: &Lua, world: Arc<Mutex<World>>) -> mlua::Result<Table> {
         })?,
     )?;
     Ok(functions)
-}
-
-/// Runs one `redis.call`. Gives a reply, or nil and the text of an error.
-fn execute(lua: &Lua, world: &Mutex<World>, words: &MultiValue) -> mlua::Result<(Value, Value)> {
-    let outcome = words_of(words).and_then(|words| {
-        let words: SmallVec<[&[u8]; 16]> = words.iter().map(|word| word.as_slice()).collect();
-        lock(world).call_by_script(&words)
-    });
-    Ok(match outcome {
-        Ok(answer) => (value_of(lua, answer)?, Value::Nil),
-        Err(failure) => (Value::Nil, Value::String(lua.create_string(failure.line())?)),
-    })
-}
-
-fn words_of(values: &MultiValue) -> Result<SmallVec<[Blob; 16]>, Failure> {
-    values.iter().map(word_of).collect()
-}
-
-fn word_of(value: &Value) -> Result<Blob, Failure> {
-    match value {
-        Value::String(text) => Ok(Blob::from_slice(&text.as_bytes())),
-        Value::Integer(integer) => Ok(number::print(*integer as f64)),
-        Value::Number(number) => Ok(number::print(*number)),
-        _ => Err(Failure::of(
-            "ERR Lua redis lib command arguments must be strings or integers",
-        )),
-    }
-}
-
-/// What a script sees of an answer.
-fn value_of(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
-    Ok(match answer {
-        Answer::Nil => Value::Boolean(false),
-        Answer::Int(number) => Value::Number(number as f64),
-        Answer::Bulk(bytes) => Value::String(lua.create_string(&bytes)?),
-        Answer::Status(text) => {
-            let table = lua.create_table_with_capacity(0, 1)?;
-            table.raw_set("ok", text)?;
-            Value::Table(table)
-        }
-        Answer::List(items) => {
-            let table = lua.create_table_with_capacity(items.len(), 0)?;
-            for item in items {
-                table.raw_push(value_of(lua, item)?)?;
-            }
-            Value::Table(table)
-        }
-    })
 }
 
 /// What a client sees of a script's value. (The fields `map`, `set` and `double` of a table mean nothing here.)

@@ -18,6 +18,7 @@ pub(super) type Digest = [u8; 40];
 
 #[derive(Debug)]
 pub(super) struct Server {
+    pub(super) index: usize,
     pub(super) address: Address,
     pub(super) id: String,
     pub(super) run_id: String,
@@ -68,8 +69,9 @@ pub(super) enum Health {
 }
 
 impl Server {
-    pub(super) fn new(address: Address, role: Role, slots: Arc<Slots>) -> Self {
+    pub(super) fn new(index: usize, address: Address, role: Role, slots: Arc<Slots>) -> Self {
         let mut server = Server {
+            index,
             id: digest(format!("server {address}").as_bytes()),
             run_id: String::new(),
             address,

@@ -1,10 +1,11 @@
 //! The keys of one server.
 
-use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::hash::BuildHasher;
 
 use super::answer::{Blob, Failure};
+use super::hashing::SteadyHash;
 use super::log::{Before, Log};
 use crate::router::Slot;
 
@@ -30,30 +31,38 @@ impl Entry {
     }
 }
 
-/// Keys and values. A key whose time is over is gone when it is looked at.
+/// Keys and values. A key whose time is over is gone when the next command begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
-    /// Hashed the same way in every run.
-    entries: HashMap<Blob, Entry, BuildHasherDefault<DefaultHasher>>,
+    entries: Entries,
+    /// When keys end, the first one first. What is here of a key that has got another time is passed over.
+    ends: BinaryHeap<Reverse<(u64, Blob)>>,
     /// The server's time in ms: it stands still while a command or a script runs.
     now: u64,
     log: Log,
-    /// The number of keys at which those that are over are looked for.
-    sweep_at: usize,
 }
+
+type Entries = HashMap<Blob, Entry, SteadyHash>;
 
 impl Store {
     /// Begins a command or a script.
     pub(super) fn begin(&mut self, now: u64) {
         self.now = now;
+        while let Some(Reverse((end, _))) = self.ends.peek()
+            && *end < now
+            && let Some(Reverse((_, key))) = self.ends.pop()
+        {
+            if self.entries.get(&key).is_some_and(|entry| entry.is_over(now)) {
+                self.set(&key, None);
+            }
+        }
     }
 
     /// Ends a command or a script: what it changed is one write.
     pub(super) fn end(&mut self) {
         const FEW: usize = 1024;
-        if self.entries.len() > self.sweep_at.max(FEW) {
-            self.sweep();
-            self.sweep_at = self.entries.len() * 2;
+        if self.ends.len() > self.entries.len() * 2 + FEW {
+            self.find_ends();
         }
         self.log.close();
     }
@@ -62,16 +71,15 @@ impl Store {
         self.now
     }
 
-    pub(super) fn entry(&mut self, key: &[u8]) -> Option<&Entry> {
-        self.end_if_over(key);
+    pub(super) fn entry(&self, key: &[u8]) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    pub(super) fn contains(&mut self, key: &[u8]) -> bool {
-        self.entry(key).is_some()
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.entries.contains_key(key)
     }
 
-    pub(super) fn text(&mut self, key: &[u8]) -> Result<Option<&Blob>, Failure> {
+    pub(super) fn text(&self, key: &[u8]) -> Result<Option<&Blob>, Failure> {
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text)),
@@ -79,7 +87,7 @@ impl Store {
         }
     }
 
-    pub(super) fn hash(&mut self, key: &[u8]) -> Result<Option<&Fields>, Failure> {
+    pub(super) fn hash(&self, key: &[u8]) -> Result<Option<&Fields>, Failure> {
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(None),
             Some(Value::Hash(fields)) => Ok(Some(fields)),
@@ -87,63 +95,57 @@ impl Store {
         }
     }
 
-    /// Sets a key to an entry, or removes it. True if there was one.
+    /// Sets a key to an entry, or removes it: an entry that is over is none. True if there was one.
     pub(super) fn set(&mut self, key: &[u8], entry: Option<Entry>) -> bool {
-        self.end_if_over(key);
+        let entry = entry.filter(|entry| !entry.is_over(self.now));
         let removes = entry.is_none();
+        if let Some(end) = entry.as_ref().and_then(|entry| entry.expires) {
+            self.ends.push(Reverse((end, Blob::from_slice(key))));
+        }
         let before = match entry {
-            Some(entry) => self.entries.insert(key.into(), entry),
+            Some(entry) => self.entries.insert(Blob::from_slice(key), entry),
             None => self.entries.remove(key),
         };
         let existed = before.is_some();
         if existed || !removes {
-            self.log.push(Before::Entry {
-                key: key.into(),
-                entry: before,
-            });
+            let (key, entry) = (Blob::from_slice(key), before);
+            self.log.push(Before::Entry { key, entry });
         }
         existed
     }
 
     /// Sets a field. True if it is new.
-    pub(super) fn set_field(&mut self, key: &[u8], field: &[u8], value: Blob) -> Result<bool, Failure> {
-        if self.hash(key)?.is_none() {
-            let value = Value::Hash(Fields::new());
-            self.set(key, Some(Entry { value, expires: None }));
-        }
-        let Some(fields) = fields_of(self.entries.get_mut(key)) else {
-            return Err(Failure::WRONG_TYPE);
-        };
-        let before = match fields.get_mut(field) {
-            Some(known) => Some(std::mem::replace(known, value)),
-            None => fields.insert(field.into(), value),
+    pub(super) fn set_field(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, Failure> {
+        let value = Blob::from_slice(value);
+        let before = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
+            Some(Value::Hash(fields)) => match fields.get_mut(field) {
+                Some(known) => Some(std::mem::replace(known, value)),
+                None => fields.insert(Blob::from_slice(field), value),
+            },
+            Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
+            None => {
+                let value = Value::Hash(Fields::from([(Blob::from_slice(field), value)]));
+                self.set(key, Some(Entry { value, expires: None }));
+                return Ok(true);
+            }
         };
         let is_new = before.is_none();
-        self.log.push(Before::Field {
-            key: key.into(),
-            field: field.into(),
-            value: before,
-        });
+        self.note_field(key, field, before);
         Ok(is_new)
     }
 
     /// Removes a field, and with the last one the key. True if there was one.
     pub(super) fn remove_field(&mut self, key: &[u8], field: &[u8]) -> Result<bool, Failure> {
-        if self.hash(key)?.is_none() {
-            return Ok(false);
-        }
-        let Some(fields) = fields_of(self.entries.get_mut(key)) else {
-            return Ok(false);
+        let fields = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
+            Some(Value::Hash(fields)) => fields,
+            Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
+            None => return Ok(false),
         };
         let Some(before) = fields.remove(field) else {
             return Ok(false);
         };
         let was_last = fields.is_empty();
-        self.log.push(Before::Field {
-            key: key.into(),
-            field: field.into(),
-            value: Some(before),
-        });
+        self.note_field(key, field, Some(before));
         if was_last {
             self.set(key, None);
         }
@@ -152,35 +154,33 @@ impl Store {
 
     /// Sets when a key ends. False if there is no such key.
     pub(super) fn set_expiry(&mut self, key: &[u8], expires: Option<u64>) -> bool {
-        self.end_if_over(key);
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
         };
         let before = std::mem::replace(&mut entry.expires, expires);
-        self.log.push(Before::Expiry {
-            key: key.into(),
-            expires: before,
-        });
+        if let Some(end) = expires {
+            self.ends.push(Reverse((end, Blob::from_slice(key))));
+        }
+        let (key, expires) = (Blob::from_slice(key), before);
+        self.log.push(Before::Expiry { key, expires });
         true
     }
 
     /// All keys with the place of each in the order of a scan, which changes of other keys do not shift.
-    pub(super) fn keys(&mut self) -> Vec<(u64, Blob)> {
-        self.sweep();
+    pub(super) fn keys(&self) -> Vec<(u64, Blob)> {
         let place = |key: &Blob| self.entries.hasher().hash_one(key);
         let mut keys: Vec<_> = self.entries.keys().map(|key| (place(key), key.clone())).collect();
         keys.sort_unstable();
         keys
     }
 
-    pub(super) fn keys_in(&mut self, slot: Slot) -> Vec<Blob> {
+    pub(super) fn keys_in(&self, slot: Slot) -> Vec<Blob> {
         let keys = self.keys().into_iter().map(|(_, key)| key);
         keys.filter(|key| Slot::of(key) == slot).collect()
     }
 
     /// How many keys there are.
-    pub(super) fn len(&mut self) -> usize {
-        self.sweep();
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
@@ -192,6 +192,7 @@ impl Store {
                 restore(&mut self.entries, before);
             }
         }
+        self.find_ends();
     }
 
     /// The replicas have all that was written until now.
@@ -199,30 +200,19 @@ impl Store {
         self.log.clear();
     }
 
-    fn end_if_over(&mut self, key: &[u8]) {
-        if self.entries.get(key).is_some_and(|entry| entry.is_over(self.now)) {
-            let entry = self.entries.remove(key);
-            self.log.push(Before::Entry { key: key.into(), entry });
-        }
+    fn note_field(&mut self, key: &[u8], field: &[u8], value: Option<Blob>) {
+        let (key, field) = (Blob::from_slice(key), Blob::from_slice(field));
+        self.log.push(Before::Field { key, field, value });
     }
 
-    fn sweep(&mut self) {
-        let now = self.now;
-        for (key, entry) in self.entries.extract_if(|_, entry| entry.is_over(now)) {
-            let entry = Some(entry);
-            self.log.push(Before::Entry { key, entry });
-        }
+    fn find_ends(&mut self) {
+        let ends = self.entries.iter();
+        let ends = ends.filter_map(|(key, entry)| Some(Reverse((entry.expires?, key.clone()))));
+        self.ends = ends.collect();
     }
 }
 
-fn fields_of(entry: Option<&mut Entry>) -> Option<&mut Fields> {
-    match entry.map(|entry| &mut entry.value) {
-        Some(Value::Hash(fields)) => Some(fields),
-        _ => None,
-    }
-}
-
-fn restore(entries: &mut HashMap<Blob, Entry, BuildHasherDefault<DefaultHasher>>, before: Before) {
+fn restore(entries: &mut Entries, before: Before) {
     match before {
         Before::Entry { key, entry: None } => {
             entries.remove(&key);
@@ -234,7 +224,7 @@ fn restore(entries: &mut HashMap<Blob, Entry, BuildHasherDefault<DefaultHasher>>
             entries.insert(key, entry);
         }
         Before::Field { key, field, value } => {
-            if let Some(fields) = fields_of(entries.get_mut(&key)) {
+            if let Some(Value::Hash(fields)) = entries.get_mut(&key).map(|entry| &mut entry.value) {
                 match value {
                     Some(value) => fields.insert(field, value),
                     None => fields.remove(&field),
@@ -270,14 +260,13 @@ mod tests {
         assert!(store.contains(b"k"));
         store.begin(11);
         assert!(!store.contains(b"k"));
-        assert_eq!(store.len(), 0);
     }
 
     #[test]
     fn a_hash_ends_with_its_last_field() {
         let mut store = Store::default();
-        assert_eq!(store.set_field(b"h", b"f", blob("1")), Ok(true));
-        assert_eq!(store.set_field(b"h", b"f", blob("2")), Ok(false));
+        assert_eq!(store.set_field(b"h", b"f", b"1"), Ok(true));
+        assert_eq!(store.set_field(b"h", b"f", b"2"), Ok(false));
         assert_eq!(store.remove_field(b"h", b"g"), Ok(false));
         assert_eq!(store.remove_field(b"h", b"f"), Ok(true));
         assert!(!store.contains(b"h"));
@@ -286,13 +275,13 @@ mod tests {
     #[test]
     fn writes_are_undone_whole_and_in_order() {
         let mut store = Store::default();
-        store.set_field(b"h", b"a", blob("1")).unwrap();
+        store.set_field(b"h", b"a", b"1").unwrap();
         store.set(b"t", text("v", None));
         store.end();
         let first = store.entries.clone();
 
-        store.set_field(b"h", b"a", blob("2")).unwrap();
-        store.set_field(b"h", b"b", blob("3")).unwrap();
+        store.set_field(b"h", b"a", b"2").unwrap();
+        store.set_field(b"h", b"b", b"3").unwrap();
         store.set_expiry(b"h", Some(77));
         store.set(b"t", None);
         store.end();
@@ -335,13 +324,34 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_nobody_looks_at_are_swept_away() {
+    fn keys_go_when_their_time_is_over_whatever_it_was_before() {
         let mut store = Store::default();
-        for number in 0..5000 {
-            store.set(format!("{number}").as_bytes(), text("v", Some(number)));
-            store.begin(number);
+        for key in [b"short".as_slice(), b"long", b"ever"] {
+            store.set(key, text("v", Some(10)));
+        }
+        store.set_expiry(b"long", Some(20));
+        store.set_expiry(b"ever", None);
+        let keys = |store: &Store| store.keys().len();
+        store.begin(10);
+        assert_eq!(keys(&store), 3);
+        store.begin(11);
+        assert_eq!(keys(&store), 2);
+        store.begin(21);
+        assert_eq!(keys(&store), 1);
+    }
+
+    #[test]
+    fn what_is_known_of_ends_does_not_grow_with_renewals() {
+        let mut store = Store::default();
+        store.set(b"k", text("v", None));
+        for end in 0..10_000 {
+            store.set_expiry(b"k", Some(end));
             store.end();
         }
-        assert!(store.entries.len() < 3000);
+        assert!(store.ends.len() < 2_000);
+        store.begin(9_999);
+        assert!(store.contains(b"k"));
+        store.begin(10_000);
+        assert!(!store.contains(b"k"));
     }
 }

@@ -111,8 +111,10 @@ impl World {
             return Err(refusal.clone());
         }
         self.servers[at.server].store.begin(at.now / 1000);
-        self.route(at.server, command.keys(args), command.kind(), asked, None)
-            .map_err(|redirect| self.tell_client(redirect))?;
+        if self.is_cluster {
+            let routed = self.servers[at.server].route(command.keys(args), command.kind(), asked, None);
+            routed.map_err(|redirect| self.tell_client(redirect))?;
+        }
         if command.grows && self.servers[at.server].memory_full {
             return Err(Failure::FULL);
         }
@@ -135,7 +137,7 @@ impl World {
             asked,
             wrote: false,
             calls: 0,
-            home: first_key.map(|key| (key.into(), Slot::of(key))),
+            home: first_key.map(|key| (Blob::from_slice(key), Slot::of(key))),
         });
     }
 
@@ -150,16 +152,10 @@ impl World {
 
     /// Runs one `redis.call` of the script that runs.
     pub(super) fn call_by_script(&mut self, words: &[&[u8]]) -> Outcome {
-        let Some(mut running) = self.running.take() else {
+        let Some(running) = &mut self.running else {
             return Err(Failure::of("ERR no script runs"));
         };
         running.calls += 1;
-        let outcome = self.call_within(&mut running, words);
-        self.running = Some(running);
-        outcome
-    }
-
-    fn call_within(&mut self, running: &mut Running, words: &[&[u8]]) -> Outcome {
         let Some((name, args)) = words.split_first() else {
             return Err(Failure::of(
                 "ERR Please specify at least one argument for this redis lib call",
@@ -175,13 +171,17 @@ impl World {
             return Err(Failure::of("ERR This Redis command is not allowed from script"));
         }
         let at = running.at;
-        if command.grows && !running.wrote && self.servers[at.server].memory_full {
+        let server = &mut self.servers[at.server];
+        if command.grows && !running.wrote && server.memory_full {
             return Err(Failure::FULL);
         }
         running.wrote |= command.writes;
-        let home = running.home.as_ref().map(|(key, slot)| (key.as_slice(), *slot));
-        self.route(at.server, command.keys(args), command.kind(), running.asked, home)
-            .map_err(Redirect::tell_script)?;
+        if self.is_cluster {
+            let home = running.home.as_ref().map(|(key, slot)| (key.as_slice(), *slot));
+            server
+                .route(command.keys(args), command.kind(), running.asked, home)
+                .map_err(Redirect::tell_script)?;
+        }
         self.run(at, command.act, args)
     }
 }

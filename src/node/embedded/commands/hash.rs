@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use crate::node::embedded::answer::{Answer, Blob, Failure, Outcome};
+use crate::node::embedded::answer::{Answer, Failure, Outcome};
 use crate::node::embedded::command::{Act, Command, Keys, MANY};
 use crate::node::embedded::number;
 use crate::node::embedded::store::{Fields, Store};
@@ -68,7 +68,7 @@ fn hset(store: &mut Store, args: &[&[u8]]) -> Outcome {
     }
     let mut added = 0;
     for [field, value] in pairs {
-        added += i64::from(store.set_field(args[0], field, Blob::from_slice(value))?);
+        added += i64::from(store.set_field(args[0], field, value.as_ref())?);
     }
     Ok(Answer::Int(added))
 }
@@ -78,7 +78,7 @@ fn hsetnx(store: &mut Store, args: &[&[u8]]) -> Outcome {
     if fields.is_some_and(|fields| fields.contains_key(args[1])) {
         return Ok(Answer::Int(0));
     }
-    store.set_field(args[0], args[1], Blob::from_slice(args[2]))?;
+    store.set_field(args[0], args[1], args[2])?;
     Ok(Answer::Int(1))
 }
 
@@ -92,7 +92,7 @@ fn hincrby(store: &mut Store, args: &[&[u8]]) -> Outcome {
     let sum = value
         .checked_add(by)
         .ok_or(Failure::of("ERR increment or decrement would overflow"))?;
-    store.set_field(args[0], args[1], Blob::from_slice(sum.to_string().as_bytes()))?;
+    store.set_field(args[0], args[1], sum.to_string().as_bytes())?;
     Ok(Answer::Int(sum))
 }
 

@@ -1,9 +1,12 @@
 //! Tests of the engine as a whole.
 
 mod equals_server;
+mod faults;
 mod judge;
 mod moves_equal_server;
 mod real;
+mod subscriptions;
+mod throughput;
 
 use futures::FutureExt;
 

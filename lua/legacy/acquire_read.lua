@@ -1,0 +1,33 @@
+-- Takes the two-key lock for reading, as the published protocol does: refused while the writer's key exists, else the
+-- readers' key is set.
+--
+-- KEYS[1]  the readers' key         KEYS[2]  the writer's key
+-- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
+-- ARGV[3]  owner                    ARGV[4]  lease, s
+--
+-- Reply: now, status, 0
+--   granted  ms that are left of the readers' key
+--   refused  the writer's key exists
+--   stale    it came after not_after
+-- Errors: WRONGTYPE, LOCKARGS.
+-- Cost: TIME, GET, EXISTS, TTL, SET, PTTL.
+--
+-- Beside the published protocol: the value names the reader that came last, so that an earlier one does not delete the
+-- key under it; and a short lease does not cut a longer one short.
+
+-- @include clock
+
+local lease = tonumber(ARGV[4])
+if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
+  return { err = 'LOCKARGS a lease in whole seconds' }
+elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now then
+  return { now, 'stale', 0 }
+end
+local held = redis.pcall('GET', KEYS[1])
+if type(held) == 'table' and held.err then
+  return held
+elseif redis.call('EXISTS', KEYS[2]) == 1 then
+  return { now, 'refused', 0 }
+end
+redis.call('SET', KEYS[1], ARGV[3], 'EX', math.max(lease, redis.call('TTL', KEYS[1])))
+return { now, 'granted', 0, redis.call('PTTL', KEYS[1]) }

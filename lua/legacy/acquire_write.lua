@@ -1,0 +1,34 @@
+-- Takes the two-key lock for writing, as the published protocol does: refused while the readers' key exists, else the
+-- writer's key is set if it is not there.
+--
+-- KEYS[1]  the readers' key         KEYS[2]  the writer's key
+-- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
+-- ARGV[3]  owner                    ARGV[4]  lease, s
+--
+-- Reply: now, status, 0
+--   granted  ms that are left of the writer's key
+--   refused  one of the keys exists
+--   stale    it came after not_after
+-- Errors: WRONGTYPE, LOCKARGS.
+-- Cost: TIME, GET, EXISTS, SET, PTTL.
+--
+-- Beside the published protocol: the value is the owner, so that nobody else of this kind deletes the key, and a call that
+-- is repeated has the same answer.
+
+-- @include clock
+
+local lease = tonumber(ARGV[4])
+if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
+  return { err = 'LOCKARGS a lease in whole seconds' }
+elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now then
+  return { now, 'stale', 0 }
+end
+local writer = redis.pcall('GET', KEYS[2])
+if type(writer) == 'table' and writer.err then
+  return writer
+elseif writer ~= ARGV[3] then
+  if redis.call('EXISTS', KEYS[1]) == 1 or not redis.call('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX') then
+    return { now, 'refused', 0 }
+  end
+end
+return { now, 'granted', 0, redis.call('PTTL', KEYS[2]) }

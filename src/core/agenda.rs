@@ -1,0 +1,83 @@
+//! When to look at whom next.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::clock::Moment;
+
+/// Whom to look at, by number, and when: one entry each at most, so it never holds more than there are.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    order: BTreeSet<(Moment, u64)>,
+    due: HashMap<u64, Moment>,
+}
+
+impl Agenda {
+    /// To be looked at by then. An earlier look stays: it finds out what is due later.
+    pub(crate) fn note(&mut self, number: u64, due: Moment) {
+        match self.due.get(&number).copied() {
+            Some(earlier) if earlier <= due => return,
+            Some(later) => {
+                self.order.remove(&(later, number));
+            }
+            None => {}
+        }
+        self.due.insert(number, due);
+        self.order.insert((due, number));
+    }
+
+    /// Not to be looked at any more.
+    pub(crate) fn forget(&mut self, number: u64) {
+        if let Some(due) = self.due.remove(&number) {
+            self.order.remove(&(due, number));
+        }
+    }
+
+    /// The next one that is due by then. It must be noted again to be looked at again.
+    pub(crate) fn take(&mut self, by: Moment) -> Option<u64> {
+        let (_, number) = self.order.first().copied().filter(|(due, _)| *due <= by)?;
+        self.forget(number);
+        Some(number)
+    }
+
+    pub(crate) fn first(&self) -> Option<Moment> {
+        self.order.first().map(|(due, _)| *due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_earliest_look_counts_and_comes_in_order() {
+        let mut agenda = Agenda::default();
+        agenda.note(1, at(30));
+        agenda.note(2, at(20));
+        agenda.note(1, at(10));
+        agenda.note(1, at(40));
+        assert_eq!(agenda.first(), Some(at(10)));
+        assert_eq!(agenda.take(at(15)), Some(1));
+        assert_eq!(agenda.take(at(15)), None);
+        assert_eq!(agenda.take(at(50)), Some(2));
+        assert_eq!(agenda.take(at(50)), None, "the later looks at 1 are gone");
+        agenda.note(1, at(40));
+        assert_eq!(agenda.take(at(50)), Some(1), "noted again, it comes again");
+    }
+
+    #[test]
+    fn nothing_is_left_of_those_that_are_over() {
+        let mut agenda = Agenda::default();
+        for number in 0..100_000 {
+            agenda.note(number, at(30_000 + number));
+            agenda.note(number, at(10_000 + number));
+            agenda.forget(number);
+        }
+        assert_eq!((agenda.order.len(), agenda.due.len(), agenda.first()), (0, 0, None));
+    }
+}

@@ -1,0 +1,169 @@
+//! Connections by the `fred` crate: one centralized client to each server, which never reconnects.
+//!
+//! A client without a reconnect policy ends when its connection does: what was in flight fails, what is asked of it later is refused, and
+//! nothing is sent twice. So the router's own rule holds, that a connection which broke is done with.
+
+mod connection;
+mod reply;
+mod subscription;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::fred::clients::Client;
+use ::fred::error::Error;
+use ::fred::interfaces::ClientLike;
+use ::fred::types::config::{Config, Server, ServerConfig};
+use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::node::{Address, Connector, Node, NodeError, Reply, Subscribed, Words};
+use connection::Connection;
+use reply::{failed, reply_of_frame, reply_of_value};
+
+/// What was told but not yet taken off by its reader: on a subscription's connection, and on one that carries commands (why it could not be made, which is told twice).
+const PUSHES: usize = 256;
+const EVENTS: usize = 4;
+
+/// Opens connections.
+#[derive(Clone)]
+pub(crate) struct FredConnector {
+    config: Config,
+}
+
+impl fmt::Debug for FredConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FredConnector")
+            .field("tls", &self.config.uses_tls())
+            .field("database", &self.config.database)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The servers that a configuration names.
+pub(crate) fn seeds(config: &Config) -> Result<Vec<Address>, &'static str> {
+    if !config.server.is_clustered() && !config.server.is_centralized() {
+        return Err("neither Sentinel nor socket files are supported");
+    }
+    let hosts = config.server.hosts();
+    if hosts.is_empty() {
+        return Err("no server was named");
+    }
+    let address = |server: Server| Address {
+        host: server.host.trim_start_matches('[').trim_end_matches(']').into(),
+        port: server.port,
+    };
+    Ok(hosts.into_iter().map(address).collect())
+}
+
+impl FredConnector {
+    pub(crate) fn new(config: Config) -> Self {
+        FredConnector { config }
+    }
+
+    /// The same credentials and TLS, for one server.
+    fn config(&self, address: &Address) -> Config {
+        let host = if address.host.contains(':') {
+            format!("[{}]", address.host)
+        } else {
+            address.host.to_string()
+        };
+        Config {
+            server: ServerConfig::new_centralized(host, address.port),
+            // Pushes are told from replies, and HELLO needs no right.
+            version: RespVersion::RESP3,
+            fail_fast: true,
+            ..self.config.clone()
+        }
+    }
+}
+
+impl Connector for FredConnector {
+    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        async move {
+            let connection = Connection::open(self.config(address), EVENTS).await?;
+            let node: Arc<dyn Node> = Arc::new(FredNode { connection });
+            Ok(node)
+        }
+        .boxed()
+    }
+
+    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+        async move {
+            Ok(subscription::start(
+                Connection::open(self.config(address), PUSHES).await?,
+            ))
+        }
+        .boxed()
+    }
+}
+
+/// A connection that carries commands.
+#[derive(Debug)]
+struct FredNode {
+    connection: Connection,
+}
+
+impl Node for FredNode {
+    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        async move {
+            let (name, args) = split(command);
+            let frame = self
+                .connection
+                .run(|client| async move { client.custom_raw(name, args).await })
+                .await?;
+            // As a frame, an error that the server answered is told from one that `fred` made.
+            Ok(reply_of_frame(frame))
+        }
+        .boxed()
+    }
+
+    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
+        async move {
+            // With one command, the failure of the whole could not be told from an error reply.
+            if let [command] = commands {
+                return Ok(vec![self.call(command).await?]);
+            }
+            let results = self.connection.run(|client| pipelined(client, commands)).await?;
+            if let (1, Some(Err(error))) = (results.len(), results.first()) {
+                return Err(failed(error));
+            }
+            Ok(results.into_iter().map(reply_of_value).collect())
+        }
+        .boxed()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.connection.is_usable()
+    }
+}
+
+/// One result for each command, or a single one if all failed together.
+async fn pipelined(client: &Client, commands: &[Words]) -> Result<Vec<Result<Value, Error>>, Error> {
+    let pipeline = client.pipeline();
+    for command in commands {
+        let (name, args) = split(command);
+        let _: () = pipeline.custom(name, args).await?;
+    }
+    Ok(pipeline.try_all().await)
+}
+
+/// A command in the terms of `fred`. All its words share one buffer.
+fn split(command: &Words) -> (CustomCommand, Vec<Value>) {
+    let mut buffer = BytesMut::with_capacity(command.iter().map(<[u8]>::len).sum());
+    command.iter().for_each(|word| buffer.extend_from_slice(word));
+    let mut rest = buffer.freeze();
+    let mut words = command.iter().map(|word| rest.split_to(word.len()));
+    let name = words.next().unwrap_or_default();
+    let mut args = Vec::with_capacity(command.len());
+    args.extend(words.map(Value::Bytes));
+    (named(&name), args)
+}
+
+/// The router's own commands are ASCII; a name that is not text no server knows.
+fn named(name: &Bytes) -> CustomCommand {
+    let name = String::from_utf8_lossy(name).into_owned();
+    CustomCommand::new(name, ClusterHash::Random, false)
+}

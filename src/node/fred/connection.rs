@@ -1,0 +1,142 @@
+//! A client of `fred` with one connection, and its end.
+
+use std::fmt;
+use std::pin::pin;
+use std::time::Duration;
+
+use ::fred::clients::Client;
+use ::fred::error::Error;
+use ::fred::interfaces::ClientLike;
+use ::fred::types::ConnectHandle;
+use ::fred::types::config::{Config, ConnectionConfig, PerformanceConfig, TcpConfig, UnresponsiveConfig};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, Shared, select};
+use socket2::TcpKeepalive;
+use tokio::task::AbortHandle;
+
+use crate::node::NodeError;
+use crate::node::fred::reply::{connect_failure, failed};
+
+/// When nothing was heard for this long the kernel asks the other side whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The client, and the task that drives its connection. It ends when the connection does, and is ended with this: a client that is
+/// merely dropped keeps its connection for ever.
+pub(super) struct Connection {
+    client: Client,
+    task: Task,
+}
+
+/// Ends the task when it is dropped.
+struct Task {
+    abort: AbortHandle,
+    ended: Shared<BoxFuture<'static, ()>>,
+}
+
+impl Connection {
+    /// Connects and authenticates. Dropped, it leaves nothing.
+    pub(super) async fn open(config: Config, pushes: usize) -> Result<Connection, NodeError> {
+        let client = Client::new(config, Some(performance(pushes)), Some(limits()), None);
+        let waiting = client.clone();
+        let mut ready = pin!(waiting.wait_for_connect());
+        // It listens from its first poll on, which must come before there is anything to hear.
+        let early = futures::poll!(&mut ready);
+        debug_assert!(early.is_pending());
+        let task = Task::of(client.connect());
+        match select(ready, task.ended.clone()).await {
+            Either::Left((ready, _)) => ready.map_err(connect_failure)?,
+            Either::Right(_) => return Err(NodeError::unsent("the connection ended at once")),
+        }
+        Ok(Connection { client, task })
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// False once the connection has ended.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.task.abort.is_finished()
+    }
+
+    /// Ends when the connection does.
+    pub(super) fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.task.ended.clone()
+    }
+
+    /// Does something with the client, unless the connection ends first: what is asked after that, `fred` keeps without an answer.
+    pub(super) async fn run<'a, T, F>(&'a self, act: impl FnOnce(&'a Client) -> F) -> Result<T, NodeError>
+    where
+        F: Future<Output = Result<T, Error>> + 'a,
+    {
+        if !self.is_usable() {
+            return Err(NodeError::unsent("the connection is gone"));
+        }
+        match select(pin!(act(&self.client)), self.task.ended.clone()).await {
+            Either::Left((outcome, _)) => outcome.map_err(|error| failed(&error)),
+            Either::Right(_) => Err(NodeError {
+                maybe_sent: true,
+                ..NodeError::unsent("the connection ended")
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("usable", &self.is_usable())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Task {
+    fn of(handle: ConnectHandle) -> Task {
+        Task {
+            abort: handle.abort_handle(),
+            ended: handle.map(drop).boxed().shared(),
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
+}
+
+/// Each command is sent once, and waited for as long as the router says. (Zero is no limit.)
+fn limits() -> ConnectionConfig {
+    ConnectionConfig {
+        connection_timeout: Duration::ZERO,
+        internal_command_timeout: Duration::ZERO,
+        max_command_attempts: 1,
+        max_redirections: 0,
+        unresponsive: UnresponsiveConfig {
+            max_timeout: None,
+            ..UnresponsiveConfig::default()
+        },
+        reconnect_on_auth_error: false,
+        auto_client_setname: false,
+        max_command_buffer_len: 0,
+        tcp: TcpConfig {
+            nodelay: Some(true),
+            keepalive: Some(
+                TcpKeepalive::new()
+                    .with_time(KEEPALIVE)
+                    .with_interval(KEEPALIVE_INTERVAL),
+            ),
+            ..TcpConfig::default()
+        },
+        ..ConnectionConfig::default()
+    }
+}
+
+fn performance(pushes: usize) -> PerformanceConfig {
+    PerformanceConfig {
+        default_command_timeout: Duration::ZERO,
+        broadcast_channel_capacity: pushes,
+        ..PerformanceConfig::default()
+    }
+}

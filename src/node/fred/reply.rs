@@ -1,0 +1,90 @@
+//! What `fred` gives, in the words of the seam.
+
+use ::fred::error::{Error, ErrorKind};
+use ::fred::types::{Resp3Frame, Value};
+use bytes::Bytes;
+
+use crate::node::{NodeError, Reply, ServerError};
+
+/// A frame as a reply. The types that only RESP3 has become those that RESP2 would have sent.
+pub(super) fn reply_of_frame(frame: Resp3Frame) -> Reply {
+    let list = |frames: Vec<Resp3Frame>| Reply::List(frames.into_iter().map(reply_of_frame).collect());
+    match frame {
+        Resp3Frame::Null => Reply::Nil,
+        Resp3Frame::Number { data, .. } => Reply::Int(data),
+        Resp3Frame::Boolean { data, .. } => Reply::Int(data.into()),
+        Resp3Frame::Double { data, .. } => Reply::Text(data.to_string().into()),
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::VerbatimString { data, .. }
+        | Resp3Frame::BigNumber { data, .. }
+        | Resp3Frame::ChunkedString(data) => Reply::Text(data),
+        Resp3Frame::SimpleError { data, .. } => Reply::Error(server_error(&data)),
+        Resp3Frame::BlobError { data, .. } => Reply::Error(server_error(&String::from_utf8_lossy(&data))),
+        Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => list(data),
+        Resp3Frame::Set { data, .. } => list(data.into_iter().collect()),
+        Resp3Frame::Map { data, .. } => list(data.into_iter().flat_map(|(key, value)| [key, value]).collect()),
+        Resp3Frame::Hello { .. } => Reply::Nil,
+    }
+}
+
+/// An element of a pipeline's answer.
+pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
+    let list = |values: Vec<Value>| Reply::List(values.into_iter().map(|value| reply_of_value(Ok(value))).collect());
+    match result {
+        // Its details are the server's whole line.
+        Err(error) => Reply::Error(server_error(error.details())),
+        Ok(Value::Null) => Reply::Nil,
+        Ok(Value::Integer(number)) => Reply::Int(number),
+        Ok(Value::Boolean(truth)) => Reply::Int(truth.into()),
+        Ok(Value::Double(number)) => Reply::Text(number.to_string().into()),
+        Ok(Value::String(text)) => Reply::Text(text.into_inner()),
+        Ok(Value::Bytes(bytes)) => Reply::Text(bytes),
+        Ok(Value::Queued) => Reply::Text(Bytes::from_static(b"QUEUED")),
+        Ok(Value::Array(values)) => list(values),
+        Ok(Value::Map(map)) => list(
+            map.inner()
+                .into_iter()
+                .flat_map(|(key, value)| [Value::Bytes(key.into_bytes()), value])
+                .collect(),
+        ),
+    }
+}
+
+/// An error reply from its text.
+pub(super) fn server_error(line: &str) -> ServerError {
+    let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
+    ServerError {
+        code: code.into(),
+        detail: detail.into(),
+    }
+}
+
+/// A failure after the command was handed over. How far it got nobody can tell.
+pub(super) fn failed(error: &Error) -> NodeError {
+    NodeError {
+        maybe_sent: true,
+        ..connect_failure(error.clone())
+    }
+}
+
+/// A failure to connect: nothing was sent yet.
+pub(super) fn connect_failure(error: Error) -> NodeError {
+    NodeError {
+        message: error.to_string(),
+        maybe_sent: false,
+        permanent: is_permanent(&error),
+        source: Some(Box::new(error)),
+    }
+}
+
+/// Whether the same settings will fail again.
+fn is_permanent(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Auth | ErrorKind::Config => true,
+        // A certificate that is not trusted comes as the text of an I/O error.
+        ErrorKind::IO => error.details().contains("InvalidCertificate"),
+        // The variant is there only with one of the TLS features, which an application may have turned on by itself.
+        kind => kind.to_str() == "TLS Error",
+    }
+}

@@ -1,0 +1,175 @@
+//! Shard subscriptions by `fred`.
+//!
+//! The crate drops the pushes by which a server tells of the end of a subscription, and does not pass them on: that a slot has moved is never
+//! announced. So each channel is asked for again now and then, which changes nothing where it is subscribed and is refused where it no
+//! longer can be. Until then those who wait find out by looking.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use ::fred::types::{Message, Value};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, select};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::clock::{Clock, SystemClock};
+use crate::node::fred::connection::Connection;
+use crate::node::fred::reply::{failed, reply_of_frame, reply_of_value};
+use crate::node::fred::{pipelined, split};
+use crate::node::{NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words};
+
+/// How often a channel is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Makes a subscription's connection of a connection.
+pub(super) fn start(connection: Connection) -> Subscribed {
+    let (notify, notices) = mpsc::unbounded_channel();
+    let messages = connection.client().message_rx();
+    let channels = Arc::new(Channels {
+        connection,
+        joined: Mutex::default(),
+        notify: notify.downgrade(),
+    });
+    // The reader holds the only sender, so the receiver ends with it, which is when the connection does.
+    let reader = tokio::spawn(read(messages, channels.connection.ended().boxed(), notify));
+    let asker = tokio::spawn(ask_again(Arc::downgrade(&channels)));
+    let subscription = FredSubscription {
+        channels,
+        tasks: [reader.abort_handle(), asker.abort_handle()],
+    };
+    (Arc::new(subscription), notices)
+}
+
+/// The handle that the router has.
+#[derive(Debug)]
+struct FredSubscription {
+    channels: Arc<Channels>,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for FredSubscription {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// What is subscribed on a connection.
+#[derive(Debug)]
+struct Channels {
+    connection: Connection,
+    /// With whether it took `ASKING`.
+    joined: Mutex<BTreeMap<Bytes, bool>>,
+    notify: mpsc::WeakUnboundedSender<Notice>,
+}
+
+impl Subscription for FredSubscription {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+        async move {
+            let channels = &self.channels;
+            let channel = Bytes::copy_from_slice(channel);
+            match channels.subscribe(&channel, asking).await? {
+                Ok(()) => {
+                    channels.lock().insert(channel.clone(), asking);
+                    channels.tell(Notice::Joined { channel });
+                }
+                Err(error) => channels.tell(Notice::Refused { channel, error }),
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+        async move {
+            let name = String::from_utf8_lossy(channel).into_owned();
+            let channel = Bytes::copy_from_slice(channel);
+            self.channels.lock().remove(&channel);
+            self.channels.connection.run(|client| client.sunsubscribe(name)).await?;
+            // The server's confirmation is a push that `fred` drops as well.
+            self.channels.tell(Notice::Left { channel });
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Channels {
+    /// Subscribes; the inner result is the server's answer.
+    async fn subscribe(&self, channel: &Bytes, asking: bool) -> Result<Result<(), ServerError>, NodeError> {
+        let join = Words::new().word("SSUBSCRIBE").word(channel);
+        let reply = if asking {
+            let both = [Words::new().word("ASKING"), join];
+            let mut results = self.connection.run(|client| pipelined(client, &both)).await?;
+            match (results.len(), results.pop()) {
+                (2, Some(last)) => reply_of_value(last),
+                (_, Some(Err(error))) => return Err(failed(&error)),
+                _ => Reply::Nil,
+            }
+        } else {
+            let (name, args) = split(&join);
+            let frame = self
+                .connection
+                .run(|client| async move { client.custom_raw(name, args).await });
+            reply_of_frame(frame.await?)
+        };
+        Ok(match reply {
+            Reply::Error(error) => Err(error),
+            _ => Ok(()),
+        })
+    }
+
+    fn tell(&self, notice: Notice) {
+        if let Some(notify) = self.notify.upgrade() {
+            let _ = notify.send(notice);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Bytes, bool>> {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Passes messages on until the connection ends. If it was too slow for them and some are lost, it ends as well: then all is
+/// subscribed anew, and those who wait look.
+async fn read(mut messages: Receiver<Message>, ended: BoxFuture<'static, ()>, notify: mpsc::UnboundedSender<Notice>) {
+    let pass_on = async {
+        while let Ok(message) = messages.recv().await {
+            let payload = match message.value {
+                Value::String(text) => text.into_inner(),
+                Value::Bytes(bytes) => bytes,
+                _ => continue,
+            };
+            let channel = message.channel.into_inner();
+            let _ = notify.send(Notice::Message { channel, payload });
+        }
+    };
+    select(pin!(pass_on), ended).await;
+}
+
+/// Asks for each channel again, until the connection is gone.
+async fn ask_again(channels: Weak<Channels>) {
+    let clock = SystemClock;
+    loop {
+        clock.sleep_until(clock.now().after(ASK_AGAIN)).await;
+        let Some(channels) = channels.upgrade() else { return };
+        let joined = channels.lock().clone();
+        for (channel, asking) in joined {
+            match channels.subscribe(&channel, asking).await {
+                Ok(Ok(())) => {}
+                // Unless it was left meanwhile, this is news.
+                Ok(Err(_)) => {
+                    if channels.lock().remove(&channel).is_some() {
+                        channels.tell(Notice::Left { channel });
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+}

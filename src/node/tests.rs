@@ -1,0 +1,402 @@
+//! What both client crates must do at the seam, on real servers; and where they differ.
+
+// The helpers of tests may panic as tests do; the ban on direct clocks is for the library.
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::fred::types::config::{Config, ServerConfig};
+use bytes::Bytes;
+use futures::future::join_all;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+use crate::node::fred::FredConnector;
+use crate::node::redis::RedisConnector;
+use crate::node::{Address, Connector, Credentials, Node, Notice, Reply, Words};
+use support::{Clients, Cluster, Patience, Proxy, Result, Server, ServerSettings, Shape, Single};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn backends() -> [(&'static str, Arc<dyn Connector>); 2] {
+    let fred = FredConnector::new(Config::default());
+    [("redis", Arc::new(RedisConnector::default())), ("fred", Arc::new(fred))]
+}
+
+fn with_password(password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
+    let redis = RedisConnector {
+        credentials: Some(Arc::new(Credentials::password(password))),
+        ..RedisConnector::default()
+    };
+    let fred = Config {
+        password: Some(password.into()),
+        server: ServerConfig::default_clustered(),
+        ..Config::default()
+    };
+    [("redis", Arc::new(redis)), ("fred", Arc::new(FredConnector::new(fred)))]
+}
+
+fn address(port: u16) -> Address {
+    Address {
+        host: "127.0.0.1".into(),
+        port,
+    }
+}
+
+fn words(line: &str) -> Words {
+    Words::of(line.split(' '))
+}
+
+async fn connect(backend: &dyn Connector, server: &Server) -> Arc<dyn Node> {
+    backend.connect(&address(server.port())).await.expect("connected")
+}
+
+async fn say(node: &dyn Node, line: &str) -> Reply {
+    node.call(&words(line)).await.expect("an answer")
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Text(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+/// The code and the detail of an error reply.
+fn error(reply: Reply) -> (String, String) {
+    match reply {
+        Reply::Error(error) => (error.code, error.detail),
+        other => panic!("{other:?} is no error"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_come_as_the_server_gave_them() -> Result {
+    let server = Single::start().await?;
+    for (name, backend) in backends() {
+        let node = connect(&*backend, &server).await;
+        assert_eq!(say(&*node, "SET key value").await, text("OK"), "{name}");
+        assert_eq!(say(&*node, "GET nothing").await, Reply::Nil, "{name}");
+        let bytes = [0xff, 0, b'\r', b'\n', 0xc3];
+        let set = Words::new().word("SET").word(bytes).word(bytes);
+        assert_eq!(node.call(&set).await.unwrap(), text("OK"));
+        let get = Words::new().word("GET").word(bytes);
+        assert_eq!(
+            node.call(&get).await.unwrap(),
+            Reply::Text(Bytes::copy_from_slice(&bytes)),
+            "{name}"
+        );
+
+        let script = "return {1, false, 'text', {-2, ''}, redis.status_reply('QUEUED')}";
+        let eval = Words::new().word("EVAL").word(script).word("0");
+        let list = Reply::List(vec![
+            Reply::Int(1),
+            Reply::Nil,
+            text("text"),
+            Reply::List(vec![Reply::Int(-2), text("")]),
+            text("QUEUED"),
+        ]);
+        assert_eq!(node.call(&eval).await.unwrap(), list, "{name}");
+        let twice = [eval.clone(), get];
+        let answers = node.pipeline(&twice).await.unwrap();
+        assert_eq!(answers, [list, Reply::Text(Bytes::copy_from_slice(&bytes))], "{name}");
+        let Reply::Text(info) = say(&*node, "INFO server").await else {
+            panic!("{name}: INFO is no text")
+        };
+        assert!(info.starts_with(b"# Server\r\n"), "{name}: {info:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_keep_the_words_of_the_server() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let slot = cluster.slot_of("{key}").await?;
+    let owner = cluster.owner(slot).await?;
+    for (name, backend) in backends() {
+        let node = connect(&*backend, cluster.node(owner)).await;
+        let other = connect(&*backend, cluster.node(1 - owner)).await;
+        let (code, detail) = error(say(&*other, "GET {key}").await);
+        let moved = format!("{slot} 127.0.0.1:{}", cluster.node(owner).port());
+        assert_eq!((code.as_str(), detail), ("MOVED", moved), "{name}");
+        let unknown = format!("EVALSHA {} 1 {{key}}", "0".repeat(40));
+        assert_eq!(error(say(&*node, &unknown).await).0, "NOSCRIPT", "{name}");
+        say(&*node, "SET {key}text 1").await;
+        assert_eq!(error(say(&*node, "HGET {key}text f").await).0, "WRONGTYPE", "{name}");
+        let own = Words::new()
+            .word("EVAL")
+            .word("return redis.error_reply('LOCKFOREIGN not ours: 1')")
+            .word("0");
+        let said = ("LOCKFOREIGN".to_string(), "not ours: 1".to_string());
+        assert_eq!(error(node.call(&own).await.unwrap()), said, "{name}");
+        // An error reply is an answer, and the others of a pipeline stand.
+        let answers = node
+            .pipeline(&[words("INCR {key}n"), own.clone(), words(&unknown), words("INCR {key}n")])
+            .await
+            .unwrap();
+        assert_eq!(answers.len(), 4, "{name}");
+        assert!(
+            matches!((&answers[0], &answers[3]), (Reply::Int(a), Reply::Int(b)) if a + 1 == *b),
+            "{name}: {answers:?}"
+        );
+        assert_eq!(error(answers[1].clone()), said, "{name}");
+        assert_eq!(error(answers[2].clone()).0, "NOSCRIPT", "{name}");
+        assert_eq!(error(node.pipeline(&[own]).await.unwrap().remove(0)), said, "{name}");
+        assert!(node.is_usable() && other.is_usable(), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_goes_with_its_command_whatever_else_is_sent() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let slot = cluster.slot_of("{key}").await?;
+    let step = cluster.begin_move(slot, 1 - cluster.owner(slot).await?).await?;
+    for (name, backend) in backends() {
+        let node = connect(&*backend, cluster.node(step.to)).await;
+        let asked = (0..200).map(|_| async {
+            let both = [words("ASKING"), words("GET {key}")];
+            assert_eq!(node.pipeline(&both).await.unwrap(), [text("OK"), Reply::Nil], "{name}");
+        });
+        let others = (0..200).map(|_| async {
+            assert_eq!(error(say(&*node, "GET {key}").await).0, "MOVED", "{name}");
+        });
+        futures::future::join(join_all(asked), join_all(others)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_connection_says_so_and_is_done_with() -> Result {
+    let server = Single::start().await?;
+    for (name, backend) in backends() {
+        let node = connect(&*backend, &server).await;
+        let pending = tokio::spawn({
+            let node = node.clone();
+            async move { node.call(&words("BLPOP list 0")).await }
+        });
+        let both = tokio::spawn({
+            let node = node.clone();
+            async move { node.pipeline(&[words("BLPOP list 0"), words("PING")]).await }
+        });
+        wait_for(&server, "blocked_clients", "1").await?;
+        server.kill_clients(Clients::Commanding).await?;
+        let failure = timeout(LONG, pending).await??.expect_err("no answer");
+        assert!(failure.maybe_sent && !failure.permanent, "{name}: {failure:?}");
+        assert!(timeout(LONG, both).await??.expect_err("no answer").maybe_sent, "{name}");
+        let patience = Patience::new("the connection to be known as broken");
+        while node.is_usable() {
+            patience.pause(name).await?;
+        }
+        let failure = timeout(LONG, node.call(&words("PING")))
+            .await?
+            .expect_err("no connection");
+        assert!(!failure.maybe_sent, "{name}");
+        // It stays so: nothing dials behind the router's back.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!node.is_usable(), "{name}");
+        assert_eq!(clients(&server).await?, 0, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_dropped_is_closed() -> Result {
+    let server = Single::start().await?;
+    for (name, backend) in backends() {
+        let node = connect(&*backend, &server).await;
+        let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        assert_eq!(clients(&server).await?, 2, "{name}");
+        drop((node, subscription, notices));
+        gone(&server, name).await?;
+
+        let proxy = Proxy::start(&server).await?;
+        proxy.replies(support::Flow::Held);
+        let to = address(proxy.port());
+        assert!(
+            timeout(Duration::from_millis(200), backend.connect(&to)).await.is_err(),
+            "{name}"
+        );
+        proxy.heal();
+        gone(&server, name).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_nobody_waits_for_goes_to_nobody() -> Result {
+    let server = Single::start().await?;
+    for (name, backend) in backends() {
+        let proxy = Proxy::start(&server).await?;
+        let node = backend.connect(&address(proxy.port())).await.unwrap();
+        proxy.replies(support::Flow::Held);
+        for number in 0..50 {
+            let echo = words(&format!("ECHO lost{number}"));
+            assert!(timeout(Duration::from_millis(2), node.call(&echo)).await.is_err());
+        }
+        proxy.heal();
+        for number in 0..50 {
+            let echo = format!("ECHO {number}");
+            assert_eq!(
+                timeout(LONG, say(&*node, &echo)).await?,
+                text(&number.to_string()),
+                "{name}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_to_connect_are_told_apart() -> Result {
+    let server = Single::start_with(ServerSettings::default().password("secret")).await?;
+    let at = address(server.port());
+    for (name, backend) in with_password("secret") {
+        assert!(backend.connect(&at).await.is_ok(), "{name}");
+    }
+    for (name, backend) in with_password("wrong").into_iter().chain(backends()) {
+        let failure = backend.connect(&at).await.expect_err("let in");
+        assert!(failure.permanent && !failure.maybe_sent, "{name}: {failure:?}");
+    }
+    server.kill()?;
+    for (name, backend) in backends() {
+        let failure = timeout(LONG, backend.connect(&at)).await?.expect_err("connected");
+        assert!(!failure.permanent && !failure.maybe_sent, "{name}: {failure:?}");
+    }
+    Ok(())
+}
+
+/// `fred` closes a connection on which a server says CLUSTERDOWN, so whatever else is under way there is unknown as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn clusterdown_is_an_answer_by_redis_and_an_end_by_fred() -> Result {
+    let server = Server::start(&ServerSettings {
+        cluster: true,
+        ..ServerSettings::default()
+    })
+    .await?;
+    let [(_, redis), (_, fred)] = backends();
+    let node = connect(&*redis, &server).await;
+    assert_eq!(error(say(&*node, "GET key").await).0, "CLUSTERDOWN");
+    assert!(node.is_usable());
+    let node = connect(&*fred, &server).await;
+    let failure = node.call(&words("GET key")).await.expect_err("an answer");
+    assert!(
+        failure.message.contains("CLUSTERDOWN") && failure.maybe_sent,
+        "{failure:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_tell_what_happens_to_them() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    if !cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let slot = cluster.slot_of("{tag}").await?;
+    for (name, backend) in backends() {
+        let (from, to) = (cluster.owner(slot).await?, 1 - cluster.owner(slot).await?);
+        let (here, mut notices) = backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
+        here.join(b"{tag}one", false).await.unwrap();
+        here.join(b"{tag}two", false).await.unwrap();
+        expect(&mut notices, name, joined("{tag}one")).await;
+        expect(&mut notices, name, joined("{tag}two")).await;
+        here.join(b"{tag}one", false).await.unwrap();
+        expect(&mut notices, name, joined("{tag}one")).await;
+
+        let bytes = [0xff, 0, b' '];
+        for (channel, payload) in [("{tag}one", b"text" as &[u8]), ("{tag}two", &bytes)] {
+            let mut publish = ::redis::cmd("SPUBLISH");
+            let heard: i64 = cluster.node(from).run(publish.arg(channel).arg(payload)).await?;
+            assert_eq!(heard, 1, "{name}");
+            let (channel, payload) = (channel.into(), Bytes::copy_from_slice(payload));
+            expect(&mut notices, name, Notice::Message { channel, payload }).await;
+        }
+
+        let (there, mut answers) = backend.subscribe(&address(cluster.node(to).port())).await.unwrap();
+        there.join(b"{tag}one", false).await.unwrap();
+        let Some(Notice::Refused { channel, error }) = timeout(LONG, answers.recv()).await? else {
+            panic!("{name}: not refused")
+        };
+        assert_eq!(
+            (&*channel, error.code.as_str()),
+            (b"{tag}one" as &[u8], "MOVED"),
+            "{name}"
+        );
+
+        here.leave(b"{tag}two").await.unwrap();
+        expect(&mut notices, name, left("{tag}two")).await;
+        let step = cluster.begin_move(slot, to).await?;
+        there.join(b"{tag}one", true).await.unwrap();
+        expect(&mut answers, name, joined("{tag}one")).await;
+        cluster.finish_move(step).await?;
+        expect(&mut notices, name, left("{tag}one")).await;
+        assert_eq!(
+            cluster.node(to).say::<i64>("SPUBLISH {tag}one moved").await?,
+            1,
+            "{name}"
+        );
+        expect(
+            &mut answers,
+            name,
+            Notice::Message {
+                channel: "{tag}one".into(),
+                payload: "moved".into(),
+            },
+        )
+        .await;
+
+        cluster.node(to).kill_clients(Clients::Subscribed).await?;
+        while let Some(notice) = timeout(LONG, answers.recv()).await? {
+            assert_eq!(notice, left("{tag}one"), "{name}");
+        }
+    }
+    Ok(())
+}
+
+/// The next notice.
+async fn expect(notices: &mut UnboundedReceiver<Notice>, name: &str, expected: Notice) {
+    let notice = timeout(LONG, notices.recv()).await;
+    let notice = notice.unwrap_or_else(|_| panic!("{name}: waited for {expected:?}"));
+    assert_eq!(notice, Some(expected), "{name}");
+}
+
+fn joined(channel: &'static str) -> Notice {
+    Notice::Joined {
+        channel: channel.into(),
+    }
+}
+
+fn left(channel: &'static str) -> Notice {
+    Notice::Left {
+        channel: channel.into(),
+    }
+}
+
+/// How many clients the server has beside the one that asks.
+async fn clients(server: &Server) -> Result<usize> {
+    let list: String = server.say("CLIENT LIST").await?;
+    Ok(list.lines().count() - 1)
+}
+
+async fn gone(server: &Server, name: &str) -> Result {
+    let patience = Patience::new("the connections to be closed");
+    loop {
+        match clients(server).await? {
+            0 => return Ok(()),
+            left => patience.pause(format!("{name}: {left}")).await?,
+        }
+    }
+}
+
+async fn wait_for(server: &Server, field: &str, value: &str) -> Result {
+    let patience = Patience::new(format!("{field} to be {value}"));
+    loop {
+        let info = server.info("clients").await?;
+        match info.get(field) {
+            Some(seen) if seen == value => return Ok(()),
+            seen => patience.pause(format!("{seen:?}")).await?,
+        }
+    }
+}

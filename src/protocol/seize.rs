@@ -1,0 +1,80 @@
+//! `revoke` and `force_release`.
+
+use super::Scripts;
+use super::key::LockKey;
+use super::reply::{BadReply, Elements, Envelope};
+use crate::node::{Reply, Words};
+use crate::router::{Call, Script};
+
+/// Who was revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Revoked {
+    /// The token up to which renewals are refused.
+    pub(crate) token: u64,
+    pub(crate) readers: u64,
+    /// When the writer's lease ends, server ms; 0 if nobody writes.
+    pub(crate) writer_ends: u64,
+}
+
+/// From whom the lock was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Forced {
+    /// The new token.
+    pub(crate) token: u64,
+    /// The writer's owner id, empty if nobody wrote.
+    pub(crate) writer: String,
+    pub(crate) readers: u64,
+}
+
+pub(crate) fn revoke(scripts: &'static Scripts, lock: &LockKey) -> Call {
+    call(&scripts.revoke, lock)
+}
+
+pub(crate) fn force_release(scripts: &'static Scripts, lock: &LockKey) -> Call {
+    call(&scripts.force_release, lock)
+}
+
+fn call(script: &'static Script, lock: &LockKey) -> Call {
+    Call {
+        script,
+        slot: lock.slot,
+        key: lock.key.clone(),
+        second_key: None,
+        args: Words::new(),
+        not_after: None,
+    }
+}
+
+impl Revoked {
+    /// Nothing if nobody held.
+    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Revoked>), BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let revoked = match status.as_bytes() {
+            b"revoked" => Some(Revoked {
+                token: rest.number()?,
+                readers: rest.number()?,
+                writer_ends: rest.number()?,
+            }),
+            b"free" => None,
+            _ => return Err(status.unknown()),
+        };
+        Ok((envelope, revoked))
+    }
+}
+
+impl Forced {
+    /// Nothing if nobody held.
+    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Forced>), BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let forced = match status.as_bytes() {
+            b"forced" => Some(Forced {
+                token: rest.number()?,
+                writer: rest.text()?,
+                readers: rest.number()?,
+            }),
+            b"free" => None,
+            _ => return Err(status.unknown()),
+        };
+        Ok((envelope, forced))
+    }
+}

@@ -1,0 +1,245 @@
+//! Calls that replicas must confirm: `WAIT` in one pipeline with the scripts it covers.
+//!
+//! `WAIT` blocks the connection that it is sent on, and counts what was written on that connection alone. So these connections
+//! carry nothing else: one to each server for each number of replicas that is asked for. Calls that come while
+//! a group is under way form the next one (group commit), and the wait is short, so that a slow replica does not hold that up for long.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::node::{Address, Connector, NodeError, Reply, Words};
+use crate::router::call::Call;
+use crate::router::connection::{Connection, Exchange, Failure};
+use crate::router::connections::Connections;
+use crate::router::course::{Attempt, command};
+use crate::router::lock;
+
+/// The most calls in one group.
+const GROUP: usize = 128;
+
+/// How long replicas are waited for.
+pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The connections for such calls, by the number of replicas: one that too few replicas can confirm does not hold up the others.
+pub(crate) struct Durable {
+    connector: Arc<dyn Connector>,
+    clock: Arc<dyn Clock>,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+    pools: Mutex<HashMap<u32, Arc<Pool>>>,
+}
+
+/// The connections for one number of replicas.
+struct Pool {
+    replicas: u32,
+    clock: Arc<dyn Clock>,
+    response_timeout: Duration,
+    connections: Arc<Connections>,
+    lanes: Mutex<HashMap<Address, Lane>>,
+}
+
+/// What is to be sent to one server next.
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<Entry>,
+    /// A task is at work on it.
+    driven: bool,
+}
+
+struct Entry {
+    call: Call,
+    asking: bool,
+    text: bool,
+    tell: oneshot::Sender<Attempt>,
+}
+
+impl Durable {
+    pub(crate) fn new(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+    ) -> Self {
+        Durable {
+            connector,
+            clock,
+            connect_timeout,
+            response_timeout,
+            pools: Mutex::default(),
+        }
+    }
+
+    /// Sends a call to that server with the next group. Dropped, it may still be sent.
+    pub(crate) async fn send(
+        &self,
+        address: &Address,
+        call: &Call,
+        replicas: u32,
+        asking: bool,
+        text: bool,
+    ) -> Attempt {
+        let (tell, told) = oneshot::channel();
+        let entry = Entry {
+            call: call.clone(),
+            asking,
+            text,
+            tell,
+        };
+        self.pool(replicas).push(address, entry);
+        told.await.unwrap_or(Attempt::Silent { sent: Some(0) })
+    }
+
+    /// Closes the connections to servers that the caller does not want to keep.
+    pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
+        for pool in lock(&self.pools).values() {
+            pool.connections.retain(&keep);
+            lock(&pool.lanes).retain(|address, lane| lane.driven || keep(address));
+        }
+    }
+
+    /// Drops all connections.
+    pub(crate) fn close(&self) {
+        for pool in lock(&self.pools).values() {
+            pool.connections.close();
+        }
+    }
+
+    fn pool(&self, replicas: u32) -> Arc<Pool> {
+        let mut pools = lock(&self.pools);
+        let pool = pools.entry(replicas).or_insert_with(|| {
+            Arc::new(Pool {
+                replicas,
+                clock: self.clock.clone(),
+                response_timeout: self.response_timeout,
+                connections: Connections::new(self.connector.clone(), self.clock.clone(), self.connect_timeout),
+                lanes: Mutex::default(),
+            })
+        });
+        pool.clone()
+    }
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Durable").finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    fn push(self: Arc<Self>, address: &Address, entry: Entry) {
+        let mut lanes = lock(&self.lanes);
+        let lane = lanes.entry(address.clone()).or_default();
+        lane.waiting.push_back(entry);
+        if !lane.driven {
+            lane.driven = true;
+            drop(lanes);
+            // In a task of its own, so that a caller that gives up does not stop it for the others.
+            tokio::spawn(self.drive(address.clone()));
+        }
+    }
+
+    /// Sends group after group until nothing waits.
+    async fn drive(self: Arc<Self>, address: Address) {
+        while let Some(group) = self.next_group(&address) {
+            self.send_group(&address, group).await;
+        }
+    }
+
+    fn next_group(&self, address: &Address) -> Option<Vec<Entry>> {
+        let mut lanes = lock(&self.lanes);
+        let lane = lanes.get_mut(address)?;
+        let most = lane.waiting.len().min(GROUP);
+        let group: Vec<Entry> = lane
+            .waiting
+            .drain(..most)
+            .filter(|entry| !entry.tell.is_closed())
+            .collect();
+        if group.is_empty() && lane.waiting.is_empty() {
+            lane.driven = false;
+            return None;
+        }
+        Some(group)
+    }
+
+    async fn send_group(&self, address: &Address, group: Vec<Entry>) {
+        if group.is_empty() {
+            return;
+        }
+        match self.connections.connect(address).await {
+            Ok(connection) => self.exchange(&connection, group).await,
+            Err(failure) => {
+                for entry in group {
+                    let _ = entry.tell.send(Attempt::Unconnected(failure.shared()));
+                }
+            }
+        }
+    }
+
+    async fn exchange(&self, connection: &Connection, group: Vec<Entry>) {
+        let clock = &*self.clock;
+        let limits: Vec<u64> = group
+            .iter()
+            .map(|entry| connection.server_ms(entry.call.not_after))
+            .collect();
+        let commands = self.pipeline(connection, &group, &limits);
+        let until = clock.now().after(self.response_timeout).after(CONFIRM_TIMEOUT);
+        let tell = |attempt: &dyn Fn(u64) -> Attempt, group: Vec<Entry>| {
+            for (entry, not_after) in group.into_iter().zip(&limits) {
+                let _ = entry.tell.send(attempt(*not_after));
+            }
+        };
+        match connection.pipeline(clock, &commands, until).await {
+            Ok(exchange) => tell_replies(connection, group, exchange),
+            Err(Failure::Silent) => {
+                connection.gave_up(clock.now(), self.response_timeout);
+                tell(&|not_after| Attempt::Silent { sent: Some(not_after) }, group);
+            }
+            Err(Failure::Broken(failure)) => {
+                let broken = |not_after| Attempt::Broken {
+                    failure: NodeError::shared(&failure),
+                    not_after,
+                };
+                tell(&broken, group);
+            }
+        }
+    }
+
+    fn pipeline(&self, connection: &Connection, group: &[Entry], limits: &[u64]) -> Vec<Words> {
+        let mut commands = Vec::with_capacity(group.len() + 1);
+        for (entry, not_after) in group.iter().zip(limits) {
+            if entry.asking {
+                commands.push(Words::new().word("ASKING"));
+            }
+            commands.push(command(&entry.call, entry.text, connection.name(), *not_after));
+        }
+        let wait = Words::new().word("WAIT").number(u64::from(self.replicas));
+        commands.push(wait.number(CONFIRM_TIMEOUT.as_millis() as u64));
+        commands
+    }
+}
+
+/// Gives each entry its reply, and all of them the number of replicas. An error in place of the number confirms nothing.
+fn tell_replies(connection: &Connection, group: Vec<Entry>, exchange: Exchange<Vec<Reply>>) {
+    let Exchange {
+        mut value,
+        sent,
+        received,
+    } = exchange;
+    let confirmed = match value.pop() {
+        Some(Reply::Int(replicas)) => u32::try_from(replicas).unwrap_or(0),
+        _ => 0,
+    };
+    let mut replies = value.into_iter();
+    for entry in group {
+        let reply = if entry.asking { replies.nth(1) } else { replies.next() };
+        let value = reply.unwrap_or(Reply::Nil);
+        connection.observe(sent, received, &value);
+        let exchange = Exchange { value, sent, received };
+        let _ = entry.tell.send(Attempt::Confirmed(exchange, confirmed));
+    }
+}

@@ -1,0 +1,120 @@
+//! Leases that are changed in the background: waits for an upgrade that are over, and downgrades.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::leaving::{AGAIN, ghost_gone, releases};
+use super::reading::{Failure, Told, read};
+use super::renewing::lose;
+use crate::acquisition::{Acquisition, Errand, ErrandKind, State};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::core::lease;
+use crate::protocol::{Downgrade, Ended, Mode, Release, Renewed};
+use crate::router::{Answer, CallError};
+
+pub(super) async fn end_waits(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+    let calls = releases(&client, &flight, true);
+    let until = client.clock.now().after(client.settings.call_timeout);
+    client
+        .router
+        .each(&calls, until, |at, result| {
+            apply_end_of_wait(&client, &flight[at], result)
+        })
+        .await;
+}
+
+pub(super) async fn downgrade(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+    let now = client.clock.now();
+    let calls: Vec<_> = flight
+        .iter()
+        .map(|acquisition| {
+            let held = acquisition.with_holding(|holding| (holding.token, holding.renewals.lease(now, holding.lease)));
+            let (token, lease) = held.unwrap_or((1, AGAIN)); // let go meanwhile: no such token, nothing is done
+            let owner = acquisition.owner;
+            Downgrade { owner, token, lease }.call(client.scripts, &acquisition.lock)
+        })
+        .collect();
+    let until = now.after(client.settings.call_timeout);
+    client
+        .router
+        .each(&calls, until, |at, result| {
+            apply_downgrade(&client, &flight[at], result)
+        })
+        .await;
+}
+
+fn apply_end_of_wait(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+    let now = client.clock.now();
+    let told = read(result, Release::read);
+    let mut state = acquisition.state();
+    let State::Held(holding) = &mut *state else { return };
+    let Some(errand) = holding.errand.as_mut() else { return };
+    errand.sent = false;
+    match told {
+        Ok(Told {
+            what: Ended::Writing(grant),
+            ..
+        }) => {
+            holding.token = grant.token;
+            holding.errand = Some(Errand::new(ErrandKind::Downgrade, now, None));
+        }
+        Ok(Told { envelope, sent, .. }) => {
+            if envelope.more {
+                client.pump(&acquisition.lock);
+            }
+            match ghost_gone(&mut errand.ghost_until, errand.loose, envelope.now, sent, now) {
+                Some(due) => errand.due = due,
+                None => holding.errand = None,
+            }
+        }
+        Err(failure) => put_off(acquisition, errand, &failure, now),
+    }
+    let due = holding.next_due();
+    drop(state);
+    acquisition.changed.notify_waiters();
+    client.schedule(acquisition, due);
+}
+
+fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+    let now = client.clock.now();
+    let told = read(result, Renewed::read);
+    let mut state = acquisition.state();
+    let State::Held(holding) = &mut *state else { return };
+    let Some(errand) = holding.errand.as_mut() else { return };
+    errand.sent = false;
+    match told {
+        Ok(Told {
+            what: Renewed::Held(grant) | Renewed::Revoked(grant),
+            envelope,
+            sent,
+            ..
+        }) => {
+            if envelope.more {
+                client.pump(&acquisition.lock);
+            }
+            (holding.mode, holding.errand) = (Mode::Read, None);
+            // Where replicas have to confirm a lease, the next renewal makes it longer.
+            if holding.replicas == 0 && holding.is_held(now) {
+                let ends = lease::ends(grant, envelope.now, sent, holding.margin);
+                holding.ends = holding.ends.max(ends);
+            }
+        }
+        Ok(Told {
+            what: Renewed::Lost, ..
+        }) => return lose(client, acquisition, state, now),
+        Err(failure) => put_off(acquisition, errand, &failure, now),
+    }
+    let due = holding.next_due();
+    drop(state);
+    acquisition.changed.notify_waiters();
+    client.schedule(acquisition, due);
+}
+
+fn put_off(acquisition: &Acquisition, errand: &mut Errand, failure: &Failure, now: Moment) {
+    if let Failure::Final(error) = failure {
+        warn!(name: "rwlease.change", lock = %acquisition.lock.name, outcome = "refused", %error);
+    }
+    errand.due = now.after(AGAIN);
+}

@@ -1,0 +1,114 @@
+//! Releases in the background, and what comes of those that somebody waits for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::reading::{Failure, Told, read};
+use crate::acquisition::{Acquisition, Leaving, State};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::protocol::{BadReply, Ended, Envelope, LockKey, Release};
+use crate::router::{Answer, Call, CallError, Reason};
+
+/// How soon what had no answer is sent again.
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// Added to the moment until which a lost attempt can be carried out: bounds of a server's clock differ by a little.
+const GHOST_SLACK_MS: u64 = 1_000;
+
+pub(super) async fn leave(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+    let calls = releases(&client, &flight, false);
+    let until = client.clock.now().after(client.settings.call_timeout);
+    client
+        .router
+        .each(&calls, until, |at, result| apply_release(&client, &flight[at], result))
+        .await;
+}
+
+pub(super) fn releases(client: &Client, flight: &[Arc<Acquisition>], only_wait: bool) -> Vec<Call> {
+    flight
+        .iter()
+        .map(|one| {
+            let release = Release {
+                owner: one.owner,
+                only_wait,
+            };
+            release.call(client.scripts, &one.lock)
+        })
+        .collect()
+}
+
+fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+    let next = {
+        let mut state = acquisition.state();
+        let State::Leaving(leaving) = &mut *state else { return };
+        leaving.sent = false;
+        left(client, &acquisition.lock, leaving, result).then_some(leaving.due)
+    };
+    match next {
+        Some(due) => client.schedule(acquisition, due),
+        None => client.forget(acquisition),
+    }
+}
+
+/// Takes in the answer to a release. True if another must follow, at `leaving.due`.
+fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<Answer, CallError>) -> bool {
+    let now = client.clock.now();
+    match read(result, Release::read) {
+        Ok(Told { envelope, sent, .. }) => {
+            if envelope.more {
+                client.pump(lock);
+            }
+            let Some(due) = ghost_gone(&mut leaving.ghost_until, leaving.loose, envelope.now, sent, now) else {
+                return false;
+            };
+            leaving.due = due;
+            leaving.give_up = leaving.give_up.max(due.after(client.settings.call_timeout));
+        }
+        Err(failure) => {
+            if let Failure::Final(error) = failure {
+                warn!(name: "rwlease.release", lock = %lock.name, outcome = "refused", %error);
+            }
+            leaving.due = now.after(AGAIN);
+        }
+    }
+    true
+}
+
+/// An attempt that had no answer may still be under way: then what ends it must be sent once more, at this moment. `None` if nothing can come any more.
+pub(super) fn ghost_gone(
+    ghost_until: &mut Option<u64>,
+    loose: Option<Moment>,
+    server_now: u64,
+    sent: Moment,
+    now: Moment,
+) -> Option<Moment> {
+    let until = match *ghost_until {
+        Some(until) => until,
+        None => server_now + loose?.since(sent).as_millis() as u64 + GHOST_SLACK_MS,
+    };
+    *ghost_until = Some(until);
+    (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)))
+}
+
+/// How the release of a lease went, told to the one who waits for it; and whether more than one attempt was made.
+pub(crate) fn ended(result: Result<Answer, CallError>) -> Result<(Envelope, Ended, bool), CallError> {
+    let answer = result?;
+    let retried = answer.loose.is_some();
+    match Release::read(answer.reply) {
+        Ok((envelope, ended)) => Ok((envelope, ended, retried)),
+        Err(bad) => {
+            let reason = match bad {
+                BadReply::Error(said) => Reason::Refused(said),
+                BadReply::Garbled(what) => Reason::Garbled(what),
+            };
+            Err(CallError {
+                reason,
+                loose: None,
+                last: None,
+            })
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Renewals, and the end of leases that were not renewed in time.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tracing::{debug, warn};
+
+use super::reading::{Told, read};
+use crate::acquisition::{Acquisition, State};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::core::lease;
+use crate::error::Error;
+use crate::losses::Loss;
+use crate::protocol::{Renew, Renewed};
+use crate::router::{Answer, Call, CallError};
+
+pub(super) async fn renew(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+    let now = client.clock.now();
+    let (calls, until) = calls(&client, &flight, now);
+    client
+        .router
+        .each(&calls, until, |at, result| apply_renewal(&client, &flight[at], result))
+        .await;
+}
+
+/// As `renew`, where replicas must confirm it: the connections for that make groups of what comes together.
+pub(super) async fn renew_confirmed(client: Arc<Client>, flight: Vec<Arc<Acquisition>>, replicas: u32) {
+    let now = client.clock.now();
+    let (calls, until) = calls(&client, &flight, now);
+    let (client, router) = (&client, &client.router);
+    join_all(flight.iter().zip(&calls).map(|(acquisition, call)| async move {
+        let result = router.call_confirmed(call, replicas, until).await;
+        apply_renewal(client, acquisition, result);
+    }))
+    .await;
+}
+
+/// The calls, and until when they are of use: a renewal that comes late is of none, but nothing waits for it either.
+fn calls(client: &Client, flight: &[Arc<Acquisition>], now: Moment) -> (Vec<Call>, Moment) {
+    let mut latest = now;
+    let calls = flight.iter().map(|acquisition| {
+        let lease = acquisition.with_holding(|holding| {
+            latest = latest.max(holding.ends);
+            holding.renewals.lease(now, holding.lease)
+        });
+        let renew = Renew {
+            owner: acquisition.owner,
+            // If it was let go meanwhile: never shorter, so this changes nothing.
+            lease: lease.unwrap_or(Duration::from_millis(1)),
+        };
+        renew.call(client.scripts, &acquisition.lock)
+    });
+    (calls.collect(), latest.min(now.after(client.settings.call_timeout)))
+}
+
+/// Takes in what a renewal came to, and has the worker look again when it must.
+pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+    let now = client.clock.now();
+    let mut state = acquisition.state();
+    let State::Held(holding) = &mut *state else { return };
+    holding.renewing = false;
+    if holding.lost || holding.releasing {
+        return;
+    }
+    if !holding.is_held(now) {
+        // Somebody may have seen that it was lost by now: so it stays, whatever the server says.
+        return lose(client, acquisition, state, now);
+    }
+    let told = read(result, Renewed::read);
+    if let Ok(told) = &told
+        && told.envelope.more
+    {
+        client.pump(&acquisition.lock);
+    }
+    let failure = match told {
+        Ok(Told {
+            what: Renewed::Held(grant),
+            envelope,
+            sent,
+            confirmed,
+        }) if confirmed >= holding.replicas => {
+            holding.failing = false;
+            holding.renewals.count_one();
+            let ends = lease::ends(grant, envelope.now, sent, holding.margin);
+            holding.ends = holding.ends.max(ends);
+            let next = lease::renew_at(sent, holding.lease, fastrand::f64());
+            holding.renew_at = holding.renewals.go_on(next).then_some(next);
+            None
+        }
+        Ok(Told {
+            what: Renewed::Held(_),
+            confirmed,
+            ..
+        }) => Some(format!("{confirmed} of {} replicas confirmed it", holding.replicas)),
+        Ok(Told {
+            what: Renewed::Revoked(_),
+            ..
+        }) => {
+            (holding.revoked, holding.renew_at) = (true, None);
+            acquisition.changed.notify_waiters();
+            None
+        }
+        Ok(Told {
+            what: Renewed::Lost, ..
+        }) => return lose(client, acquisition, state, now),
+        Err(failure) => Some(failure.to_string()),
+    };
+    if let Some(why) = failure {
+        debug!(name: "rwlease.renew", lock = %acquisition.lock.name, outcome = "failed", why);
+        holding.failing = true;
+        holding.renew_at = holding
+            .renewals
+            .go_on(now)
+            .then(|| lease::retry_at(now, holding.lease, fastrand::f64()));
+        acquisition.changed.notify_waiters();
+    }
+    let due = holding.next_due();
+    drop(state);
+    client.schedule(acquisition, due);
+}
+
+/// The lease is lost for good: tells all who want to know.
+pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexGuard<'_, State>, now: Moment) {
+    let State::Held(holding) = &mut *state else { return };
+    if holding.lost {
+        return;
+    }
+    holding.lost = true;
+    holding.loose = holding.loose();
+    (holding.upgrade, holding.errand) = (None, None);
+    let lock = &acquisition.lock;
+    let loss = Loss {
+        lock: lock.name.clone(),
+        slot: lock.slot,
+        mode: holding.mode,
+        token: holding.token,
+        held: now.since(holding.since),
+    };
+    drop(state);
+    let held = loss.held.as_secs_f64();
+    warn!(name: "rwlease.lost", lock = %lock.name, slot = %lock.slot, token = loss.token, held);
+    acquisition.tell_end();
+    client.settings.on_lost.tell(&loss);
+}
+
+/// Why a lease was not made longer by a call of its holder, if it was not.
+pub(crate) fn refusal(result: &Result<Answer, CallError>, replicas: u32) -> Option<Error> {
+    match result {
+        Ok(answer) if answer.confirmed < replicas => Some(crate::asking::too_few_replicas(answer.confirmed, replicas)),
+        Ok(_) => None,
+        Err(error) => Some(Error::new(crate::ErrorKind::Unavailable, error.to_string())),
+    }
+}

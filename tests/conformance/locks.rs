@@ -1,0 +1,234 @@
+//! What needs two clients and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal};
+use tokio::time::{sleep, timeout};
+
+use super::{Inside, LONG};
+
+pub async fn readers_share_and_writers_exclude(one: &Locks, other: &Locks) {
+    for name in ["a", "order:{42}", "b{1}", "Größe", "d d"] {
+        let (mine, theirs) = (one.rwlock(name).unwrap(), other.rwlock(name).unwrap());
+        let first = mine.read().await.unwrap();
+        let second = theirs.try_read().await.unwrap().expect("readers share");
+        assert!(theirs.try_write().await.unwrap().is_none());
+        assert_eq!(first.release().await.unwrap(), Released::Released);
+        assert!(mine.try_write().await.unwrap().is_none(), "the second still reads");
+        assert_eq!(second.release().await.unwrap(), Released::Released);
+        let writing = mine.write().await.unwrap();
+        assert_eq!(writing.state(), LeaseState::Held);
+        assert!(theirs.try_read().await.unwrap().is_none());
+        assert!(theirs.try_write().await.unwrap().is_none());
+        assert_eq!(writing.release().await.unwrap(), Released::Released);
+        let reading = theirs.try_read().await.unwrap().expect("free again");
+        assert_eq!(reading.release().await.unwrap(), Released::Released);
+    }
+}
+
+pub async fn locks_of_many_slots_are_held_at_once(one: &Locks, other: &Locks) {
+    let names: Vec<String> = (0..200).map(|number| format!("many{number}")).collect();
+    let held = join_all(
+        names
+            .iter()
+            .map(async |name| one.rwlock(name).unwrap().write().await.unwrap()),
+    )
+    .await;
+    let refused = join_all(
+        names
+            .iter()
+            .map(async |name| other.rwlock(name).unwrap().try_read().await.unwrap()),
+    );
+    assert!(refused.await.iter().all(Option::is_none));
+    for released in join_all(held.into_iter().map(|guard| guard.release())).await {
+        assert_eq!(released.unwrap(), Released::Released);
+    }
+    let taken = join_all(
+        names
+            .iter()
+            .map(async |name| other.rwlock(name).unwrap().try_read().await.unwrap()),
+    );
+    assert!(taken.await.iter().all(Option::is_some));
+}
+
+/// Writers in the order in which they came; the readers that wait meanwhile all together, after one writer.
+pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
+    let held = one.rwlock("turn").unwrap().write().await.unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for (number, locks) in [one, other, one, other].into_iter().enumerate() {
+        let (lock, tell) = (locks.rwlock("turn").unwrap(), tell.clone());
+        tokio::spawn(async move {
+            let writing = lock.write().await.unwrap();
+            tell.send((number, writing.token())).unwrap();
+            writing.release().await.unwrap();
+        });
+        sleep(Duration::from_millis(300)).await;
+    }
+    let first = held.token();
+    held.release().await.unwrap();
+    let mut last = first;
+    for expected in 0..4 {
+        let (number, token) = timeout(LONG, told.recv()).await.unwrap().unwrap();
+        assert_eq!(number, expected);
+        assert!(token > last);
+        last = token;
+    }
+
+    let held = one.rwlock("turn").unwrap().write().await.unwrap();
+    let readers = [one, other, other].map(|locks| {
+        let lock = locks.rwlock("turn").unwrap();
+        tokio::spawn(async move { lock.read().await.unwrap() })
+    });
+    sleep(Duration::from_millis(300)).await;
+    held.release().await.unwrap();
+    let reading = timeout(LONG, join_all(readers)).await.unwrap();
+    assert!(reading.iter().all(|guard| guard.as_ref().unwrap().is_held()));
+}
+
+pub async fn one_who_waits_in_vain_is_told(one: &Locks, other: &Locks) {
+    let held = one.rwlock("vain").unwrap().read().await.unwrap();
+    let lock = other.rwlock("vain").unwrap();
+    let error = lock.write().timeout(Duration::from_millis(300)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(error.lock(), Some("vain"));
+    assert_eq!(error.slot(), Some(lock.slot()));
+    // It waits no more, so it is in no reader's way.
+    let reading = timeout(LONG, lock.read()).await.unwrap().unwrap();
+    drop((held, reading));
+}
+
+pub async fn who_loses_interest_leaves_nothing(one: &Locks, other: &Locks) {
+    let lock = one.rwlock("interest").unwrap();
+    for pause in [0, 1, 3, 10, 100] {
+        let held = other.rwlock("interest").unwrap().read().await.unwrap();
+        let waited = timeout(Duration::from_millis(pause), lock.write()).await;
+        assert!(waited.is_err(), "others hold it");
+        let beside = timeout(LONG, other.rwlock("interest").unwrap().read()).await.unwrap();
+        held.release().await.unwrap();
+        beside.unwrap().release().await.unwrap();
+        let (cancelled, tried) = (timeout(Duration::from_millis(pause), lock.write()), lock.clone());
+        drop(cancelled.await);
+        let taken = timeout(LONG, tried.write()).await.unwrap().unwrap();
+        taken.release().await.unwrap();
+    }
+}
+
+pub async fn a_dropped_guard_is_released(one: &Locks, other: &Locks) {
+    let (mine, theirs) = (one.rwlock("dropped").unwrap(), other.rwlock("dropped").unwrap());
+    drop(mine.write().lease(LONG * 10).await.unwrap());
+    drop(timeout(LONG, theirs.write().lease(LONG * 10)).await.unwrap().unwrap());
+    drop(timeout(LONG, mine.read().lease(LONG * 10)).await.unwrap().unwrap());
+    timeout(LONG, theirs.write()).await.unwrap().unwrap();
+}
+
+pub async fn release_tells_the_truth(one: &Locks, other: &Locks) {
+    let (mine, theirs) = (one.rwlock("truth").unwrap(), other.rwlock("truth").unwrap());
+    let short = mine.write().lease(Duration::from_millis(200)).renewal(Renewal::Manual);
+    let short = short.await.unwrap();
+    assert!(short.renew().await.is_ok());
+    timeout(LONG, short.lost()).await.unwrap();
+    assert_eq!(short.state(), LeaseState::Lost);
+    assert_eq!(short.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    let next = timeout(LONG, theirs.write()).await.unwrap().unwrap();
+    assert_eq!(short.release().await.unwrap(), Released::AlreadyLost);
+    assert_eq!(
+        next.release().await.unwrap(),
+        Released::Released,
+        "a stranger's release changed nothing"
+    );
+}
+
+pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Locks, other: &Locks) {
+    let lease = Duration::from_millis(1_500);
+    let names: Vec<String> = (0..100).map(|number| format!("renewed{number}")).collect();
+    let held = join_all(names.iter().map(async |name| {
+        let lock = one.rwlock(name).unwrap();
+        lock.write().lease(lease).await.unwrap()
+    }))
+    .await;
+    sleep(lease * 3).await;
+    for (guard, name) in held.iter().zip(&names) {
+        assert!(guard.is_held(), "{name}: {guard:?}");
+        assert!(
+            other.rwlock(name).unwrap().try_read().await.unwrap().is_none(),
+            "{name}"
+        );
+    }
+    drop(held);
+}
+
+pub async fn tokens_rise(one: &Locks, other: &Locks) {
+    let mut last = 0;
+    for number in 0..20 {
+        let lock = [one, other][number % 2].rwlock("tokens").unwrap();
+        let token = if number % 3 == 0 {
+            let guard = lock.read().await.unwrap();
+            let token = guard.token();
+            guard.release().await.unwrap();
+            token
+        } else {
+            let guard = lock.write().await.unwrap();
+            let token = guard.token();
+            guard.release().await.unwrap();
+            token
+        };
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+}
+
+pub async fn many_tasks_exclude_each_other(one: &Locks, other: &Locks) {
+    let inside = Arc::new(Inside::default());
+    let tasks = (0..12).map(|number| {
+        let (lock, inside) = ([one, other][number % 2].rwlock("crowd").unwrap(), inside.clone());
+        tokio::spawn(async move {
+            for turn in 0..8 {
+                if (number + turn) % 3 == 0 {
+                    let guard = timeout(LONG, lock.write()).await.unwrap().unwrap();
+                    inside.writes().await;
+                    assert_eq!(guard.release().await.unwrap(), Released::Released);
+                } else {
+                    let guard = timeout(LONG, lock.read()).await.unwrap().unwrap();
+                    inside.reads().await;
+                    assert_eq!(guard.release().await.unwrap(), Released::Released);
+                }
+            }
+        })
+    });
+    for task in join_all(tasks).await {
+        task.unwrap();
+    }
+}
+
+pub async fn shutdown_gives_everything_back(one: &Locks, other: &Locks) {
+    let names: Vec<String> = (0..20).map(|number| format!("shut{number}")).collect();
+    let held = join_all(
+        names
+            .iter()
+            .map(async |name| one.rwlock(name).unwrap().write().lease(LONG * 10).await.unwrap()),
+    );
+    let held = held.await;
+    assert!(one.shutdown(LONG).await.is_empty());
+    assert!(held.iter().all(|guard| !guard.is_held()));
+    for name in &names {
+        assert!(
+            other.rwlock(name).unwrap().try_write().await.unwrap().is_some(),
+            "{name}"
+        );
+        let error = one.rwlock(name).unwrap().read().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+    }
+}
+
+pub async fn what_makes_no_sense_is_refused(one: &Locks, _: &Locks) {
+    assert_eq!(one.rwlock("").unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(one.rwlock("x".repeat(513)).unwrap_err().kind(), ErrorKind::Invalid);
+    let lock = one.rwlock("sense").unwrap();
+    let short = lock.write().lease(Duration::from_millis(1)).await.unwrap_err();
+    assert_eq!(short.kind(), ErrorKind::Invalid);
+    let hasty = lock.write().timeout(Duration::ZERO).await.unwrap_err();
+    assert_eq!(hasty.kind(), ErrorKind::Invalid);
+    drop(lock.try_write().await.unwrap().expect("nobody has it"));
+}

@@ -1,0 +1,98 @@
+//! What locks must do over any backend: one body of tests, run by each backend's own `conformance_*.rs`.
+//!
+//! - [`locks`] needs two clients and nothing else.
+//! - [`servers`] needs a cluster of real servers, which it moves slots in, kills and freezes.
+
+// Not every backend runs all of it; the ban on direct clocks is for the library.
+#![allow(dead_code, unused_macros, unreachable_pub, clippy::disallowed_methods)]
+
+pub mod locks;
+pub mod servers;
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+/// Longer than anything takes: for what must happen, not for how fast.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Makes a test of each function: `$start` gives two clients, and a third thing that they need to live.
+macro_rules! lock_tests {
+    ($start:path) => {
+        lock_tests! { $start:
+            readers_share_and_writers_exclude
+            locks_of_many_slots_are_held_at_once
+            those_who_wait_go_in_turn
+            one_who_waits_in_vain_is_told
+            who_loses_interest_leaves_nothing
+            a_dropped_guard_is_released
+            release_tells_the_truth
+            leases_are_renewed_for_as_long_as_they_are_held
+            tokens_rise
+            many_tasks_exclude_each_other
+            shutdown_gives_everything_back
+            what_makes_no_sense_is_refused
+        }
+    };
+    ($start:path: $($test:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let (one, other, _keep) = $start().await;
+                conformance::locks::$test(&one, &other).await;
+            }
+        )*
+    };
+}
+
+/// Makes a test of each function, over that backend.
+macro_rules! server_tests {
+    (in $backend:expr; $($test:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $test() -> support::Result {
+                conformance::servers::$test($backend).await
+            }
+        )*
+    };
+    ($backend:expr) => {
+        server_tests! { in $backend;
+            locks_follow_their_slot
+            locks_are_taken_while_their_slot_migrates
+            exclusion_holds_while_slots_move
+            one_who_waits_follows_the_slot
+            scripts_are_sent_where_they_are_unknown
+            keys_of_others_are_left_alone
+            connections_that_are_cut_cost_nothing
+            a_failover_by_order_loses_no_lock
+            a_dead_master_is_replaced
+            a_frozen_master_is_left
+            failures_to_connect_are_told_apart
+            a_single_server_will_do
+        }
+    };
+    ($backend:expr, with push) => {
+        server_tests! { in $backend; a_hand_off_needs_no_poll }
+    };
+}
+
+/// Notes who is inside, and panics when a writer is not alone.
+#[derive(Debug, Default)]
+pub struct Inside(AtomicI32);
+
+impl Inside {
+    pub async fn reads(&self) {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) >= 0, "a reader beside a writer");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub async fn writes(&self) {
+        assert_eq!(self.0.swap(-1_000, Ordering::SeqCst), 0, "a writer beside others");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(
+            self.0.swap(0, Ordering::SeqCst),
+            -1_000,
+            "somebody came in beside a writer"
+        );
+    }
+}

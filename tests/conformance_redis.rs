@@ -1,0 +1,23 @@
+//! The conformance suite over the `redis` crate.
+
+#![cfg(feature = "redis")]
+
+#[macro_use]
+mod conformance;
+mod support;
+
+use rwlease::Locks;
+use support::{Backend, Cluster, Shape};
+
+lock_tests!(two_clients);
+server_tests!(Backend::Redis);
+server_tests!(Backend::Redis, with push);
+
+async fn two_clients() -> (Locks, Locks, Cluster) {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let connect = async |node: usize| {
+        let url = cluster.node(node).url();
+        Backend::Redis.connect(Locks::builder(), &[url]).await.unwrap()
+    };
+    (connect(0).await, connect(1).await, cluster)
+}

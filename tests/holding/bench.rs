@@ -1,0 +1,80 @@
+//! What the tests here share: a server, clients, and a look at a lock's hash.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::cmd;
+use rwlease::{Builder, Locks};
+use tokio::time::Instant;
+
+use crate::support::{Server, Single};
+
+/// A server of its own with a client.
+pub struct Bench {
+    pub server: Single,
+    pub locks: Locks,
+}
+
+impl Bench {
+    pub async fn new() -> Bench {
+        let server = Single::start().await.unwrap();
+        let locks = builder(&server).connect().await.unwrap();
+        Bench { server, locks }
+    }
+
+    /// Another client of the same server.
+    pub async fn client(&self) -> Locks {
+        builder(&self.server).connect().await.unwrap()
+    }
+
+    pub async fn record(&self, name: &str) -> Record {
+        Record::of(&self.server, name).await
+    }
+}
+
+pub fn builder(server: &Server) -> Builder {
+    Locks::builder().servers([server.url()])
+}
+
+/// A lock as it is in its hash.
+#[derive(Debug)]
+pub struct Record(HashMap<String, String>);
+
+impl Record {
+    pub async fn of(server: &Server, name: &str) -> Record {
+        let key = format!("rwlease:{name}");
+        Record(server.run(cmd("HGETALL").arg(key)).await.unwrap())
+    }
+
+    pub fn readers(&self) -> usize {
+        self.0.get("readers").map_or(0, |readers| readers.parse().unwrap())
+    }
+
+    pub fn is_written(&self) -> bool {
+        self.0.contains_key("writer")
+    }
+
+    /// Nobody holds, nobody waits.
+    pub fn is_free(&self) -> bool {
+        self.readers() == 0 && !self.is_written() && !self.has_waiters()
+    }
+
+    pub fn has_waiters(&self) -> bool {
+        self.0.contains_key("upgrader") || self.0.keys().any(|field| field.starts_with("q:"))
+    }
+}
+
+/// Tries until it is so, with an end to a test that would have none.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(start.elapsed() < Duration::from_secs(30), "{what} never happened");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The same for something that is awaited.
+pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(30), work).await;
+    done.unwrap_or_else(|_| panic!("{what} never ended"))
+}

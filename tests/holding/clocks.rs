@@ -1,0 +1,128 @@
+//! The lease ends here before it ends at the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use rwlease::{Lease, Locks};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Flow, Proxy, Single};
+
+const SAMPLES: usize = 10_000;
+const LEASE: Duration = Duration::from_secs(1);
+
+/// Small, so that what is not exact shows.
+const MARGIN: Duration = Duration::from_millis(3);
+
+/// How much later each answer comes: more than the margin.
+const LATE: Duration = Duration::from_millis(8);
+
+#[derive(Default)]
+struct Count {
+    /// The lease ended here first, whatever the time that looking took.
+    good: AtomicUsize,
+    /// Looking took too long to tell.
+    unclear: AtomicUsize,
+    bad: AtomicUsize,
+    done: AtomicBool,
+}
+
+impl Count {
+    fn is_done(&self) -> bool {
+        self.good.load(Ordering::Relaxed) >= SAMPLES || self.done.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_ends_here_before_it_ends_at_the_server() {
+    let server = Single::start().await.unwrap();
+    let proxy = Proxy::start(&server).await.unwrap();
+    proxy.replies(Flow::Slow(LATE));
+    let count = Arc::new(Count::default());
+    let mut tasks = Vec::new();
+    for client in 0..4 {
+        let url = if client % 2 == 0 { proxy.url() } else { server.url() };
+        let builder = Locks::builder().servers([url]).lease(LEASE).margin(MARGIN);
+        let locks = builder
+            .response_timeout(Duration::from_millis(60))
+            .connect()
+            .await
+            .unwrap();
+        for lock in 0..4 {
+            let connection = server.connect().await.unwrap();
+            tasks.push(tokio::spawn(contend(
+                locks.clone(),
+                format!("c{lock}"),
+                connection,
+                count.clone(),
+            )));
+        }
+    }
+    // Cut connections make for retried acquires.
+    let mut cuts = 0;
+    let start = Instant::now();
+    while !count.is_done() && start.elapsed() < Duration::from_secs(120) {
+        sleep(Duration::from_millis(70)).await;
+        proxy.cut();
+        cuts += 1;
+    }
+    count.done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let pushes = server.calls("spublish").await.unwrap();
+    let read = |number: &AtomicUsize| number.load(Ordering::Relaxed);
+    let (good, unclear, bad) = (read(&count.good), read(&count.unclear), read(&count.bad));
+    println!("{good} samples, {unclear} unclear, {bad} bad; {pushes} pushes, {cuts} cuts");
+    assert_eq!(bad, 0);
+    assert!(good >= SAMPLES && pushes > 100 && cuts > 10);
+}
+
+/// Takes a lock that others want too, and looks at its lease a few times, from the first moment on.
+async fn contend(locks: Locks, name: String, mut connection: MultiplexedConnection, count: Arc<Count>) {
+    let lock = locks.rwlock(&name).unwrap();
+    while !count.is_done() {
+        let guard = match lock.write().timeout(Duration::from_secs(20)).await {
+            Ok(guard) => guard,
+            Err(error) => panic!("{error:?}"),
+        };
+        for _ in 0..8 {
+            look(&name, &guard, &mut connection, &count).await;
+        }
+        let _ = guard.release().await.unwrap();
+    }
+}
+
+async fn look(name: &str, lease: &Lease, connection: &mut MultiplexedConnection, count: &Count) {
+    let key = format!("rwlease:{name}");
+    let start = Instant::now();
+    let here = lease.remaining();
+    if here.is_zero() {
+        return;
+    }
+    let mut both = redis::pipe();
+    both.cmd("TIME").cmd("HGET").arg(key).arg("writer");
+    let ((seconds, micros), record): ((u64, u64), Option<String>) = both.query_async(connection).await.unwrap();
+    let took = start.elapsed();
+    let record = record.unwrap_or_default();
+    // State, deadline in ms, token, owner.
+    let deadline = record.get(1..14).map_or(0, |deadline| deadline.parse::<u64>().unwrap());
+    let token = record.get(14..30).map_or(0, |token| token.parse::<u64>().unwrap());
+    let now = Duration::from_micros(seconds * 1_000_000 + micros);
+    let there = if token == lease.token() {
+        Duration::from_millis(deadline).saturating_sub(now)
+    } else {
+        Duration::ZERO
+    };
+    let counter = if here <= there {
+        &count.good
+    } else if here <= there + took {
+        &count.unclear
+    } else {
+        eprintln!("{name}: {here:?} here, {there:?} at the server, {took:?} to look");
+        &count.bad
+    };
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,177 @@
+//! Masters that die or are stopped under load: what was acknowledged and is not there any more, with replicas that confirmed and without.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use rwlease::{Locks, Renewal, WriteGuard};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Cluster, Server};
+
+const LEASE: Duration = Duration::from_secs(120);
+const TASKS: usize = 12;
+
+/// How often each fault happens.
+fn rounds() -> usize {
+    std::env::var("RWLEASE_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Kill,
+    /// Stopped, replaced by its replica, and set going again.
+    Pause,
+}
+
+/// Some who take locks of one shard and keep them, and renew what they have.
+struct Load {
+    locks: Locks,
+    replicas: u32,
+    stop: AtomicBool,
+    /// After the fault nothing is renewed any more: that would mend what was lost.
+    fault: AtomicBool,
+    next: AtomicUsize,
+}
+
+impl Load {
+    async fn new(cluster: &Cluster, replicas: u32, fault: Fault) -> Arc<Load> {
+        let mut builder = Locks::builder().servers(cluster.urls());
+        if fault == Fault::Pause {
+            // Waits for the one that is stopped, to hear what it says when it wakes.
+            builder = builder.response_timeout(Duration::from_secs(20));
+        }
+        Arc::new(Load {
+            locks: builder.connect().await.unwrap(),
+            replicas,
+            stop: AtomicBool::new(false),
+            fault: AtomicBool::new(false),
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    async fn run(self: Arc<Self>) -> Vec<WriteGuard> {
+        let mut held: Vec<WriteGuard> = Vec::new();
+        while !self.stop.load(Ordering::Relaxed) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            // A hash tag of the shard whose master is struck.
+            let lock = self.locks.rwlock(format!("{}-{number}{{a}}", self.replicas)).unwrap();
+            let request = lock
+                .write()
+                .lease(LEASE)
+                .renewal(Renewal::Manual)
+                .replicas(self.replicas);
+            if let Ok(guard) = request.timeout(Duration::from_secs(30)).await {
+                held.push(guard);
+            }
+            if !self.fault.load(Ordering::Relaxed) && held.len() > 4 {
+                let _ = held[fastrand::usize(..held.len())].renew().await;
+            }
+        }
+        held
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_replica_confirmed_survives_its_master() {
+    let cluster = Cluster::start().await.unwrap();
+    let mut lost = [[0; 2]; 2];
+    let mut acknowledged = [[0; 2]; 2];
+    for fault in [Fault::Kill, Fault::Pause] {
+        for _ in 0..rounds() {
+            for (replicas, seen) in round(&cluster, fault).await.into_iter().enumerate() {
+                acknowledged[fault as usize][replicas] += seen.acknowledged;
+                lost[fault as usize][replicas] += seen.lost;
+            }
+        }
+        let (lost, of) = (lost[fault as usize], acknowledged[fault as usize]);
+        println!(
+            "{fault:?}: lost without replicas {} of {}, with one {} of {}",
+            lost[0], of[0], lost[1], of[1]
+        );
+    }
+    assert_eq!([lost[0][1], lost[1][1]], [0, 0], "confirmed by a replica, and lost");
+    assert!(acknowledged.iter().flatten().all(|&some| some > 0));
+}
+
+struct Seen {
+    acknowledged: usize,
+    lost: usize,
+}
+
+async fn round(cluster: &Cluster, fault: Fault) -> [Seen; 2] {
+    let slot = cluster.slot_of("a").await.unwrap();
+    let old = cluster.owner(slot).await.unwrap();
+    let loads = [Load::new(cluster, 0, fault).await, Load::new(cluster, 1, fault).await];
+    let start = |load: &Arc<Load>| join_all((0..TASKS).map(|_| tokio::spawn(load.clone().run())));
+    let working = [tokio::spawn(start(&loads[0])), tokio::spawn(start(&loads[1]))];
+    sleep(Duration::from_millis(500)).await;
+    loads.iter().for_each(|load| load.fault.store(true, Ordering::Relaxed));
+    strike(cluster, fault, slot, old).await;
+    sleep(Duration::from_millis(500)).await;
+    loads.iter().for_each(|load| load.stop.store(true, Ordering::Relaxed));
+    let new = cluster.node(cluster.owner(slot).await.unwrap());
+    let mut seen = Vec::new();
+    for working in working {
+        let held = working.await.unwrap().into_iter().flat_map(Result::unwrap).collect();
+        seen.push(judge(new, held).await);
+    }
+    for load in loads {
+        load.locks.shutdown(Duration::from_secs(20)).await;
+    }
+    seen.try_into().unwrap_or_else(|_| unreachable!())
+}
+
+async fn strike(cluster: &Cluster, fault: Fault, slot: u16, old: usize) {
+    match fault {
+        Fault::Kill => {
+            cluster.node(old).kill().unwrap();
+            cluster.new_owner(slot, old).await.unwrap();
+            cluster.node(old).restart().await.unwrap();
+        }
+        Fault::Pause => {
+            cluster.node(old).freeze().unwrap();
+            cluster.new_owner(slot, old).await.unwrap();
+            cluster.node(old).thaw().unwrap();
+        }
+    }
+    cluster.agree().await.unwrap();
+}
+
+/// Compares what the holders believe with what the new master knows.
+async fn judge(master: &Server, held: Vec<WriteGuard>) -> Seen {
+    let mut connection = master.connect().await.unwrap();
+    let mut seen = Seen {
+        acknowledged: 0,
+        lost: 0,
+    };
+    for guard in held {
+        let start = Instant::now();
+        let here = guard.remaining();
+        if here.is_zero() {
+            continue;
+        }
+        seen.acknowledged += 1;
+        let there = at_server(&mut connection, guard.name(), guard.token()).await;
+        if there.is_none_or(|there| here > there + start.elapsed()) {
+            seen.lost += 1;
+        }
+    }
+    seen
+}
+
+/// What is left of the lease at the server, if it knows it.
+async fn at_server(connection: &mut MultiplexedConnection, name: &str, token: u64) -> Option<Duration> {
+    let mut both = redis::pipe();
+    both.cmd("TIME")
+        .cmd("HGET")
+        .arg(format!("rwlease:{name}"))
+        .arg("writer");
+    let ((seconds, micros), record): ((u64, u64), Option<String>) = both.query_async(connection).await.unwrap();
+    let record = record?;
+    let now = Duration::from_micros(seconds * 1_000_000 + micros);
+    let deadline = Duration::from_millis(record.get(1..14)?.parse().ok()?);
+    (record.get(14..30)?.parse() == Ok(token)).then(|| deadline.saturating_sub(now))
+}

@@ -1,0 +1,27 @@
+//! Holding locks on real servers: changing them, sharing them, losing them, giving them back.
+#![allow(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bench;
+
+mod changing;
+mod clocks;
+mod failing;
+mod losing;
+mod owner;
+mod releasing;
+mod replicas;
+mod running;
+mod seizing;
+mod shards;
+mod stopped;

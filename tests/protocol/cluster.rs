@@ -1,0 +1,109 @@
+//! What only a cluster, or a user with few rights, can show.
+
+use std::time::Duration;
+
+use redis::cmd;
+use rwlease::Slot;
+
+use super::ask::Ask;
+use super::lab::{Expect, HERE, Lab, owner, start};
+use super::support::{Server, ServerSettings};
+
+/// A cluster of one node that serves all slots but the last, if its version has sharded channels.
+fn cluster() -> Option<Server> {
+    let settings = ServerSettings {
+        cluster: true,
+        ..ServerSettings::default().line("cluster-require-full-coverage no")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let server = Server::start(&settings).await.unwrap();
+        if !server.version().has_sharded_pubsub() {
+            return None;
+        }
+        let _: String = server.say("CLUSTER ADDSLOTSRANGE 0 16382").await.unwrap();
+        while !server
+            .say::<String>("CLUSTER INFO")
+            .await
+            .unwrap()
+            .contains("cluster_state:ok")
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Some(server)
+    })
+}
+
+#[test]
+fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_nobody() {
+    let Some(server) = cluster() else { return };
+    for wrong in [false, true] {
+        let mut lab = Lab::on_server_time(&server);
+        lab.checked = false;
+        let slot = Slot::of(lab.key());
+        let tag = if wrong {
+            Slot::new(16_383).unwrap().tag()
+        } else {
+            slot.tag()
+        };
+        let bob = lab.listen(&format!("{{{}}}rwlease:bob________", slot.tag()));
+        lab.write("ann1").granted();
+        lab.ask(&Ask::write("bob1").waiting().subscribed(HERE).arg(11, tag))
+            .queued();
+        assert_eq!(lab.release("ann1").status(), "released");
+        let writer = lab.state().writer().unwrap();
+        assert_eq!((writer.rest, writer.claimed), (owner("bob1"), false));
+        assert_eq!(bob.heard().len(), usize::from(!wrong));
+        assert_eq!(lab.renew("bob1", 1_000).status(), "renewed");
+    }
+}
+
+#[test]
+fn the_least_rights_are_enough() {
+    let server = start("");
+    let mut lab = Lab::on_server_time(&server);
+    lab.checked = false;
+    let mut rights = vec![
+        "on",
+        ">secret",
+        "resetchannels",
+        "-@all",
+        "~rwlease:*",
+        "&*rwlease:*",
+        "+eval",
+        "+evalsha",
+        "+time",
+        "+exists",
+        "+hget",
+        "+hmget",
+        "+hset",
+        "+hdel",
+        "+pexpireat",
+    ];
+    if server.version().has_sharded_pubsub() {
+        rights.push("+spublish");
+    }
+    lab.command::<()>(cmd("ACL").arg("SETUSER").arg("least").arg(rights));
+    lab.command::<()>(cmd("AUTH").arg("least").arg("secret"));
+
+    let subscribed = |ask: Ask| ask.waiting().subscribed("there");
+    let ann = lab.write("ann1").granted();
+    lab.ask(&subscribed(Ask::write("bob1"))).queued();
+    lab.ask(&subscribed(Ask::read("cat1"))).queued();
+    lab.ask(&subscribed(Ask::read("dan1"))).queued();
+    assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
+    lab.downgrade("ann1", ann.token, 10_000).granted();
+    assert_eq!(lab.release("dan1").status(), "released");
+    let cat = lab.renew("cat1", 20_000).unwrap().held();
+    lab.ask(&subscribed(Ask::upgrade("cat1", cat.token))).queued();
+    assert_eq!(lab.release("ann1").status(), "released");
+    lab.upgrade("cat1", cat.token).granted();
+    assert_eq!(lab.pump().status(), "pumped");
+    assert_eq!(lab.inspect().status(), "lock");
+    assert_eq!(lab.revoke().status(), "revoked");
+    assert_eq!(lab.force().status(), "forced");
+    lab.wait_write("bob1").granted();
+}

@@ -1,0 +1,114 @@
+//! Who holds what, as this process sees it: an overlap, a token that was handed out twice or that falls, is an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rwlease::Mode;
+
+use crate::support::{Error, Result};
+
+/// Whether two may hold a lock at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlaps {
+    Never,
+    /// A failover can lose what the old master had acknowledged.
+    InFailovers,
+}
+
+#[derive(Debug)]
+pub struct Book {
+    overlaps: Overlaps,
+    pages: Mutex<BTreeMap<String, Page>>,
+}
+
+/// One lock.
+#[derive(Debug, Default)]
+struct Page {
+    readers: usize,
+    writers: usize,
+    tokens: BTreeSet<u64>,
+    last_write: u64,
+}
+
+/// Holds in the book until it is dropped: from after the grant to before the release.
+#[derive(Debug)]
+pub struct Stay {
+    book: Arc<Book>,
+    name: String,
+    mode: Mode,
+}
+
+impl Book {
+    pub fn new(overlaps: Overlaps) -> Arc<Book> {
+        Arc::new(Book {
+            overlaps,
+            pages: Mutex::default(),
+        })
+    }
+
+    pub fn enter(self: &Arc<Self>, name: &str, mode: Mode, token: u64) -> Result<Stay> {
+        let mut pages = self.pages();
+        let page = pages.entry(name.into()).or_default();
+        page.check(mode, token, self.overlaps)
+            .map_err(|what| Error::new(format!("{name}, {mode:?} with token {token}: {what}; {page:?}")))?;
+        page.tokens.insert(token);
+        match mode {
+            Mode::Read => page.readers += 1,
+            Mode::Write => {
+                page.writers += 1;
+                page.last_write = page.last_write.max(token);
+            }
+        }
+        Ok(Stay {
+            book: self.clone(),
+            name: name.into(),
+            mode,
+        })
+    }
+
+    pub fn overlaps(&self) -> Overlaps {
+        self.overlaps
+    }
+
+    /// How many grants there were.
+    pub fn grants(&self) -> usize {
+        self.pages().values().map(|page| page.tokens.len()).sum()
+    }
+
+    fn pages(&self) -> MutexGuard<'_, BTreeMap<String, Page>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Page {
+    fn check(&self, mode: Mode, token: u64, overlaps: Overlaps) -> std::result::Result<(), String> {
+        if self.tokens.contains(&token) {
+            return Err("the token was handed out before".into());
+        } else if overlaps == Overlaps::InFailovers {
+            return Ok(());
+        }
+        // Readers are granted together and may come here in any order.
+        let before = match mode {
+            Mode::Read => self.last_write,
+            Mode::Write => self.tokens.last().copied().unwrap_or(0),
+        };
+        if self.writers > 0 || (mode == Mode::Write && self.readers > 0) {
+            Err("others hold".into())
+        } else if token < before {
+            Err(format!("the token is below {before}"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        let mut pages = self.book.pages();
+        let page = pages.entry(self.name.clone()).or_default();
+        match self.mode {
+            Mode::Read => page.readers -= 1,
+            Mode::Write => page.writers -= 1,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Connections that are cut and scripts that are forgotten, again and again, under load.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::book::{Book, Overlaps};
+use crate::load::Load;
+use crate::raw::{self, Witness};
+use crate::support::{Cluster, Result};
+use crate::{client, on_cluster};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Result {
+    const ROUNDS: usize = 100;
+    on_cluster(async |cluster: Arc<Cluster>| {
+        let clients = [client(&cluster).await?, client(&cluster).await?];
+        let names: Vec<String> = (0..9).map(|number| format!("storm:{number}")).collect();
+        let book = Book::new(Overlaps::Never);
+        let mut load = Load::start(&clients, 8, &names, &book, Some(Witness::new(cluster.clone())));
+        load.advance(50).await?;
+        let mut killed = 0;
+        for _ in 0..ROUNDS {
+            killed += cluster.storm(1, Duration::from_millis(20)).await?;
+            load.advance(1).await?;
+        }
+        // The witness has connections too, and each of the six nodes gets at most three of them.
+        assert!(killed > ROUNDS as u64, "{killed} connections were killed");
+        load.advance(50).await?;
+        let rounds = load.finish().await?;
+        assert_eq!(book.grants() as u64, rounds);
+        raw::vacant(&cluster, &names).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_may_be_forgotten_at_any_time() -> Result {
+    const ROUNDS: usize = 100;
+    on_cluster(async |cluster: Arc<Cluster>| {
+        let clients = [client(&cluster).await?, client(&cluster).await?];
+        let names: Vec<String> = (0..9).map(|number| format!("flush:{number}")).collect();
+        raw::reset_errors(&cluster).await?;
+        let book = Book::new(Overlaps::Never);
+        let mut load = Load::start(&clients, 4, &names, &book, None);
+        for _ in 0..ROUNDS {
+            for number in cluster.masters().await? {
+                cluster.node(number).say::<()>("SCRIPT FLUSH").await?;
+            }
+            load.advance(2).await?;
+        }
+        let rounds = load.finish().await?;
+        assert_eq!(book.grants() as u64, rounds);
+        assert!(raw::errors(&cluster, "NOSCRIPT").await? > ROUNDS as u64);
+        raw::vacant(&cluster, &names).await
+    })
+    .await
+}
