@@ -50,7 +50,6 @@ pub struct Rules {
 pub struct Step<'a> {
     pub script: &'static str,
     pub lock: usize,
-    pub server: usize,
     /// The server's time in ms.
     pub now: u64,
     /// What comes after the envelope.
@@ -74,7 +73,7 @@ impl Step<'_> {
 impl Checker {
     pub fn new(court: Court, census: Census, storm: Storm, locks: usize) -> Checker {
         Checker(Arc::new(Mutex::new(Rules {
-            queues: Queues::new(court.clone(), census.clone()),
+            queues: Queues::new(court.clone()),
             court,
             census,
             storm,
@@ -112,11 +111,16 @@ impl Checker {
         rules.queues.forget(lock);
     }
 
-    /// A lock has moved, with all that was seen of it.
+    /// What a server had of a lock before it becomes its owner is of no use.
+    pub fn forget_at(&self, lock: usize, server: usize) {
+        self.0.lock().unwrap().seen.remove(&(lock, server));
+    }
+
+    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place since.
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)) {
-            rules.seen.insert((lock, to), hash);
+            rules.seen.entry((lock, to)).or_insert(hash);
         }
     }
 
@@ -188,7 +192,6 @@ impl Rules {
         let step = Step {
             script,
             lock,
-            server: served.server(),
             now: served.now() / 1000,
             args,
             reply,

@@ -72,10 +72,6 @@ impl Clients {
         (!running.is_empty()).then(|| running[rng.usize(0..running.len())])
     }
 
-    pub fn host(&self, number: usize) -> Option<&Host> {
-        self.hosts.get(&number).map(|client| &client.host)
-    }
-
     pub fn resume(&mut self, number: usize) {
         if let Some(client) = self.hosts.get(&number) {
             client.host.resume();

@@ -307,6 +307,7 @@ impl Nemesis {
         }
         for lock in locks {
             if lose == 0 {
+                self.checker.forget_at(lock, new);
                 self.checker.has_moved(lock, master, new);
             } else {
                 self.checker.forget(lock);
@@ -337,6 +338,7 @@ impl Nemesis {
         self.busy.insert(to, ());
         let id = usize::from(slot.get());
         self.moving.insert(id, (slot, from, to));
+        self.locks_in(slot).for_each(|lock| self.checker.forget_at(lock, to));
         let (mut at, span) = (now, [1, 100, 600][self.rng.usize(0..3)]);
         for _ in 0..self.rng.usize(0..3) {
             at += self.ms(0..span);

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::census::Census;
 use crate::checker::Step;
 use crate::court::Court;
 
 pub struct Queues {
     court: Court,
-    census: Census,
     /// By lock and owner, for as long as one waits.
     waits: BTreeMap<(usize, String), Wait>,
 }
@@ -22,10 +20,9 @@ struct Wait {
 }
 
 impl Queues {
-    pub fn new(court: Court, census: Census) -> Queues {
+    pub fn new(court: Court) -> Queues {
         Queues {
             court,
-            census,
             waits: BTreeMap::new(),
         }
     }
@@ -144,9 +141,6 @@ impl Queues {
                 self.court.accuse("one read phase for each writer before", || {
                     format!("lock {lock}: {owner} {wait:?}")
                 });
-            }
-            if wait.writes > 0 {
-                self.census.count("a waiter was passed by a write");
             }
         }
     }
