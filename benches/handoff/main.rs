@@ -4,7 +4,13 @@
 //! ratios within one run. `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others.
 
 // A bench is judged by its user, and measures with the machine's clock.
-#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub
+)]
 
 mod contenders;
 mod peers;

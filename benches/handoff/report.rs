@@ -70,9 +70,16 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (floor, round_trip) = (Times::of(&self.floor), Times::of(&self.round_trips));
         writeln!(f, "from release to the next one's turn, ms")?;
-        writeln!(f, "{:<12} {:>9} {:>9} {:>9} {:>11}", "", "median", "p99", "worst", "of the push")?;
+        writeln!(
+            f,
+            "{:<12} {:>9} {:>9} {:>9} {:>11}",
+            "", "median", "p99", "worst", "of the push"
+        )?;
         let bare = [("round trip", round_trip), ("bare push", floor)];
-        let all = self.rows.iter().map(|row| (row.name.as_str(), Times::of(&row.hand_offs)));
+        let all = self
+            .rows
+            .iter()
+            .map(|row| (row.name.as_str(), Times::of(&row.hand_offs)));
         for (name, times) in bare.into_iter().chain(all) {
             let ratio = times.median.as_secs_f64() / floor.median.as_secs_f64();
             let (median, p99, worst) = (ms(times.median), ms(times.p99), ms(times.worst));
@@ -113,7 +120,8 @@ struct Times {
 
 impl Times {
     fn of(times: &[Duration]) -> Times {
-        let mut histogram = Histogram::<u64>::new(3).expect("three digits are allowed");
+        // A nanosecond to a quarter of an hour, to three digits.
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed");
         for time in times {
             histogram.saturating_record(time.as_nanos() as u64);
         }
