@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
+.PHONY: help demo test test-valkey servers valkey redis-py fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
@@ -25,6 +25,9 @@ servers: ## See that there is a Redis server for the tests; install one if there
 
 valkey: ## Fetch a Valkey server of a fixed version into target/servers
 	@scripts/get-valkey
+
+redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests that share a lock with it
+	@scripts/get-redis-py
 
 fmt: ## Format the code
 	cargo fmt

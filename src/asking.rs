@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
+use crate::settings::{Settings, check_lease};
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
@@ -31,6 +32,27 @@ pub(crate) struct Terms {
     pub(crate) hold: Option<Duration>,
     /// How many replicas must confirm the lease and each renewal.
     pub(crate) replicas: u32,
+}
+
+impl Terms {
+    /// What the client's settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Terms {
+            lease: settings.lease,
+            fairness: settings.fairness,
+            renewal: Renewal::Automatic,
+            hold: None,
+            replicas: 0,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_lease(self.lease)?;
+        if self.hold == Some(Duration::ZERO) {
+            return Err(Error::invalid("the longest hold must not be zero"));
+        }
+        Ok(())
+    }
 }
 
 /// Who makes a lease longer.
@@ -196,6 +218,7 @@ impl<'a> Request<'a> {
                 Err(error) => return Err(error.into()),
             };
             let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
+            trace!(name: "rwlease.acquire", lock = %self.acquisition.lock.name, node = %answer.address);
             let (envelope, acquired) = Acquire::read(answer.reply)?;
             if envelope.more {
                 self.client.pump(&self.acquisition.lock);

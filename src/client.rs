@@ -1,6 +1,6 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,9 @@ use crate::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, Stat
 use crate::clock::{Clock, Moment};
 use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Router, Slot};
+use crate::router::{Call, Router, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -47,7 +48,7 @@ struct Registry {
     /// When the worker must look at which acquisition.
     agenda: Agenda,
     pumps: Vec<LockKey>,
-    waiting: HashMap<Slot, Waiting>,
+    waiting: BTreeMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
     sleeps_until: Option<Moment>,
     closed: bool,
@@ -205,13 +206,18 @@ impl Client {
         self.wake.notify_one();
     }
 
+    #[cfg(feature = "embedded")]
+    pub(crate) fn id(&self) -> ClientId {
+        self.id
+    }
+
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
         self.registry().acquisitions.get(&count).cloned()
     }
 
-    /// Everyone of this client who waits in a slot.
+    /// Everyone of this client who waits in a slot, in the order in which they came.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         let registry = self.registry();
         let waiting = registry.waiting.get(&slot).into_iter();
@@ -221,7 +227,7 @@ impl Client {
             .collect()
     }
 
-    /// Every acquisition there is.
+    /// Every acquisition there is, in the same order.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
         let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);
@@ -277,6 +283,13 @@ impl Client {
         let pumps = std::mem::take(&mut registry.pumps);
         let finished = registry.unowned && registry.acquisitions.is_empty() && pumps.is_empty();
         Work { due, pumps, finished }
+    }
+
+    /// Asks a question about a lock: a call that changes nothing.
+    pub(crate) async fn ask(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
+        let until = self.clock.now().after(self.settings.call_timeout);
+        let answer = self.router.call(question, until).await;
+        answer.map(|answer| answer.reply).map_err(|error| lock.blame(error))
     }
 
     /// When the worker must wake by itself; from here on earlier needs wake it.

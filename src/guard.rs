@@ -75,7 +75,7 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], and those of an [`Owner`](crate::Owner).
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of an [`Owner`](crate::Owner).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
@@ -156,6 +156,11 @@ guard! {
 guard! {
     /// A lock held for writing, alone.
     WriteGuard, Mode::Write
+}
+
+guard! {
+    /// A [`Mutex`](crate::Mutex) that is held.
+    MutexGuard, Mode::Write
 }
 
 impl WriteGuard {

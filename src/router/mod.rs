@@ -9,6 +9,7 @@ mod connections;
 mod course;
 mod durable;
 mod map;
+mod masters;
 mod slot;
 mod subscriptions;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::lock;
 use super::script_host::ScriptHost;
 use super::server::{Role, Server};
 use super::slots::Slots;
+use super::watch::{self, Served, Watcher, Watching};
 use super::world::{Tally, World};
 use crate::clock::{Clock, ManualClock};
 use crate::node::{Address, Connector, Reply, Words};
@@ -58,6 +59,7 @@ pub struct Builder {
 pub(super) struct Shared {
     pub(super) host: Mutex<ScriptHost>,
     pub(super) world: Arc<Mutex<World>>,
+    pub(super) watcher: Mutex<Watching>,
 }
 
 impl Engine {
@@ -101,6 +103,26 @@ impl Engine {
         keys.sum()
     }
 
+    /// How long it is until the next of those wakes who sleep by the engine's clock, if anybody sleeps. For simulations, which move time on to
+    /// there when nothing else can happen.
+    pub fn until_next_wake(&self) -> Option<Duration> {
+        let clock = lock(&self.shared.world).clock.clone();
+        let next = clock.next_wake()?;
+        Some(next.since(clock.now()))
+    }
+
+    /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`] does. For tests.
+    #[doc(hidden)]
+    pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
+        let command = words.iter().fold(Words::new(), |command, word| command.word(word));
+        watch::words_of(&self.ask(server, &command))
+    }
+
+    /// Has somebody told of every command that a server has served, until the next call of this.
+    pub fn watch(&self, watcher: impl Watcher) {
+        lock(&self.shared.watcher).0 = Some(Box::new(watcher));
+    }
+
     /// What can go wrong with the servers, to be made to happen.
     pub fn faults(&self) -> Faults {
         Faults::new(self.shared.clone())
@@ -119,6 +141,11 @@ impl Engine {
     /// Connects to the servers.
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
         Arc::new(EmbeddedConnector(self.shared.clone()))
+    }
+
+    /// The number of the server at an address.
+    pub(super) fn find(&self, address: &Address) -> Option<usize> {
+        lock(&self.shared.world).find(address)
     }
 
     /// The clients' clock.
@@ -214,7 +241,11 @@ impl Builder {
         let world = Arc::new(Mutex::new(world));
         let host = Mutex::new(ScriptHost::new(world.clone()));
         Engine {
-            shared: Arc::new(Shared { host, world }),
+            shared: Arc::new(Shared {
+                host,
+                world,
+                watcher: Mutex::default(),
+            }),
         }
     }
 
@@ -232,6 +263,16 @@ impl Shared {
     /// Serves one command of a client.
     pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, command: &Words) -> Reply {
         let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
+        let reply = self.answer(host, server, asking, &words);
+        if let Some(watcher) = &mut lock(&self.watcher).0 {
+            let mut world = lock(&self.world);
+            let served = Served::new(&mut world, server, &words, &reply);
+            watcher.served(&served);
+        }
+        reply
+    }
+
+    fn answer(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, words: &[&[u8]]) -> Reply {
         let Some((name, args)) = words.split_first() else {
             return Failure::of("ERR empty command").into();
         };

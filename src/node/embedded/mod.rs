@@ -22,6 +22,7 @@ mod glob;
 mod hashing;
 mod log;
 mod moves;
+mod network;
 mod number;
 mod script_host;
 mod server;
@@ -30,12 +31,15 @@ mod store;
 mod subscribers;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use engine::{Builder, Engine};
 pub use faults::Faults;
+pub use network::{Fate, Host, Kind, Message, Network, Weather};
+pub use watch::{Served, Watcher};
 pub use world::Tally;
 
 /// Locks, also after a panic elsewhere: each change is made whole under its lock.

@@ -58,8 +58,14 @@ impl Subscribers {
 
     /// Ends the subscriptions of all slots that are not served here any more.
     pub(super) fn leave_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
-        for (channel, listeners) in self.channels.extract_if(.., |channel, _| !is_served(Slot::of(channel))) {
-            for connection in listeners {
+        let unserved: Vec<_> = self
+            .channels
+            .keys()
+            .filter(|channel| !is_served(Slot::of(channel)))
+            .cloned()
+            .collect();
+        for channel in unserved {
+            for connection in self.channels.remove(&channel).unwrap_or_default() {
                 if let Some(notices) = self.connections.get(&connection) {
                     let channel = channel.clone();
                     let _ = notices.send(Notice::Left { channel }); // it may have hung up
