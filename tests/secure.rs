@@ -161,7 +161,7 @@ async fn a_hand_off_is_pushed() -> Result {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(heard().await? > 0);
     held.release().await?;
-    timeout(LONG, waiting).await???;
+    drop(timeout(LONG, waiting).await???);
     Ok(())
 }
 

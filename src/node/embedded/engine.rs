@@ -162,7 +162,6 @@ impl Engine {
     }
 
     /// Asks a server, as over a connection of its own.
-    #[cfg(test)]
     pub(crate) fn ask(&self, server: usize, command: &Words) -> Reply {
         let mut host = lock(&self.shared.host);
         self.shared.serve(&mut host, server, &AtomicBool::new(false), command)
