@@ -83,8 +83,7 @@ pub async fn locks_are_taken_while_their_slot_migrates(backend: Backend) -> Resu
     Ok(())
 }
 
-/// Tasks that take locks until they are told to stop; how often they did.
-/// Tasks that take a lock again and again until they are told to stop, and say how often they had it.
+/// Tasks that take locks until they are told to stop, and say how often they did.
 type Load = (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<usize>>>);
 
 fn load(locks: &[&Locks], name: &str) -> Result<Load> {
