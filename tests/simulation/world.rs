@@ -166,7 +166,7 @@ impl World {
             while !left.is_finished() && self.engine.now() < latest && !self.court.is_over() {
                 self.go_until(self.engine.now() + Duration::from_millis(50)).await;
             }
-            if !self.court.is_over() && left.await.unwrap() > 0 {
+            if !self.court.is_over() && !left.await.unwrap().is_empty() {
                 self.court
                     .accuse("clients forget what is over", || "some owners are still known".into());
             }
