@@ -58,7 +58,12 @@ impl Subscribers {
 
     /// Ends the subscriptions of all slots that are not served here any more.
     pub(super) fn leave_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
-        let unserved: Vec<_> = self.channels.keys().filter(|channel| !is_served(Slot::of(channel))).cloned().collect();
+        let unserved: Vec<_> = self
+            .channels
+            .keys()
+            .filter(|channel| !is_served(Slot::of(channel)))
+            .cloned()
+            .collect();
         for channel in unserved {
             for connection in self.channels.remove(&channel).unwrap_or_default() {
                 if let Some(notices) = self.connections.get(&connection) {
