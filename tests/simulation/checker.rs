@@ -6,6 +6,7 @@ use std::time::Duration;
 use rwlease::Locks;
 use rwlease::embedded::{Served, Watcher};
 
+use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
 use crate::court::Court;
 use crate::hash::{CLIENT, Hash};
@@ -26,6 +27,7 @@ pub struct Rules {
     court: Court,
     census: Census,
     storm: Storm,
+    book: Book,
     scripts: BTreeMap<Vec<u8>, &'static str>,
     clients: BTreeMap<String, Locks>,
     locks: BTreeMap<Vec<u8>, usize>,
@@ -71,12 +73,13 @@ impl Step<'_> {
 }
 
 impl Checker {
-    pub fn new(court: Court, census: Census, storm: Storm, locks: usize) -> Checker {
+    pub fn new(court: Court, census: Census, storm: Storm, book: Book, locks: usize) -> Checker {
         Checker(Arc::new(Mutex::new(Rules {
             queues: Queues::new(court.clone()),
             court,
             census,
             storm,
+            book,
             scripts: BTreeMap::new(),
             clients: BTreeMap::new(),
             locks: (0..locks).map(|lock| (key(lock).into_bytes(), lock)).collect(),
@@ -203,6 +206,9 @@ impl Rules {
             self.court
                 .accuse("bounded work", || format!("{} made {calls} calls", step.script));
         }
+        if step.status() == "forced" {
+            self.book.doubt(lock, self.court.now() + AFTERMATH, false); // this is what it is for
+        }
         self.check_shape(&step);
         self.check_exclusion(&step);
         self.check_tokens(&step);
@@ -289,7 +295,7 @@ impl Rules {
     fn check_leases(&self, step: &Step<'_>) {
         let Some(before) = step.before else { return };
         for (owner, writes, record) in before.leases(step.now) {
-            let its_own_release = step.script == "release" && step.owner() == owner;
+            let its_own_release = step.script == "release" && step.owner() == owner && step.args.get(1) == Some(&"all");
             if its_own_release || step.script == "force_release" {
                 continue;
             }

@@ -69,7 +69,7 @@ impl Queues {
             }
             let lock = step.lock;
             match (waiter.mode, writes) {
-                ('u', _) if before.readers.contains_key(other) => {
+                ('u', _) if before.lease(other, step.now).is_some() => {
                     self.court.accuse("an upgrade goes first", || {
                         format!("lock {lock}: {owner} before {other}")
                     });

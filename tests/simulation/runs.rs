@@ -130,4 +130,9 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a try was refused", 20),
     ("release unknown", 2),
     ("the store refused a stale token", 2),
+    ("downgraded", 20),
+    ("upgraded", 20),
+    ("an upgrade had a rival", 1),
+    ("revoked", 10),
+    ("released by force", 10),
 ];
