@@ -45,7 +45,7 @@ struct Scale {
 #[tokio::main]
 async fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let sizes = [(1_000, 6), (10_000, 6), (100_000, 15)];
+    let sizes = [(1_000, 6), (10_000, 6), (100_000, 30)];
     let sizes = if quick { &sizes[..2] } else { &sizes[..] };
     let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
     let cluster = Cluster::start_with(shape).await.unwrap();
@@ -119,7 +119,7 @@ async fn measure(cluster: &Cluster, scale: &Scale) {
 
 async fn all_well(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) {
     let before = Work::of(cluster).await;
-    let watched = watch(guards.iter().collect(), lease).await;
+    let watched = watch(guards.iter().collect(), lease * 2 / 3).await;
     let work = Work::of(cluster).await - before;
     println!(
         "  all well:        {watched}; for each guard and round {:.2} scripts, {:.4} reads of a server, {:.0} us of a server",
@@ -145,7 +145,7 @@ async fn one_stopped(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) 
     }
     cluster.node(0).freeze().unwrap();
     let (of_well, of_sick) = (well.len(), sick.len());
-    let watched = watch(well, lease * 3 / 2).await;
+    let watched = watch(well, lease * 11 / 10).await;
     let lost = sick.iter().filter(|guard| !guard.is_held()).count();
     cluster.node(0).thaw().unwrap();
     println!(
@@ -155,8 +155,8 @@ async fn one_stopped(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) 
     assert_eq!((watched.lost, lost), (0, of_sick));
 }
 
-/// Renewals of each guard while a lease lasts.
-const ROUNDS: f64 = 3.0;
+/// Renewals of each guard in two thirds of a lease.
+const ROUNDS: f64 = 2.0;
 
 /// What the servers have done.
 struct Work {
