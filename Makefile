@@ -5,7 +5,7 @@
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
-VALKEY_SUITES := cluster slots five_faults mutex quorum multi reentry questions
+VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,7 +1,7 @@
 //! What is left of requests, guards and clients that were given up, on servers in this process and in time that flies.
 #![cfg(feature = "embedded")]
-// The ban on direct clocks is for the library.
-#![allow(clippy::disallowed_methods)]
+// The bans on direct clocks and on unwrapping are for the library.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::time::Duration;
 
