@@ -244,11 +244,11 @@ impl Client {
             idle_since: now,
         });
         waiting.waiters.insert(acquisition.count);
-        let first = waiting.waiters.len() == 1;
-        drop(registry);
-        if first {
+        if waiting.waiters.len() == 1 {
+            // Before the registry is let go, lest the worker find the slot idle in between, and take this back.
             self.router.subscriptions().want(slot, self.id.channel(slot));
         }
+        drop(registry);
         WaitingIn {
             client: self.clone(),
             slot,
@@ -259,17 +259,13 @@ impl Client {
     /// Gives up subscriptions that nobody has waited for in a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        let mut idle = Vec::new();
         self.registry().waiting.retain(|slot, waiting| {
             let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
             if !keep {
-                idle.push(*slot);
+                self.router.subscriptions().unwant(*slot);
             }
             keep
         });
-        for slot in idle {
-            self.router.subscriptions().unwant(slot);
-        }
     }
 
     /// Takes what is due by `horizon`.

@@ -171,7 +171,6 @@ impl Locks {
             None => random_id()?,
         };
         let router = Router::connect(connector, clock.clone(), router).await?;
-        let events = router.subscriptions().events();
         let client = Arc::new(Client::new(
             router,
             clock,
@@ -179,7 +178,8 @@ impl Locks {
             scripts,
             ClientId::from_random(random),
         ));
-        tokio::spawn(worker::run(client.clone(), events));
+        worker::listen(&client);
+        tokio::spawn(worker::run(client.clone()));
         Ok(Locks {
             client: Arc::new(Handle(client)),
         })
