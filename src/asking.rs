@@ -181,6 +181,8 @@ struct Request<'a> {
     waiting: Option<WaitingIn>,
     /// When the first call was sent since the last answer.
     silent_since: Option<Moment>,
+    /// Where the last call said that this client has subscribed.
+    joined_at: Option<String>,
     settled: bool,
 }
 
@@ -207,6 +209,7 @@ impl<'a> Request<'a> {
             ahead: 0,
             waiting: None,
             silent_since: None,
+            joined_at: None,
             settled: false,
         }
     }
@@ -329,9 +332,9 @@ impl<'a> Request<'a> {
         result
     }
 
-    fn wait_terms(&self) -> Wait {
-        let slot = self.acquisition.lock.slot;
-        let joined_at = self.client.router.joined_at(slot);
+    fn wait_terms(&mut self) -> Wait {
+        let joined_at = self.subscribed_at();
+        self.joined_at.clone_from(&joined_at);
         let pace = &self.client.settings.pace;
         Wait {
             window: pace.window(joined_at.is_some(), self.ahead),
@@ -356,10 +359,19 @@ impl<'a> Request<'a> {
         self.ticket > 0 && matches!(error.reason, Reason::TimedOut(None)) && silence < BRIEF
     }
 
+    /// Where this client hears of grants in the lock's slot right now.
+    fn subscribed_at(&self) -> Option<String> {
+        self.client.router.joined_at(self.acquisition.lock.slot)
+    }
+
     /// Waits for a push, or (`None`) for the time to look again.
     async fn wait(&mut self, until: Option<Moment>) -> Result<Option<Pushed>> {
         if self.waiting.is_none() {
             self.waiting = Some(self.client.wait_in(&self.acquisition));
+        }
+        // Subscribed while the call was under way, when there was nobody yet to be told to look: the queue does not know, and would not push.
+        if self.subscribed_at() != self.joined_at {
+            return Ok(None);
         }
         let pause = self.client.settings.pace.next_look(self.ahead, fastrand::f64());
         match self.woken(self.client.clock.now().after(pause), until).await {
@@ -394,6 +406,10 @@ impl<'a> Request<'a> {
     /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is near, nor if replicas have to confirm it: then
     /// the look that follows claims it and says.
     fn take_pushed(&mut self, pushed: &Pushed) -> Result<Option<Arc<Acquisition>>> {
+        // An upgrade has its owner in common with the read, and with upgrades before it: their messages can come late.
+        if matches!(self.goal, Goal::Upgrade { token } if pushed.grant.token <= token) {
+            return Ok(None);
+        }
         let bound = self.client.router.bound(&pushed.from);
         // The margin of the full lease can be longer than the claim window: a grant has a margin by its own length.
         let window = Duration::from_millis(pushed.grant.deadline.saturating_sub(pushed.now));
@@ -401,7 +417,8 @@ impl<'a> Request<'a> {
         let ends = lease::pushed_ends(pushed.grant, pushed.now, pushed.received, bound.as_ref(), margin);
         let now = self.client.clock.now();
         match ends {
-            Some(ends) if ends.since(now) > window / 2 && self.terms.replicas == 0 => {
+            // Half of what it can be at best must be left, for the claim to come in time.
+            Some(ends) if ends.since(now) > (window - margin) / 2 && self.terms.replicas == 0 => {
                 self.hold(pushed.grant, ends, now).map(Some)
             }
             _ => Ok(None),

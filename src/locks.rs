@@ -175,7 +175,6 @@ impl Locks {
             Some(id) => id,
             None => random_id()?,
         };
-        let events = router.events();
         let client = Arc::new(Client::new(
             router,
             clock,
@@ -183,7 +182,8 @@ impl Locks {
             scripts,
             ClientId::from_random(random),
         ));
-        tokio::spawn(worker::run(client.clone(), events));
+        worker::listen(&client);
+        tokio::spawn(worker::run(client.clone()));
         Ok(Locks {
             client: Arc::new(Handle(client)),
         })

@@ -14,15 +14,14 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tokio::sync::mpsc;
 
 use crate::acquisition::{Acquisition, ErrandKind, State};
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::node::Address;
 use crate::protocol::{Envelope, LockKey, pump, pumped};
-use crate::router::Event;
 
+pub(crate) use hearing::listen;
 pub(crate) use leaving::ended;
 pub(crate) use renewing::{apply_renewal, refusal};
 
@@ -38,7 +37,7 @@ const IDLE: Duration = Duration::from_secs(10);
 type Flight = BoxFuture<'static, ()>;
 
 /// Runs until the client's last handle and its last acquisition are gone.
-pub(crate) async fn run(client: Arc<Client>, mut events: mpsc::UnboundedReceiver<Event>) {
+pub(crate) async fn run(client: Arc<Client>) {
     let mut flights: FuturesUnordered<Flight> = FuturesUnordered::new();
     let mut tidy_at = client.clock.now().after(IDLE);
     loop {
@@ -59,7 +58,6 @@ pub(crate) async fn run(client: Arc<Client>, mut events: mpsc::UnboundedReceiver
         tokio::select! {
             biased;
             Some(()) = flights.next(), if !flights.is_empty() => {}
-            Some(event) = events.recv() => hearing::hear(&client, event),
             () = client.wake.notified() => {}
             () = sleep => {}
         }

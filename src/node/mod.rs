@@ -127,8 +127,17 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
     fn is_usable(&self) -> bool;
 }
 
+/// Whom a message on a channel is given to: channel and payload. It never waits.
+pub(crate) type Ear = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
+
 /// A connection that carries shard subscriptions, one channel a command.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
+    /// Has messages given to `ear` by whoever reads the connection, which saves them the way through the receiver. A backend that cannot do so goes on to
+    /// send them as notices.
+    fn hear_by(&self, ear: Ear) {
+        drop(ear);
+    }
+
     /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>>;
 

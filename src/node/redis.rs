@@ -4,8 +4,8 @@ mod reply;
 mod url;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::node::{
-    Address, Connector, CredentialsProvider, Node, NodeError, Notice, Reply, Subscribed, Subscription, Words,
+    Address, Connector, CredentialsProvider, Ear, Node, NodeError, Notice, Reply, Subscribed, Subscription, Words,
 };
 use reply::text_of;
 pub(crate) use reply::{connect_failure, reply_of};
@@ -86,16 +86,19 @@ impl Connector for RedisConnector {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with it.
             let weak = notify.downgrade();
+            let ear = Arc::new(OnceLock::<Ear>::new());
+            let heard_by = ear.clone();
             let connection = self
-                .open(address, move |push| {
-                    if let Some(notice) = notice_of(push) {
-                        let _ = notify.send(notice);
-                    }
+                .open(address, move |push| match (notice_of(push), heard_by.get()) {
+                    (Some(Notice::Message { channel, payload }), Some(ear)) => ear(channel, payload),
+                    (Some(notice), _) => drop(notify.send(notice)),
+                    (None, _) => {}
                 })
                 .await?;
             let subscription: Arc<dyn Subscription> = Arc::new(RedisSubscription {
                 connection,
                 notify: weak,
+                ear,
             });
             Ok((subscription, notices))
         }
@@ -280,6 +283,7 @@ impl RedisNode {
 struct RedisSubscription {
     connection: MultiplexedConnection,
     notify: mpsc::WeakUnboundedSender<Notice>,
+    ear: Arc<OnceLock<Ear>>,
 }
 
 impl fmt::Debug for RedisSubscription {
@@ -289,6 +293,10 @@ impl fmt::Debug for RedisSubscription {
 }
 
 impl Subscription for RedisSubscription {
+    fn hear_by(&self, ear: Ear) {
+        let _ = self.ear.set(ear); // the first one stays
+    }
+
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
             let asking = asking.then(|| Words::new().word("ASKING"));

@@ -41,7 +41,7 @@ pub(crate) use route::Route;
 #[cfg(feature = "cluster-async")]
 pub(crate) use shared::Shared;
 pub use slot::{CrossSlot, Slot, assert_same_slot};
-pub(crate) use subscriptions::{Event, Subscriptions};
+pub(crate) use subscriptions::{Event, Listener, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 
 /// Settings of the router. Each duration is the limit for one thing.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use crate::clock::Moment;
 use crate::node::{Address, Reply, Words};
-use crate::router::{Answer, Call, CallError, ClockBound, Event, Router, Slot};
+use crate::router::{Answer, Call, CallError, ClockBound, Listener, Router, Slot};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
@@ -116,11 +115,12 @@ impl Route {
         }
     }
 
-    pub(crate) fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). There is nothing to hear on a connection that is shared.
+    pub(crate) fn listen(&self, listener: Listener) {
         match self {
-            Route::Own(router) => router.subscriptions().events(),
+            Route::Own(router) => router.subscriptions().listen(listener),
             #[cfg(feature = "cluster-async")]
-            Route::Shared(_) => mpsc::unbounded_channel().1,
+            Route::Shared(_) => drop(listener),
         }
     }
 

@@ -11,7 +11,8 @@ mod place;
 mod reports;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -37,6 +38,28 @@ pub(crate) enum Event {
     Look { slot: Slot },
 }
 
+/// Whom events are told to.
+pub(crate) type Listener = Box<dyn Fn(Event) + Send + Sync>;
+
+/// The way of events from the links and the keeper to the one who listens. There is no task in between: a grant that is pushed is had when the reader of the
+/// connection has it.
+#[derive(Clone, Default)]
+struct Events(Arc<OnceLock<Listener>>);
+
+impl Events {
+    fn tell(&self, event: Event) {
+        if let Some(listener) = self.0.get() {
+            listener(event);
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
 /// Where each wanted channel is joined at the owner of its slot.
 type Joined = Arc<RwLock<HashMap<Slot, Address>>>;
 
@@ -47,7 +70,7 @@ pub(crate) struct Subscriptions {
     wanted: Mutex<HashMap<Slot, Bytes>>,
     joined: Joined,
     orders: mpsc::UnboundedSender<Order>,
-    events: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
+    events: Events,
     keeper: AbortHandle,
 }
 
@@ -60,14 +83,14 @@ impl Subscriptions {
         topology: Arc<Topology>,
     ) -> Subscriptions {
         let (orders, taken) = mpsc::unbounded_channel();
-        let (tell, events) = mpsc::unbounded_channel();
+        let events = Events::default();
         let joined = Joined::default();
         let keeper = Keeper::new(
             connector,
             clock,
             connections.connect_timeout(),
             topology,
-            tell,
+            events.clone(),
             joined.clone(),
         );
         let keeper = tokio::spawn(keeper.run(taken)).abort_handle();
@@ -76,7 +99,7 @@ impl Subscriptions {
             wanted: Mutex::default(),
             joined,
             orders,
-            events: Mutex::new(Some(events)),
+            events,
             keeper,
         }
     }
@@ -116,9 +139,10 @@ impl Subscriptions {
         connection.has_name().then(|| connection.name().to_owned())
     }
 
-    /// What happens, for the one who takes it first. For all others nothing ever does.
-    pub(crate) fn events(&self) -> mpsc::UnboundedReceiver<Event> {
-        lock(&self.events).take().unwrap_or_else(|| mpsc::unbounded_channel().1)
+    /// Has all that happens told to `listener`, at once, by whoever hears of it: it must neither wait nor take long. The first one to listen is
+    /// the only one.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let _ = self.events.0.set(listener);
     }
 
     /// Ends all subscriptions.

@@ -7,7 +7,17 @@ use crate::client::Client;
 use crate::protocol::Push;
 use crate::router::Event;
 
-pub(super) fn hear(client: &Arc<Client>, event: Event) {
+/// Has the client hear of its grants, in whatever task reads the subscription: no other stands between a push and the one who waits for it.
+pub(crate) fn listen(client: &Arc<Client>) {
+    let known = Arc::downgrade(client);
+    client.router.listen(Box::new(move |event| {
+        if let Some(client) = known.upgrade() {
+            hear(&client, event);
+        }
+    }));
+}
+
+fn hear(client: &Client, event: Event) {
     match event {
         Event::Look { slot } => {
             for acquisition in client.waiters_in(slot) {
@@ -27,12 +37,16 @@ pub(super) fn hear(client: &Arc<Client>, event: Event) {
                     continue;
                 };
                 acquisition.with_asking(|asking| {
-                    asking.pushed = Some(Pushed {
-                        grant: *grant,
-                        now: push.now,
-                        received,
-                        from: address.clone(),
-                    });
+                    let known = asking.pushed.as_ref();
+                    // Messages from two servers, while a slot moves, need not come in their order.
+                    if known.is_none_or(|known| known.grant.token < grant.token) {
+                        asking.pushed = Some(Pushed {
+                            grant: *grant,
+                            now: push.now,
+                            received,
+                            from: address.clone(),
+                        });
+                    }
                 });
                 acquisition.changed.notify_waiters();
                 if push.more {

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdout, Command};
 
 use crate::soon;
@@ -58,7 +58,13 @@ impl Child {
     pub async fn told(&mut self) -> Result<String> {
         loop {
             let line = soon(self.told.next_line()).await??;
-            let line = line.ok_or_else(|| Error::new("the child has ended"))?;
+            let Some(line) = line else {
+                let mut said = String::new();
+                if let Some(stderr) = &mut self.process.stderr {
+                    stderr.read_to_string(&mut said).await?;
+                }
+                return Err(Error::new(format!("the child has ended: {said}")));
+            };
             if let Some(words) = line.strip_prefix(TELLS) {
                 return Ok(words.trim().into());
             }

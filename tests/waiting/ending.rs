@@ -19,7 +19,7 @@ fn outlive_a_runtime() -> Result {
             let locks = Locks::connect(&urls).await?;
             let reading = locks.rwlock("ending a")?.read().await?;
             let writing = locks.rwlock("ending b")?.write().lease(Duration::from_secs(2)).await?;
-            Ok::<_, rwlease::Error>((locks, reading, writing))
+            Result::Ok((locks, reading, writing))
         })?;
         for name in ["ending a", "ending b"] {
             for _ in 0..10 {
@@ -27,7 +27,7 @@ fn outlive_a_runtime() -> Result {
                 runtime.spawn(async move { lock.write().await.map(drop) });
             }
         }
-        runtime.block_on(tokio::time::sleep(Duration::from_millis(200)));
+        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
         if background {
             runtime.shutdown_background();
         } else {

@@ -53,10 +53,6 @@ impl Queue {
         self.fields.get("writer").map(|record| &record[30..])
     }
 
-    pub fn readers(&self) -> usize {
-        self.fields.keys().filter(|field| field.starts_with("r:")).count()
-    }
-
     pub fn has_waiting_reader(&self) -> bool {
         self.fields.contains_key("readers_head")
     }
@@ -73,11 +69,10 @@ impl Queue {
             .unwrap_or(0)
     }
 
-    /// Neither holders nor waiters, nor anything that only they need.
+    /// Neither holders nor waiters, nor anything of theirs. (What only says who goes next may be left for the next one to sweep.)
     pub fn is_idle(&self) -> bool {
-        self.fields
-            .keys()
-            .all(|field| ["version", "fence"].contains(&field.as_str()))
+        let kept = ["version", "fence", "ticket", "phase", "lapsed", "until"];
+        self.fields.keys().all(|field| kept.contains(&field.as_str()))
     }
 
     /// All who wait have subscribed at this server.

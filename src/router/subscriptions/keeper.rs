@@ -14,7 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use crate::router::subscriptions::link::{Link, LinkOrder, News};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
-use crate::router::subscriptions::{Event, Joined};
+use crate::router::subscriptions::{Event, Events, Joined};
 use crate::router::topology::Topology;
 use crate::router::{Slot, write};
 
@@ -43,7 +43,7 @@ pub(super) struct Keeper {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) connect_timeout: Duration,
     pub(super) topology: Arc<Topology>,
-    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) events: Events,
     pub(super) joined: Joined,
     pub(super) wanted: BTreeMap<Slot, Wanted>,
     pub(super) links: HashMap<Address, LinkState>,
@@ -59,7 +59,7 @@ impl Keeper {
         clock: Arc<dyn Clock>,
         connect_timeout: Duration,
         topology: Arc<Topology>,
-        events: mpsc::UnboundedSender<Event>,
+        events: Events,
         joined: Joined,
     ) -> Keeper {
         Keeper {
@@ -310,6 +310,6 @@ impl Keeper {
     }
 
     pub(super) fn tell(&self, event: Event) {
-        let _ = self.events.send(event);
+        self.events.tell(event);
     }
 }

@@ -11,9 +11,9 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Connector, NodeError, Notice, ServerError, Subscribed};
+use crate::node::{Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed};
 use crate::router::Slot;
-use crate::router::subscriptions::Event;
+use crate::router::subscriptions::{Event, Events};
 
 /// How often the link looks after itself.
 const TICK: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub(super) struct Link {
     pub(super) connect_timeout: Duration,
     pub(super) orders: mpsc::UnboundedReceiver<LinkOrder>,
     pub(super) news: mpsc::UnboundedSender<News>,
-    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) events: Events,
 }
 
 /// Why a link ends.
@@ -99,6 +99,7 @@ impl Link {
     }
 
     async fn serve(&mut self, (subscription, mut notices): Subscribed) -> End {
+        subscription.hear_by(self.ear());
         let mut under_way = FuturesUnordered::new();
         let mut pulse = Pulse::new(self.clock.now());
         let mut tick = self.clock.sleep_until(self.clock.now().after(TICK));
@@ -147,16 +148,21 @@ impl Link {
             Notice::Joined { channel } => self.tell(What::Joined(channel)),
             Notice::Left { channel } => self.tell(What::Left(channel)),
             Notice::Refused { channel, error } => self.tell(What::Refused(channel, error)),
-            Notice::Message { channel, payload } => {
-                let event = Event::Message {
-                    slot: Slot::of(&channel),
-                    address: self.address.clone(),
-                    payload,
-                    received: self.clock.now(),
-                };
-                let _ = self.events.send(event);
-            }
+            Notice::Message { channel, payload } => self.ear()(channel, payload),
         }
+    }
+
+    /// Passes messages on.
+    fn ear(&self) -> Ear {
+        let (address, clock, events) = (self.address.clone(), self.clock.clone(), self.events.clone());
+        Box::new(move |channel, payload| {
+            events.tell(Event::Message {
+                slot: Slot::of(&channel),
+                address: address.clone(),
+                payload,
+                received: clock.now(),
+            });
+        })
     }
 
     fn tell(&self, what: What) {
