@@ -1,6 +1,6 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ struct Registry {
     /// When the worker must look at which acquisition.
     agenda: Agenda,
     pumps: Vec<LockKey>,
-    waiting: HashMap<Slot, Waiting>,
+    waiting: BTreeMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
     sleeps_until: Option<Moment>,
     closed: bool,
@@ -100,9 +100,9 @@ impl Client {
     }
 
     /// Registers a new owner, before anything is sent for it.
-    pub(crate) fn register(&self, lock: &LockKey) -> Result<Arc<Acquisition>> {
+    pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone()));
+        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone(), lease));
         let mut registry = self.registry();
         if registry.closed {
             return Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")));
@@ -133,16 +133,22 @@ impl Client {
             let mut state = acquisition.state();
             let (loose, over) = match &*state {
                 State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
-                State::Held(holding) => (holding.loose(), holding.ends.after(holding.margin)),
+                // A renewal without an answer may have made it longer than is known here.
+                State::Held(holding) => (
+                    holding.loose(),
+                    holding.ends.max(now.after(holding.lease)).after(holding.margin),
+                ),
                 State::Leaving(_) | State::Ended => return,
             };
-            let give_up = loose.map_or(over, |loose| over.max(loose)).after(LEAVING_GRACE);
+            let over = loose.map_or(over, |loose| over.max(acquisition.ghost_ends(loose)));
+            let give_up = over.after(LEAVING_GRACE);
             *state = State::Leaving(Leaving {
                 loose,
                 ghost_until: None,
                 give_up,
                 due: now,
                 sent: false,
+                failures: 0,
             });
         }
         acquisition.tell_end();
@@ -206,13 +212,18 @@ impl Client {
         self.wake.notify_one();
     }
 
+    #[cfg(feature = "embedded")]
+    pub(crate) fn id(&self) -> ClientId {
+        self.id
+    }
+
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
         self.registry().acquisitions.get(&count).cloned()
     }
 
-    /// Everyone of this client who waits in a slot.
+    /// Everyone of this client who waits in a slot, in the order in which they came.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         let registry = self.registry();
         let waiting = registry.waiting.get(&slot).into_iter();
@@ -222,7 +233,7 @@ impl Client {
             .collect()
     }
 
-    /// Every acquisition there is.
+    /// Every acquisition there is, in the same order.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
         let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);
@@ -239,11 +250,11 @@ impl Client {
             idle_since: now,
         });
         waiting.waiters.insert(acquisition.count);
-        let first = waiting.waiters.len() == 1;
-        drop(registry);
-        if first {
+        if waiting.waiters.len() == 1 {
+            // Before anybody else can find the slot idle, so that the two wishes come in the right order.
             self.router.want(slot, self.id.channel(slot));
         }
+        drop(registry);
         WaitingIn {
             client: self.clone(),
             slot,
@@ -254,17 +265,13 @@ impl Client {
     /// Gives up subscriptions that nobody has waited for in a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        let mut idle = Vec::new();
         self.registry().waiting.retain(|slot, waiting| {
             let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
             if !keep {
-                idle.push(*slot);
+                self.router.unwant(*slot);
             }
             keep
         });
-        for slot in idle {
-            self.router.unwant(slot);
-        }
     }
 
     /// Takes what is due by `horizon`.

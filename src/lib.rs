@@ -27,6 +27,18 @@
 //! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
 //! knows nodes, each one connection to one server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
+// The library does not panic and does not print, and asks nobody but its Clock for the time.
+#![warn(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::dbg_macro,
+    clippy::todo,
+    clippy::disallowed_methods
+)]
 
 // The test support speaks of the crate by its name.
 #[cfg(test)]
@@ -88,7 +100,9 @@ pub use upgrade::{Upgrade, UpgradeError};
 /// Servers in this process, for demos and for tests.
 #[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use crate::node::embedded::{Builder, Engine, Faults, Tally};
+    pub use crate::node::embedded::{
+        Builder, Engine, Fate, Faults, Host, Kind, Message, Network, Served, Tally, Watcher, Weather,
+    };
 }
 
 #[cfg(all(doctest, feature = "embedded"))]

@@ -136,6 +136,27 @@ impl Locks {
             .collect()
     }
 
+    /// Whether this client still has to do with that owner: asks for it, holds by it, or has yet to see it gone.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn knows(&self, owner: &str) -> bool {
+        self.client.find(owner).is_some()
+    }
+
+    /// The scripts that this client uses.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::Script> {
+        self.client.scripts.all().into_iter()
+    }
+
+    /// The first part of this client's owner ids.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn id(&self) -> String {
+        self.client.id().to_string()
+    }
+
     /// Starts a client over connections of any kind.
     pub(crate) async fn start(
         connector: Arc<dyn Connector>,
@@ -150,9 +171,10 @@ impl Locks {
     }
 
     fn over(router: Route, clock: Arc<dyn Clock>, scripts: &'static Scripts, settings: Settings) -> Result<Locks> {
-        let mut random = [0; 11];
-        getrandom::fill(&mut random)
-            .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+        let random = match settings.id {
+            Some(id) => id,
+            None => random_id()?,
+        };
         let events = router.events();
         let client = Arc::new(Client::new(
             router,
@@ -166,6 +188,13 @@ impl Locks {
             client: Arc::new(Handle(client)),
         })
     }
+}
+
+fn random_id() -> Result<[u8; 11]> {
+    let mut random = [0; 11];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+    Ok(random)
 }
 
 impl fmt::Debug for Locks {
@@ -184,6 +213,8 @@ pub struct Builder {
     router: RouterSettings,
     #[cfg(feature = "redis")]
     redis: RedisSettings,
+    #[cfg(feature = "embedded")]
+    scripts: Option<&'static Scripts>,
 }
 
 #[cfg(feature = "redis")]
@@ -300,6 +331,29 @@ impl Builder {
             self.router,
         )
         .await
+    }
+
+    /// Connects from a host of a simulated network. The client's id is drawn from the seeded randomness that all else is
+    /// drawn from: two runs that do the same are the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_embedded`](Builder::connect_embedded).
+    pub async fn connect_from(mut self, host: &crate::embedded::Host) -> Result<Locks> {
+        self.router.seeds = host.engine().addresses();
+        let mut id = [0; 11];
+        fastrand::fill(&mut id);
+        self.settings.id = Some(id);
+        let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
+        Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
+    }
+
+    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build. What is read stays
+    /// in memory.
+    #[doc(hidden)]
+    pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
+        self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
+        Ok(self)
     }
 }
 

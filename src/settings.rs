@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) most_waiters: u64,
     pub(crate) call_timeout: Duration,
     pub(crate) on_lost: OnLost,
+    /// What the client's id is made of, if it is not drawn at random.
+    pub(crate) id: Option<[u8; 11]>,
 }
 
 impl Default for Settings {
@@ -41,6 +43,7 @@ impl Default for Settings {
             most_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
             on_lost: OnLost::default(),
+            id: None,
         }
     }
 }

@@ -120,7 +120,8 @@ struct Times {
 
 impl Times {
     fn of(times: &[Duration]) -> Times {
-        let mut histogram = Histogram::<u64>::new(3).expect("three digits are allowed");
+        // A nanosecond to a quarter of an hour, to three digits.
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed");
         for time in times {
             histogram.saturating_record(time.as_nanos() as u64);
         }

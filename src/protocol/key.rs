@@ -146,7 +146,7 @@ mod tests {
     fn a_channel_is_of_the_slot() {
         let client = ClientId::from_random([7; 11]);
         for slot in [Slot::of(b"a"), Slot::of(b"rwlease:order:{42}")] {
-            assert_eq!(Slot::of(&client.channel(slot)), slot);
+            assert_eq!(Slot::of(client.channel(slot)), slot);
         }
     }
 

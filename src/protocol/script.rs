@@ -37,27 +37,7 @@ pub(crate) struct Scripts {
 /// }
 /// ```
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
-    let all = Scripts::built_in();
-    [
-        &all.acquire_read,
-        &all.acquire_write,
-        &all.release,
-        &all.renew,
-        &all.pump,
-        &all.downgrade,
-        &all.upgrade,
-        &all.revoke,
-        &all.force_release,
-        &all.inspect,
-        &all.holds,
-        &all.raise_token,
-        &all.mutex_acquire,
-        &all.mutex_renew,
-        &all.mutex_release,
-        &all.mutex_inspect,
-    ]
-    .into_iter()
-    .chain(legacy())
+    Scripts::built_in().all().into_iter().chain(legacy())
 }
 
 #[cfg(feature = "legacy")]
@@ -71,6 +51,27 @@ fn legacy() -> impl Iterator<Item = &'static Script> {
 }
 
 impl Scripts {
+    pub(crate) fn all(&self) -> [&Script; 16] {
+        [
+            &self.acquire_read,
+            &self.acquire_write,
+            &self.release,
+            &self.renew,
+            &self.pump,
+            &self.downgrade,
+            &self.upgrade,
+            &self.revoke,
+            &self.force_release,
+            &self.inspect,
+            &self.holds,
+            &self.raise_token,
+            &self.mutex_acquire,
+            &self.mutex_renew,
+            &self.mutex_release,
+            &self.mutex_inspect,
+        ]
+    }
+
     /// The scripts that were compiled in.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
@@ -104,10 +105,10 @@ impl Scripts {
             inspect: script("inspect")?,
             holds: script("holds")?,
             raise_token: script("raise_token")?,
-            mutex_acquire: script("mutex_acquire")?,
-            mutex_renew: script("mutex_renew")?,
-            mutex_release: script("mutex_release")?,
-            mutex_inspect: script("mutex_inspect")?,
+            mutex_acquire: script("mutex/acquire")?,
+            mutex_renew: script("mutex/renew")?,
+            mutex_release: script("mutex/release")?,
+            mutex_inspect: script("mutex/inspect")?,
         })
     }
 }
@@ -167,10 +168,10 @@ const FILES: &[(&str, &str)] = files![
     "legacy/release.lua",
     "holds.lua",
     "raise_token.lua",
-    "mutex_acquire.lua",
-    "mutex_renew.lua",
-    "mutex_release.lua",
-    "mutex_inspect.lua",
+    "mutex/acquire.lua",
+    "mutex/renew.lua",
+    "mutex/release.lua",
+    "mutex/inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/simple.lua",
@@ -185,7 +186,7 @@ const FILES: &[(&str, &str)] = files![
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
@@ -202,11 +203,13 @@ mod tests {
                 script.name
             );
         }
-        let on_disk = folder
-            .read_dir()
-            .unwrap()
-            .filter(|entry| entry.as_ref().unwrap().path().is_file())
-            .count();
+        let files = |folder: PathBuf| {
+            folder
+                .read_dir()
+                .unwrap()
+                .filter(|entry| entry.as_ref().unwrap().path().is_file())
+        };
+        let on_disk = files(folder.clone()).count() + files(folder.join("mutex")).count();
         let own = scripts().filter(|script| !script.name.starts_with("legacy/"));
         assert_eq!(own.count(), on_disk);
     }
