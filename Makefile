@@ -1,11 +1,11 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
+.PHONY: help demo test test-valkey servers valkey redis-py fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
-VALKEY_SUITES := cluster slots five_faults
+VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,10 +14,10 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 	$(if $(CLUSTER),@scripts/get-redis)
 	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
-test: servers ## Run all tests, on the server that `make servers` finds
+test: servers redis-py ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features
 
-test-valkey: valkey ## Run the suites that depend on the server on Valkey
+test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none
@@ -25,6 +25,9 @@ servers: ## See that there is a Redis server for the tests; install one if there
 
 valkey: ## Fetch a Valkey server of a fixed version into target/servers
 	@scripts/get-valkey
+
+redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests that share a lock with it
+	@scripts/get-redis-py
 
 fmt: ## Format the code
 	cargo fmt

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  first reader's index ARGV[4]  first waiting writer (owner, - for the head)
--- ARGV[5]  first waiting reader (owner, - for the head)          ARGV[6]  most entries of each kind, 1 to 100
+-- ARGV[3]  first reader's index ARGV[4]  first waiting writer (owner, - for the head, none for no writers)
+-- ARGV[5]  first waiting reader (owner, - for the head, none for no readers)          ARGV[6]  most entries of each kind, 1 to 100
 --
 -- Reply: now, status, 0
 --   absent   there is no such lock

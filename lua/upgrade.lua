@@ -48,7 +48,7 @@ me = demand.owner
 local function wait_for_readers()
   local entry = waiter(me)
   if not entry then
-    entry = { owner = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f' }
+    entry = { owner = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', since = now }
     put('upgrader', me)
     tally(entry, 1)
   end

@@ -14,9 +14,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
+use crate::settings::{Settings, check_lease};
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
+
+/// A silence that says nothing yet.
+const BRIEF: Duration = Duration::from_millis(500);
 
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
 const SWEEPS_OF_A_TRY: u32 = 10_000;
@@ -31,6 +35,27 @@ pub(crate) struct Terms {
     pub(crate) hold: Option<Duration>,
     /// How many replicas must confirm the lease and each renewal.
     pub(crate) replicas: u32,
+}
+
+impl Terms {
+    /// What the client's settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Terms {
+            lease: settings.lease,
+            fairness: settings.fairness,
+            renewal: Renewal::Automatic,
+            hold: None,
+            replicas: 0,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_lease(self.lease)?;
+        if self.hold == Some(Duration::ZERO) {
+            return Err(Error::invalid("the longest hold must not be zero"));
+        }
+        Ok(())
+    }
 }
 
 /// Who makes a lease longer.
@@ -87,7 +112,7 @@ pub(crate) async fn take(
     terms: &Terms,
     patience: Patience,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let acquisition = client.register(lock)?;
+    let acquisition = client.register(lock, terms.lease)?;
     let mut request = Request::new(client, acquisition, Goal::Take(mode, terms.fairness), mode, terms);
     request.run(patience).await.map_err(|error| lock.blame(error))
 }
@@ -154,6 +179,8 @@ struct Request<'a> {
     ticket: u64,
     ahead: u64,
     waiting: Option<WaitingIn>,
+    /// When the first call was sent since the last answer.
+    silent_since: Option<Moment>,
     settled: bool,
 }
 
@@ -179,6 +206,7 @@ impl<'a> Request<'a> {
             ticket: 0,
             ahead: 0,
             waiting: None,
+            silent_since: None,
             settled: false,
         }
     }
@@ -192,10 +220,17 @@ impl<'a> Request<'a> {
             }
             let answer = match self.call(patience).await {
                 Ok(answer) => answer,
-                Err(error) if self.goes_on_after(&error, patience) => continue,
+                Err(error) if self.is_passing(&error, patience) => continue,
+                // The place in the queue had run out, and there is no room for a new one now.
+                Err(error) if self.ticket > 0 && is_out_of_memory(&error) => {
+                    self.wait(patience.until()).await?;
+                    continue;
+                }
+                Err(error) if self.was_cut_short(&error) => return Err(out_of_time()),
                 Err(error) => return Err(error.into()),
             };
             let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
+            trace!(name: "rwlease.acquire", lock = %self.acquisition.lock.name, node = %answer.address);
             let (envelope, acquired) = Acquire::read(answer.reply)?;
             if envelope.more {
                 self.client.pump(&self.acquisition.lock);
@@ -260,7 +295,9 @@ impl<'a> Request<'a> {
 
     /// One call, accounted for: until it has an answer it may still be carried out.
     async fn call(&mut self, patience: Patience) -> Result<Answer, CallError> {
-        let slice = self.client.clock.now().after(CALL_SLICE);
+        let now = self.client.clock.now();
+        self.silent_since.get_or_insert(now);
+        let slice = now.after(CALL_SLICE);
         let until = patience.until().map_or(slice, |limit| limit.min(slice));
         let acquire = Acquire {
             owner: self.acquisition.owner,
@@ -279,6 +316,9 @@ impl<'a> Request<'a> {
             .router
             .call_confirmed(&call, self.terms.replicas, until)
             .await;
+        if result.is_ok() {
+            self.silent_since = None;
+        }
         let loose = match &result {
             Ok(answer) => answer.loose,
             Err(error) => error.loose,
@@ -291,7 +331,7 @@ impl<'a> Request<'a> {
 
     fn wait_terms(&self) -> Wait {
         let slot = self.acquisition.lock.slot;
-        let joined_at = self.client.router.subscriptions().joined_at(slot);
+        let joined_at = self.client.router.joined_at(slot);
         let pace = &self.client.settings.pace;
         Wait {
             window: pace.window(joined_at.is_some(), self.ahead),
@@ -303,11 +343,17 @@ impl<'a> Request<'a> {
     }
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
-    fn goes_on_after(&self, error: &CallError, patience: Patience) -> bool {
+    fn is_passing(&self, error: &CallError, patience: Patience) -> bool {
         let passing = matches!(error.reason, Reason::TimedOut(_) | Reason::NoNode(_));
-        let full_while_queued = self.ticket > 0 && matches!(&error.reason, Reason::Refused(said) if said.code == "OOM");
         let wanted = self.acquisition.with_asking(|_| ()).is_some();
-        (passing || full_while_queued) && wanted && self.client.clock.now() < patience.until().unwrap_or(LATEST)
+        passing && wanted && self.client.clock.now() < patience.until().unwrap_or(LATEST)
+    }
+
+    /// Whether the time was up just after a look had been sent, which says nothing against the server.
+    fn was_cut_short(&self, error: &CallError) -> bool {
+        let now = self.client.clock.now();
+        let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.ticket > 0 && matches!(error.reason, Reason::TimedOut(None)) && silence < BRIEF
     }
 
     /// Waits for a push, or (`None`) for the time to look again.
@@ -470,6 +516,10 @@ impl Drop for Request<'_> {
             Goal::Upgrade { .. } => self.client.end_wait(&self.acquisition),
         }
     }
+}
+
+fn is_out_of_memory(error: &CallError) -> bool {
+    matches!(&error.reason, Reason::Refused(said) if said.code == "OOM")
 }
 
 pub(crate) fn out_of_time() -> Error {

@@ -1,6 +1,6 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,9 @@ use crate::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, Stat
 use crate::clock::{Clock, Moment};
 use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Router, Slot};
+use crate::router::{Call, Route, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -24,7 +25,7 @@ const LEAVING_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Route,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) scripts: &'static Scripts,
@@ -47,7 +48,7 @@ struct Registry {
     /// When the worker must look at which acquisition.
     agenda: Agenda,
     pumps: Vec<LockKey>,
-    waiting: HashMap<Slot, Waiting>,
+    waiting: BTreeMap<Slot, Waiting>,
     /// The moment that the worker sleeps until.
     sleeps_until: Option<Moment>,
     closed: bool,
@@ -73,7 +74,7 @@ pub(crate) struct Work {
 
 impl Client {
     pub(crate) fn new(
-        router: Arc<Router>,
+        router: Route,
         clock: Arc<dyn Clock>,
         settings: Settings,
         scripts: &'static Scripts,
@@ -99,9 +100,9 @@ impl Client {
     }
 
     /// Registers a new owner, before anything is sent for it.
-    pub(crate) fn register(&self, lock: &LockKey) -> Result<Arc<Acquisition>> {
+    pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone()));
+        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone(), lease));
         let mut registry = self.registry();
         if registry.closed {
             return Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")));
@@ -132,16 +133,22 @@ impl Client {
             let mut state = acquisition.state();
             let (loose, over) = match &*state {
                 State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
-                State::Held(holding) => (holding.loose(), holding.ends.after(holding.margin)),
+                // A renewal without an answer may have made it longer than is known here.
+                State::Held(holding) => (
+                    holding.loose(),
+                    holding.ends.max(now.after(holding.lease)).after(holding.margin),
+                ),
                 State::Leaving(_) | State::Ended => return,
             };
-            let give_up = loose.map_or(over, |loose| over.max(loose)).after(LEAVING_GRACE);
+            let over = loose.map_or(over, |loose| over.max(acquisition.ghost_ends(loose)));
+            let give_up = over.after(LEAVING_GRACE);
             *state = State::Leaving(Leaving {
                 loose,
                 ghost_until: None,
                 give_up,
                 due: now,
                 sent: false,
+                failures: 0,
             });
         }
         acquisition.tell_end();
@@ -205,13 +212,18 @@ impl Client {
         self.wake.notify_one();
     }
 
+    #[cfg(feature = "embedded")]
+    pub(crate) fn id(&self) -> ClientId {
+        self.id
+    }
+
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
         self.registry().acquisitions.get(&count).cloned()
     }
 
-    /// Everyone of this client who waits in a slot.
+    /// Everyone of this client who waits in a slot, in the order in which they came.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         let registry = self.registry();
         let waiting = registry.waiting.get(&slot).into_iter();
@@ -221,7 +233,7 @@ impl Client {
             .collect()
     }
 
-    /// Every acquisition there is.
+    /// Every acquisition there is, in the same order.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
         let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);
@@ -238,11 +250,11 @@ impl Client {
             idle_since: now,
         });
         waiting.waiters.insert(acquisition.count);
-        let first = waiting.waiters.len() == 1;
-        drop(registry);
-        if first {
-            self.router.subscriptions().want(slot, self.id.channel(slot));
+        if waiting.waiters.len() == 1 {
+            // Before anybody else can find the slot idle, so that the two wishes come in the right order.
+            self.router.want(slot, self.id.channel(slot));
         }
+        drop(registry);
         WaitingIn {
             client: self.clone(),
             slot,
@@ -253,17 +265,13 @@ impl Client {
     /// Gives up subscriptions that nobody has waited for in a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        let mut idle = Vec::new();
         self.registry().waiting.retain(|slot, waiting| {
             let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
             if !keep {
-                idle.push(*slot);
+                self.router.unwant(*slot);
             }
             keep
         });
-        for slot in idle {
-            self.router.subscriptions().unwant(slot);
-        }
     }
 
     /// Takes what is due by `horizon`.
@@ -277,6 +285,13 @@ impl Client {
         let pumps = std::mem::take(&mut registry.pumps);
         let finished = registry.unowned && registry.acquisitions.is_empty() && pumps.is_empty();
         Work { due, pumps, finished }
+    }
+
+    /// Asks a question about a lock: a call that changes nothing.
+    pub(crate) async fn ask(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
+        let until = self.clock.now().after(self.settings.call_timeout);
+        let answer = self.router.call(question, until).await;
+        answer.map(|answer| answer.reply).map_err(|error| lock.blame(error))
     }
 
     /// When the worker must wake by itself; from here on earlier needs wake it.

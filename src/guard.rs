@@ -30,12 +30,13 @@ impl Hold {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
         let now = client.clock.now();
-        let (ends, loose) = acquisition
-            .with_holding(|holding| {
-                holding.releasing = true;
-                (holding.ends, holding.loose())
-            })
-            .unwrap_or((now, None));
+        let held = acquisition.with_holding(|holding| {
+            holding.releasing = true;
+            (holding.ends, holding.loose())
+        });
+        let Some((ends, loose)) = held else {
+            return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
+        };
         let call = Release {
             owner: acquisition.owner,
             only_wait: false,
@@ -75,7 +76,7 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], and those of an [`Owner`](crate::Owner).
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of an [`Owner`](crate::Owner).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
@@ -156,6 +157,11 @@ guard! {
 guard! {
     /// A lock held for writing, alone.
     WriteGuard, Mode::Write
+}
+
+guard! {
+    /// A [`Mutex`](crate::Mutex) that is held.
+    MutexGuard, Mode::Write
 }
 
 impl WriteGuard {

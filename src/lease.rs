@@ -51,13 +51,20 @@ impl Lease {
         &self.acquisition.lock.name
     }
 
+    /// The id of this acquisition, by which the server knows it: what a [`Status`](crate::Status) names, and the value of a
+    /// [`Mutex`](crate::Mutex). It is never used again.
+    pub fn owner(&self) -> &str {
+        self.acquisition.owner.as_str()
+    }
+
     /// The lock's slot.
     pub fn slot(&self) -> Slot {
         self.acquisition.lock.slot
     }
 
     /// The fencing token: greater than every one that this lock gave out before. Hand it to the store that the lock protects, and have it
-    /// refuse writes with a lower token than the greatest it has seen. Zero once the guard is gone.
+    /// refuse writes with a lower token than the greatest it has seen. Zero once the guard is gone, and for a
+    /// [`Mutex`](crate::Mutex), which has none.
     pub fn token(&self) -> u64 {
         self.with(|holding| holding.token).unwrap_or(0)
     }
@@ -203,6 +210,11 @@ impl Lease {
             }
             select(changed, client.clock.sleep_until(until)).await;
         }
+    }
+
+    /// How much before the server's its end is here.
+    pub(crate) fn margin(&self) -> Duration {
+        self.with(|holding| holding.margin).unwrap_or_default()
     }
 
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Holding) -> T) -> Option<T> {

@@ -27,6 +27,18 @@
 //! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
 //! knows nodes, each one connection to one server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
+// The library does not panic and does not print, and asks nobody but its Clock for the time.
+#![warn(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::dbg_macro,
+    clippy::todo,
+    clippy::disallowed_methods
+)]
 
 // The test support speaks of the crate by its name.
 #[cfg(test)]
@@ -42,40 +54,55 @@ mod guard;
 mod lease;
 #[cfg(feature = "legacy")]
 mod legacy;
+mod listing;
 mod locks;
 mod losses;
+mod multi;
+mod mutex;
 mod node;
+mod options;
 mod owner;
 mod protocol;
+mod quorum;
+mod retry;
 mod router;
 mod running;
 mod rwlock;
 mod seize;
 mod settings;
+mod status;
 mod upgrade;
 mod worker;
 
 pub use asking::Renewal;
 pub use error::{Error, ErrorKind, Result};
-pub use guard::{Guard, ReadGuard, Released, WriteGuard};
+pub use guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
 pub use lease::{Lease, LeaseState};
 #[cfg(feature = "legacy")]
 pub use legacy::{LegacyGuard, LegacyRwLock};
+pub use listing::Listing;
 pub use locks::{Builder, Locks};
 pub use losses::Loss;
+pub use multi::{Multi, MultiGuard};
+pub use mutex::{Mutex, MutexStatus};
 #[cfg(feature = "redis")]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
-pub use owner::{Owner, OwnerReadGuard, OwnerWriteGuard};
+pub use owner::{Owner, OwnerMutexGuard, OwnerReadGuard, OwnerWriteGuard};
 pub use protocol::{Fairness, Mode, scripts};
+pub use quorum::{Quorum, QuorumAcquire, QuorumGuard};
+pub use retry::Retry;
 pub use router::{CrossSlot, Script, Slot, assert_same_slot};
 pub use rwlock::{Acquire, RwLock, TryAcquire};
 pub use seize::{Revocation, Seizure};
+pub use status::{AskStatus, Holder, Status, Waiter};
 pub use upgrade::{Upgrade, UpgradeError};
 
 /// Servers in this process, for demos and for tests.
 #[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use crate::node::embedded::{Builder, Engine, Faults, Tally};
+    pub use crate::node::embedded::{
+        Builder, Engine, Fate, Faults, Host, Kind, Message, Network, Served, Tally, Watcher, Weather,
+    };
 }
 
 #[cfg(all(doctest, feature = "embedded"))]

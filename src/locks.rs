@@ -7,11 +7,14 @@ use std::time::Duration;
 use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::listing::Listing;
 use crate::losses::{Loss, OnLost};
+use crate::multi::Multi;
+use crate::mutex::Mutex;
 use crate::node::Connector;
 use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
-use crate::router::{Router, RouterSettings};
+use crate::router::{Route, Router, RouterSettings};
 use crate::rwlock::RwLock;
 use crate::settings::Settings;
 use crate::worker;
@@ -23,7 +26,7 @@ use crate::worker;
 /// clones, all locks made by it and all guards are gone, the task ends.
 #[derive(Clone)]
 pub struct Locks {
-    client: Arc<Handle>,
+    pub(crate) client: Arc<Handle>,
 }
 
 impl Locks {
@@ -72,6 +75,26 @@ impl Locks {
         RwLock::new(self.client.clone(), name.as_ref())
     }
 
+    /// A plain mutex by its name, which is its key as it stands: it can be shared with every other library that does `SET key value NX PX`.
+    /// No round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        Mutex::new(self.client.clone(), name.as_ref())
+    }
+
+    /// Several locks to be held together, of any slots: see [`Multi`].
+    pub fn multi(&self) -> Multi {
+        Multi::new(self.client.clone())
+    }
+
+    /// The names of the read/write locks that the servers know and that begin with `start`: see [`Listing`].
+    pub fn list(&self, start: impl AsRef<str>) -> Listing {
+        Listing::new(self.client.clone(), start.as_ref())
+    }
+
     /// One who may hold the same lock again.
     pub fn owner(&self) -> Owner {
         Owner::new(self.client.clone())
@@ -79,7 +102,7 @@ impl Locks {
 
     #[cfg(feature = "legacy")]
     pub(crate) fn client(&self) -> &Arc<Client> {
-        &self.inner.client
+        &self.client
     }
 
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
@@ -113,6 +136,27 @@ impl Locks {
             .collect()
     }
 
+    /// Whether this client still has to do with that owner: asks for it, holds by it, or has yet to see it gone.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn knows(&self, owner: &str) -> bool {
+        self.client.find(owner).is_some()
+    }
+
+    /// The scripts that this client uses.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::Script> {
+        self.client.scripts.all().into_iter()
+    }
+
+    /// The first part of this client's owner ids.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn id(&self) -> String {
+        self.client.id().to_string()
+    }
+
     /// Starts a client over connections of any kind.
     pub(crate) async fn start(
         connector: Arc<dyn Connector>,
@@ -122,11 +166,16 @@ impl Locks {
         router: RouterSettings,
     ) -> Result<Locks> {
         settings.check()?;
-        let mut random = [0; 11];
-        getrandom::fill(&mut random)
-            .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
         let router = Router::connect(connector, clock.clone(), router).await?;
-        let events = router.subscriptions().events();
+        Locks::over(Route::Own(router), clock, scripts, settings)
+    }
+
+    fn over(router: Route, clock: Arc<dyn Clock>, scripts: &'static Scripts, settings: Settings) -> Result<Locks> {
+        let random = match settings.id {
+            Some(id) => id,
+            None => random_id()?,
+        };
+        let events = router.events();
         let client = Arc::new(Client::new(
             router,
             clock,
@@ -139,6 +188,13 @@ impl Locks {
             client: Arc::new(Handle(client)),
         })
     }
+}
+
+fn random_id() -> Result<[u8; 11]> {
+    let mut random = [0; 11];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+    Ok(random)
 }
 
 impl fmt::Debug for Locks {
@@ -157,6 +213,8 @@ pub struct Builder {
     router: RouterSettings,
     #[cfg(feature = "redis")]
     redis: RedisSettings,
+    #[cfg(feature = "embedded")]
+    scripts: Option<&'static Scripts>,
 }
 
 #[cfg(feature = "redis")]
@@ -170,6 +228,12 @@ impl Builder {
     /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients of a lock need the same.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others call it. All users of a mutex need the same.
+    pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.mutex_prefix = prefix.into();
         self
     }
 
@@ -267,6 +331,54 @@ impl Builder {
             self.router,
         )
         .await
+    }
+
+    /// Connects from a host of a simulated network. The client's id is drawn from the seeded randomness that all else is
+    /// drawn from: two runs that do the same are the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_embedded`](Builder::connect_embedded).
+    pub async fn connect_from(mut self, host: &crate::embedded::Host) -> Result<Locks> {
+        self.router.seeds = host.engine().addresses();
+        let mut id = [0; 11];
+        fastrand::fill(&mut id);
+        self.settings.id = Some(id);
+        let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
+        Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
+    }
+
+    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build. What is read stays
+    /// in memory.
+    #[doc(hidden)]
+    pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
+        self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
+        Ok(self)
+    }
+}
+
+#[cfg(feature = "cluster-async")]
+impl Builder {
+    /// Uses a cluster connection that the application has already, for those who may open no further connections. No round trip.
+    ///
+    /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and which versions and settings it needs. In short: those who wait
+    /// ask the servers now and then and are not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection does in a failover or
+    /// when a connection breaks (stalls of all shards, a timeout that is not heeded) befalls the locks as well. Its response timeout must be set, and it must not be in use for
+    /// subscriptions.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range.
+    pub fn connect_shared(self, connection: ::redis::cluster_async::ClusterConnection) -> Result<Locks> {
+        self.settings.check()?;
+        let clock = Arc::new(crate::clock::SystemClock);
+        let shared = crate::router::Shared::new(connection, clock.clone(), self.router.response_timeout);
+        Locks::over(
+            Route::Shared(Arc::new(shared)),
+            clock,
+            Scripts::built_in(),
+            self.settings,
+        )
     }
 }
 

@@ -13,13 +13,14 @@ use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, Hold, Released, sealed};
 use crate::lease::Lease;
-use crate::protocol::{LockKey, Mode};
+use crate::mutex::Mutex as PlainMutex;
+use crate::protocol::{Kind, LockKey, Mode};
 use crate::rwlock::{Acquire, RwLock, TryAcquire};
 
 /// The least number of locks at which an owner forgets those that it no longer holds.
 const MANY: usize = 64;
 
-/// One who may hold the same lock again: read in read, write in write, read in write. To write while reading is an
+/// One who may hold the same lock again: read in read, write in write, read in write, a mutex in itself. To write while reading is an
 /// [upgrade](crate::ReadGuard::upgrade), with its [`Conflict`](ErrorKind::Conflict).
 ///
 /// A plain request for a lock that one holds already waits for oneself. Who must call code that takes the same lock hands it an owner: what an owner holds
@@ -41,8 +42,11 @@ const MANY: usize = 64;
 #[derive(Clone)]
 pub struct Owner {
     client: Arc<Handle>,
-    entries: Arc<Mutex<HashMap<Bytes, Weak<Entry>>>>,
+    entries: Arc<Mutex<Entries>>,
 }
+
+/// By kind and key: a mutex and a read/write lock are two things.
+type Entries = HashMap<(Kind, Bytes), Weak<Entry>>;
 
 impl Owner {
     pub(crate) fn new(client: Arc<Handle>) -> Self {
@@ -52,34 +56,45 @@ impl Owner {
 
     /// As [`RwLock::read`].
     pub fn read<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, OwnerReadGuard> {
-        Acquire::new(lock, Some(self))
+        Acquire::new(&lock.client, &lock.lock, Some(self))
     }
 
     /// As [`RwLock::write`].
     pub fn write<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, OwnerWriteGuard> {
-        Acquire::new(lock, Some(self))
+        Acquire::new(&lock.client, &lock.lock, Some(self))
     }
 
     /// As [`RwLock::try_read`].
     pub fn try_read<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, OwnerReadGuard> {
-        TryAcquire(Acquire::new(lock, Some(self)))
+        TryAcquire(Acquire::new(&lock.client, &lock.lock, Some(self)))
     }
 
     /// As [`RwLock::try_write`].
     pub fn try_write<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, OwnerWriteGuard> {
-        TryAcquire(Acquire::new(lock, Some(self)))
+        TryAcquire(Acquire::new(&lock.client, &lock.lock, Some(self)))
+    }
+
+    /// As [`Mutex::lock`](PlainMutex::lock).
+    pub fn lock<'a>(&'a self, mutex: &'a PlainMutex) -> Acquire<'a, OwnerMutexGuard> {
+        Acquire::new(&mutex.client, &mutex.lock, Some(self))
+    }
+
+    /// As [`Mutex::try_lock`](PlainMutex::try_lock).
+    pub fn try_lock<'a>(&'a self, mutex: &'a PlainMutex) -> TryAcquire<'a, OwnerMutexGuard> {
+        TryAcquire(Acquire::new(&mutex.client, &mutex.lock, Some(self)))
     }
 
     fn entry(&self, lock: &LockKey) -> Arc<Entry> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get(&lock.key).and_then(Weak::upgrade) {
+        let key = (lock.kind, lock.key.clone());
+        if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
             return entry;
         }
         if entries.len() >= MANY && entries.len() == entries.capacity() {
             entries.retain(|_, entry| entry.strong_count() > 0);
         }
         let entry = Arc::new(Entry::default());
-        entries.insert(lock.key.clone(), Arc::downgrade(&entry));
+        entries.insert(key, Arc::downgrade(&entry));
         entry
     }
 }
@@ -349,4 +364,9 @@ guard! {
 guard! {
     /// A lock that an [`Owner`] holds for writing.
     OwnerWriteGuard, Mode::Write
+}
+
+guard! {
+    /// A [`Mutex`](crate::Mutex) that an [`Owner`] holds.
+    OwnerMutexGuard, Mode::Write
 }

@@ -1,4 +1,4 @@
-//! A read/write lock by name, and the requests for it.
+//! A read/write lock by name, and the requests for locks that have a name.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -10,14 +10,14 @@ use futures::future::BoxFuture;
 
 use crate::asking::{Asked, Patience, Renewal, Terms};
 use crate::client::Handle;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::{Guard, ReadGuard, WriteGuard};
 use crate::lease::Lease;
 use crate::owner::Owner;
-use crate::protocol::{Fairness, LockKey};
+use crate::protocol::{Fairness, Kind, LockKey};
+use crate::retry::{Cancel, Retry, Wait};
 use crate::router::Slot;
 use crate::running;
-use crate::settings::check_lease;
 
 /// A read/write lock that all clients of the cluster share by its name.
 ///
@@ -36,7 +36,7 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(&client.settings.prefix, name)?;
+        let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, name)?;
         Ok(RwLock { client, lock })
     }
 
@@ -54,24 +54,24 @@ impl RwLock {
     ///
     /// One who holds the lock for writing and asks for it again waits for itself.
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
-        Acquire::new(self, None)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
     /// One who holds the lock already, for reading or writing, and asks for it again waits for itself.
     pub fn write(&self) -> Acquire<'_, WriteGuard> {
-        Acquire::new(self, None)
+        Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Asks for the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
-        TryAcquire(Acquire::new(self, None))
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
     /// Asks for the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
-        TryAcquire(Acquire::new(self, None))
+        TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 }
 
@@ -90,14 +90,14 @@ impl fmt::Debug for RwLock {
 ///
 /// One round trip if the lock is free. One who waits takes a place in the lock's queue with its first call, is told of its grant
 /// by push where the server can (Redis 7, Valkey), and looks by itself now and then: every 250 ms at the head of the queue, less often further
-/// back.
+/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has one who set [`retry`](Acquire::retry): that is one round trip for each try.
 ///
 /// # Errors
 ///
-/// [`TimedOut`](crate::ErrorKind::TimedOut), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+/// [`TimedOut`](crate::ErrorKind::TimedOut), [`TriesUsedUp`](crate::ErrorKind::TriesUsedUp), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
 /// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
 /// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
-/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
+/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down, or by [`cancel_on`](Acquire::cancel_on).
 ///
 /// # Cancel safety
 ///
@@ -105,35 +105,45 @@ impl fmt::Debug for RwLock {
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
-    lock: &'a RwLock,
+    client: &'a Arc<Handle>,
+    lock: &'a LockKey,
     owner: Option<&'a Owner>,
     terms: Terms,
-    timeout: Option<Duration>,
+    wait: Wait,
+    cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    pub(crate) fn new(lock: &'a RwLock, owner: Option<&'a Owner>) -> Self {
-        let settings = &lock.client.settings;
-        let terms = Terms {
-            lease: settings.lease,
-            fairness: settings.fairness,
-            renewal: Renewal::Automatic,
-            hold: None,
-            replicas: 0,
-        };
+    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Owner>) -> Self {
         Acquire {
+            client,
             lock,
             owner,
-            terms,
-            timeout: None,
+            terms: Terms::of(&client.settings),
+            wait: Wait::default(),
+            cancel: Cancel::default(),
             guard: PhantomData,
         }
     }
 
     /// The longest time to wait. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.wait.timeout = Some(timeout);
+        self
+    }
+
+    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default: the queue; for a [`Mutex`](crate::Mutex),
+    /// which has none, the default [`Retry`].
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.wait.retry = Some(retry);
+        self
+    }
+
+    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
+    /// signal. What has come of the request by then is given back. Default: never.
+    pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
+        self.cancel = Cancel::on(cancelled);
         self
     }
 
@@ -156,7 +166,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
+    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a
+    /// [`Mutex`](crate::Mutex).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.terms.fairness = fairness;
         self
@@ -205,24 +216,10 @@ impl<'a, G: Guard> Acquire<'a, G> {
         running::run(guard, work).await
     }
 
-    fn check(&self) -> Result<()> {
-        check_lease(self.terms.lease)?;
-        if self.timeout == Some(Duration::ZERO) {
-            return Err(Error::invalid(
-                "a timeout must not be zero: try_read and try_write do not wait",
-            ));
-        }
-        if self.terms.hold == Some(Duration::ZERO) {
-            return Err(Error::invalid("the longest hold must not be zero"));
-        }
-        Ok(())
-    }
-
-    async fn ask(self, patience: Patience) -> Result<Option<G>> {
-        let RwLock { client, lock } = self.lock;
+    async fn ask(&self, patience: Patience) -> Result<Option<G>> {
         G::ask(Asked {
-            client,
-            lock,
+            client: self.client,
+            lock: self.lock,
             terms: &self.terms,
             patience,
             owner: self.owner,
@@ -235,15 +232,14 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     type Output = Result<G>;
     type IntoFuture = BoxFuture<'a, Result<G>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
+        let cancel = std::mem::take(&mut self.cancel);
         Box::pin(async move {
-            let lock = &self.lock.lock;
-            self.check().map_err(|error| lock.blame(error))?;
-            let until = self.timeout.map(|timeout| self.lock.client.clock.now().after(timeout));
-            match self.ask(Patience::Queue { until }).await? {
-                Some(guard) => Ok(guard),
-                None => Err(lock.blame(Error::invalid("a queue does not refuse"))),
-            }
+            let (client, lock) = (self.client, self.lock);
+            let checked = self.terms.check().and_then(|()| self.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let asking = self.wait.for_lock(client, lock, |patience| self.ask(patience));
+            cancel.or(asking).await.map_err(|error| lock.blame(error))
         })
     }
 }
@@ -300,12 +296,11 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let request = self.0;
-            request.check().map_err(|error| request.lock.lock.blame(error))?;
-            let client = &request.lock.client;
-            let until = client
-                .clock
-                .now()
-                .after(request.timeout.unwrap_or(client.settings.call_timeout));
+            let (client, lock) = (request.client, request.lock);
+            let checked = request.terms.check().and_then(|()| request.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
+            let until = client.clock.now().after(limit);
             request.ask(Patience::Try { until }).await
         })
     }

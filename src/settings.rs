@@ -15,6 +15,7 @@ pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: String,
+    pub(crate) mutex_prefix: String,
     pub(crate) lease: Duration,
     pub(crate) margin: Option<Duration>,
     pub(crate) fairness: Fairness,
@@ -22,12 +23,15 @@ pub(crate) struct Settings {
     pub(crate) most_waiters: u64,
     pub(crate) call_timeout: Duration,
     pub(crate) on_lost: OnLost,
+    /// What the client's id is made of, if it is not drawn at random.
+    pub(crate) id: Option<[u8; 11]>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             prefix: "rwlease:".into(),
+            mutex_prefix: String::new(),
             lease: Duration::from_secs(30),
             margin: None,
             fairness: Fairness::PhaseFair,
@@ -39,20 +43,15 @@ impl Default for Settings {
             most_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
             on_lost: OnLost::default(),
+            id: None,
         }
     }
 }
 
 impl Settings {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.prefix.contains(['{', '}']) {
-            return Err(Error::invalid(
-                "the prefix must have no braces: the hash tag is the name's",
-            ));
-        }
-        if self.prefix.len() > 128 {
-            return Err(Error::invalid("the prefix must have at most 128 bytes"));
-        }
+        check_prefix(&self.prefix)?;
+        check_prefix(&self.mutex_prefix)?;
         check_lease(self.lease)?;
         if let Some(margin) = self.margin {
             check_margin(margin, self.lease)?;
@@ -71,6 +70,18 @@ impl Settings {
 
     pub(crate) fn margin(&self, lease: Duration) -> Duration {
         self.margin.unwrap_or_else(|| default_margin(lease)).min(lease / 2)
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<()> {
+    if prefix.contains(['{', '}']) {
+        Err(Error::invalid(
+            "a prefix must have no braces: the hash tag is the name's",
+        ))
+    } else if prefix.len() > 128 {
+        Err(Error::invalid("a prefix must have at most 128 bytes"))
+    } else {
+        Ok(())
     }
 }
 

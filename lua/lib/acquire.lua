@@ -75,6 +75,7 @@ local function queue(mode)
     fairness = demand.fairness,
     node = demand.node,
     tag = demand.tag,
+    since = now,
   })
 end
 

@@ -1,9 +1,13 @@
 //! A clock that can be moved by hand.
 
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures::future::{self, BoxFuture};
-use tokio::sync::watch;
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::{Clock, Moment};
@@ -11,12 +15,20 @@ use super::{Clock, Moment};
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
 /// One that was made by [`ManualClock::running`] also follows tokio's time, so that it works in a test with paused
-/// time as well as in a program. One that was made by [`ManualClock::still`] moves by hand alone: what it reads
-/// depends on nothing outside the process.
+/// time as well as in a program. One that was made by [`ManualClock::still`] moves by hand alone: what it reads, and
+/// in which order it wakes those who sleep, depends on nothing outside the process.
 #[derive(Debug)]
 pub(crate) struct ManualClock {
     origin: Option<Instant>,
-    advanced: watch::Sender<Duration>,
+    time: Arc<Mutex<Time>>,
+}
+
+#[derive(Debug, Default)]
+struct Time {
+    advanced: Duration,
+    /// Who sleeps until when, in the order in which they began.
+    sleepers: BTreeMap<(Moment, u64), Waker>,
+    sleeps: u64,
 }
 
 impl ManualClock {
@@ -25,7 +37,7 @@ impl ManualClock {
     pub(crate) fn running() -> Self {
         ManualClock {
             origin: Some(Instant::now()),
-            advanced: watch::Sender::new(Duration::ZERO),
+            time: Arc::default(),
         }
     }
 
@@ -33,53 +45,139 @@ impl ManualClock {
     pub(crate) fn still() -> Self {
         ManualClock {
             origin: None,
-            advanced: watch::Sender::new(Duration::ZERO),
+            time: Arc::default(),
         }
     }
 
     /// Moves the clock on, and wakes every sleeper whose time has come.
     pub(crate) fn advance(&self, by: Duration) {
-        self.advanced
-            .send_modify(|advanced| *advanced = advanced.saturating_add(by));
+        let woken = {
+            let mut time = lock(&self.time);
+            time.advanced = time.advanced.saturating_add(by);
+            let reached = Moment::from_origin(time.advanced);
+            let later = match self.origin {
+                None => time.sleepers.split_off(&(reached, u64::MAX)),
+                // They wait for tokio's time as well, and have to look how much is left.
+                Some(_) => BTreeMap::new(),
+            };
+            std::mem::replace(&mut time.sleepers, later)
+        };
+        woken.into_values().for_each(Waker::wake);
+    }
+
+    /// The next moment at which somebody wakes.
+    pub(crate) fn next_wake(&self) -> Option<Moment> {
+        lock(&self.time)
+            .sleepers
+            .first_key_value()
+            .map(|((moment, _), _)| *moment)
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Moment {
-        reading(self.origin, *self.advanced.borrow())
+        reading(self.origin, lock(&self.time).advanced)
     }
 
     #[allow(clippy::disallowed_methods)] // this is a clock
     fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
-        let origin = self.origin;
-        let mut advanced = self.advanced.subscribe();
+        let time = self.time.clone();
+        let Some(origin) = self.origin else {
+            return Box::pin(Sleep {
+                time,
+                until,
+                place: None,
+            });
+        };
         Box::pin(async move {
             loop {
-                // An advance between this look and the wait below is seen by the wait.
-                let left = until.since(reading(origin, *advanced.borrow_and_update()));
+                let (advanced, mut moved) = {
+                    let advanced = lock(&time).advanced;
+                    // Its time never comes: it ends when the clock is moved.
+                    let until = Moment::from_origin(Duration::MAX);
+                    (
+                        advanced,
+                        Sleep {
+                            time: time.clone(),
+                            until,
+                            place: None,
+                        },
+                    )
+                };
+                let left = until.since(reading(Some(origin), advanced));
                 if left.is_zero() {
                     return;
                 }
-                let moved = async {
-                    if advanced.changed().await.is_err() {
-                        future::pending::<()>().await; // the clock is gone: nobody moves it any more
-                    }
-                };
-                match origin {
-                    None => moved.await,
-                    Some(_) => tokio::select! {
-                        () = moved => {}
-                        () = tokio::time::sleep(left) => {}
-                    },
+                let moved = std::future::poll_fn(|context| moved.poll_moved(advanced, context));
+                tokio::select! {
+                    biased;
+                    () = moved => {}
+                    () = tokio::time::sleep(left) => {}
                 }
             }
         })
     }
 }
 
+/// Ends when the clock is moved to that moment.
+#[derive(Debug)]
+struct Sleep {
+    time: Arc<Mutex<Time>>,
+    until: Moment,
+    place: Option<u64>,
+}
+
+impl Sleep {
+    /// Ends when the clock has been moved at all since it stood at `advanced`.
+    fn poll_moved(&mut self, advanced: Duration, context: &Context<'_>) -> Poll<()> {
+        if lock(&self.time).advanced != advanced {
+            return Poll::Ready(());
+        }
+        self.wait(context)
+    }
+
+    fn wait(&mut self, context: &Context<'_>) -> Poll<()> {
+        let before = {
+            let mut time = lock(&self.time);
+            let place = *self.place.get_or_insert_with(|| {
+                time.sleeps += 1;
+                time.sleeps
+            });
+            time.sleepers.insert((self.until, place), context.waker().clone())
+        };
+        drop(before); // outside of the lock: with a waker a whole task may go
+        Poll::Pending
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if Moment::from_origin(lock(&self.time).advanced) >= self.until {
+            return Poll::Ready(());
+        }
+        self.wait(context)
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let waker = lock(&self.time).sleepers.remove(&(self.until, place));
+            drop(waker);
+        }
+    }
+}
+
 fn reading(origin: Option<Instant>, advanced: Duration) -> Moment {
     let run = origin.map(|origin| origin.elapsed()).unwrap_or_default();
     Moment::from_origin(run.saturating_add(advanced))
+}
+
+/// Each change is made whole under its lock.
+fn lock(time: &Mutex<Time>) -> MutexGuard<'_, Time> {
+    time.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -104,6 +202,20 @@ mod tests {
         assert_eq!(clock.now(), Moment::from_origin(HOUR * 2));
         clock.advance(HOUR);
         third.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_clock_says_when_the_next_one_wakes() {
+        let clock = ManualClock::still();
+        assert_eq!(clock.next_wake(), None);
+        let late = clock.sleep_until(Moment::from_origin(HOUR * 2));
+        let soon = clock.sleep_until(Moment::from_origin(HOUR));
+        let both = futures::future::select(late, soon);
+        let waits = futures::future::select(both, futures::future::ready(()));
+        let left = waits.await;
+        assert_eq!(clock.next_wake(), Some(Moment::from_origin(HOUR)));
+        drop(left);
+        assert_eq!(clock.next_wake(), None, "who is gone does not sleep");
     }
 
     #[tokio::test]

@@ -4,7 +4,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -42,8 +41,6 @@ impl Clock for TestClock {
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Answer(Reply),
-    /// Answers after a while.
-    Late(Duration, Reply),
     /// Never answers.
     Hang,
     /// The connection breaks.
@@ -326,10 +323,6 @@ impl Node for FakeNode {
             for act in acts {
                 match act {
                     Act::Answer(reply) => replies.push(reply),
-                    Act::Late(wait, reply) => {
-                        tokio::time::sleep(wait).await;
-                        replies.push(reply);
-                    }
                     Act::Hang => future::pending().await,
                     Act::Break { maybe_sent } => return Err(broken(maybe_sent)),
                     Act::Short => {}

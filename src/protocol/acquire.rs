@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::key::{LockKey, OwnerId};
+use super::key::{Kind, LockKey, OwnerId};
 use super::reply::{BadReply, Elements, Envelope};
 use super::{Mode, Scripts};
 use crate::clock::Moment;
@@ -88,6 +88,7 @@ impl Acquire {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey, not_after: Moment) -> Call {
         let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
+            Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
             Goal::Take(Mode::Read, fairness) => (&scripts.acquire_read, args.word(letter(fairness))),
             Goal::Take(Mode::Write, fairness) => (&scripts.acquire_write, args.word(letter(fairness))),
             Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),

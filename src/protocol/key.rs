@@ -11,16 +11,26 @@ use crate::router::Slot;
 /// The longest name of a lock, bytes.
 pub(crate) const LONGEST_NAME: usize = 512;
 
+/// What is in a lock's key, and so which scripts it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// The hash of this protocol.
+    ReadWrite,
+    /// A string with the owner's id: the plain mutex that every language has.
+    Mutex,
+}
+
 /// A checked name with its key and slot.
 #[derive(Clone, Debug)]
 pub(crate) struct LockKey {
+    pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) key: Bytes,
     pub(crate) slot: Slot,
 }
 
 impl LockKey {
-    pub(crate) fn new(prefix: &str, name: &str) -> Result<LockKey> {
+    pub(crate) fn new(kind: Kind, prefix: &str, name: &str) -> Result<LockKey> {
         if name.is_empty() {
             return Err(Error::invalid("a lock's name must not be empty"));
         } else if name.len() > LONGEST_NAME {
@@ -31,6 +41,7 @@ impl LockKey {
         let key = Bytes::from([prefix, name].concat());
         let slot = Slot::of(&key);
         Ok(LockKey {
+            kind,
             name: name.into(),
             key,
             slot,
@@ -135,7 +146,7 @@ mod tests {
     fn a_channel_is_of_the_slot() {
         let client = ClientId::from_random([7; 11]);
         for slot in [Slot::of(b"a"), Slot::of(b"rwlease:order:{42}")] {
-            assert_eq!(Slot::of(&client.channel(slot)), slot);
+            assert_eq!(Slot::of(client.channel(slot)), slot);
         }
     }
 
@@ -143,10 +154,10 @@ mod tests {
     fn bad_names_are_refused() {
         for name in ["", &"x".repeat(LONGEST_NAME + 1)] {
             assert_eq!(
-                LockKey::new("rwlease:", name).unwrap_err().kind(),
+                LockKey::new(Kind::ReadWrite, "rwlease:", name).unwrap_err().kind(),
                 crate::ErrorKind::Invalid
             );
         }
-        assert!(LockKey::new("", &"x".repeat(LONGEST_NAME)).is_ok());
+        assert!(LockKey::new(Kind::Mutex, "", &"x".repeat(LONGEST_NAME)).is_ok());
     }
 }

@@ -1,10 +1,13 @@
 //! The protocol: typed requests and replies of each script. `docs/protocol.md` specifies it.
 
 mod acquire;
+mod inspect;
 mod key;
 #[cfg(feature = "legacy")]
 pub(crate) mod legacy;
+mod mutex;
 mod push;
+mod raise;
 mod release;
 mod renew;
 mod reply;
@@ -13,8 +16,11 @@ mod seize;
 
 pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, Goal, Grant, Wait};
-pub(crate) use key::{ClientId, LockKey, OwnerId};
+pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
+pub(crate) use key::{ClientId, Kind, LockKey, OwnerId};
+pub(crate) use mutex::InspectMutex;
 pub(crate) use push::Push;
+pub(crate) use raise::RaiseToken;
 pub(crate) use release::{Ended, Release, pump, pumped};
 pub(crate) use renew::{Downgrade, Renew, Renewed};
 pub(crate) use reply::{BadReply, Envelope};

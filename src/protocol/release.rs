@@ -2,7 +2,7 @@
 
 use super::Scripts;
 use super::acquire::Grant;
-use super::key::{LockKey, OwnerId};
+use super::key::{Kind, LockKey, OwnerId};
 use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Reply, Words};
 use crate::router::Call;
@@ -32,11 +32,13 @@ pub(crate) enum Ended {
 
 impl Release {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new()
-            .word(self.owner.as_str())
-            .word(if self.only_wait { "wait" } else { "all" });
+        let args = Words::new().word(self.owner.as_str());
+        let (script, args) = match lock.kind {
+            Kind::Mutex => (&scripts.mutex_release, args),
+            Kind::ReadWrite => (&scripts.release, args.word(if self.only_wait { "wait" } else { "all" })),
+        };
         Call {
-            script: &scripts.release,
+            script,
             slot: lock.slot,
             key: lock.key.clone(),
             second_key: None,

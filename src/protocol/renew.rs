@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Scripts;
 use super::acquire::{Grant, millis};
-use super::key::{LockKey, OwnerId};
+use super::key::{Kind, LockKey, OwnerId};
 use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Reply, Words};
 use crate::router::Call;
@@ -28,8 +28,12 @@ pub(crate) enum Renewed {
 impl Renew {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
         let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
+        let script = match lock.kind {
+            Kind::Mutex => &scripts.mutex_renew,
+            Kind::ReadWrite => &scripts.renew,
+        };
         Call {
-            script: &scripts.renew,
+            script,
             slot: lock.slot,
             key: lock.key.clone(),
             second_key: None,

@@ -20,6 +20,12 @@ pub(crate) struct Scripts {
     pub(crate) revoke: Script,
     pub(crate) force_release: Script,
     pub(crate) inspect: Script,
+    pub(crate) holds: Script,
+    pub(crate) raise_token: Script,
+    pub(crate) mutex_acquire: Script,
+    pub(crate) mutex_renew: Script,
+    pub(crate) mutex_release: Script,
+    pub(crate) mutex_inspect: Script,
 }
 
 /// The scripts as this library sends them: for loading them ahead, for rights that name digests, and for other implementations of
@@ -31,21 +37,7 @@ pub(crate) struct Scripts {
 /// }
 /// ```
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
-    let all = Scripts::built_in();
-    [
-        &all.acquire_read,
-        &all.acquire_write,
-        &all.release,
-        &all.renew,
-        &all.pump,
-        &all.downgrade,
-        &all.upgrade,
-        &all.revoke,
-        &all.force_release,
-        &all.inspect,
-    ]
-    .into_iter()
-    .chain(legacy())
+    Scripts::built_in().all().into_iter().chain(legacy())
 }
 
 #[cfg(feature = "legacy")]
@@ -59,6 +51,27 @@ fn legacy() -> impl Iterator<Item = &'static Script> {
 }
 
 impl Scripts {
+    pub(crate) fn all(&self) -> [&Script; 16] {
+        [
+            &self.acquire_read,
+            &self.acquire_write,
+            &self.release,
+            &self.renew,
+            &self.pump,
+            &self.downgrade,
+            &self.upgrade,
+            &self.revoke,
+            &self.force_release,
+            &self.inspect,
+            &self.holds,
+            &self.raise_token,
+            &self.mutex_acquire,
+            &self.mutex_renew,
+            &self.mutex_release,
+            &self.mutex_inspect,
+        ]
+    }
+
     /// The scripts that were compiled in.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
@@ -90,6 +103,12 @@ impl Scripts {
             revoke: script("revoke")?,
             force_release: script("force_release")?,
             inspect: script("inspect")?,
+            holds: script("holds")?,
+            raise_token: script("raise_token")?,
+            mutex_acquire: script("mutex/acquire")?,
+            mutex_renew: script("mutex/renew")?,
+            mutex_release: script("mutex/release")?,
+            mutex_inspect: script("mutex/inspect")?,
         })
     }
 }
@@ -147,6 +166,12 @@ const FILES: &[(&str, &str)] = files![
     "legacy/acquire_read.lua",
     "legacy/acquire_write.lua",
     "legacy/release.lua",
+    "holds.lua",
+    "raise_token.lua",
+    "mutex/acquire.lua",
+    "mutex/renew.lua",
+    "mutex/release.lua",
+    "mutex/inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/simple.lua",
@@ -161,7 +186,7 @@ const FILES: &[(&str, &str)] = files![
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
@@ -178,11 +203,13 @@ mod tests {
                 script.name
             );
         }
-        let on_disk = folder
-            .read_dir()
-            .unwrap()
-            .filter(|entry| entry.as_ref().unwrap().path().is_file())
-            .count();
+        let files = |folder: PathBuf| {
+            folder
+                .read_dir()
+                .unwrap()
+                .filter(|entry| entry.as_ref().unwrap().path().is_file())
+        };
+        let on_disk = files(folder.clone()).count() + files(folder.join("mutex")).count();
         let own = scripts().filter(|script| !script.name.starts_with("legacy/"));
         assert_eq!(own.count(), on_disk);
     }

@@ -1,6 +1,6 @@
 //! Many calls at once: one pipeline for those that go to the same server.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
@@ -32,7 +32,7 @@ impl Router {
 
     /// As `batch`, but tells of each answer (by the call's place) as it comes, so that none waits for a slower one.
     pub(crate) async fn each(&self, calls: &[Call], deadline: Moment, tell: impl Fn(usize, Outcome) + Send + Sync) {
-        let mut groups: HashMap<Option<Address>, Vec<usize>> = HashMap::new();
+        let mut groups: BTreeMap<Option<Address>, Vec<usize>> = BTreeMap::new();
         for (at, call) in calls.iter().enumerate() {
             groups.entry(self.topology.owner(call.slot)).or_default().push(at);
         }

@@ -205,7 +205,7 @@ impl Connection {
 }
 
 /// The time in the answer to `TIME`, in ms. Scripts need it too: a server that does not tell it is of no use.
-fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
+pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     let number = |reply: &Reply| match reply {
         Reply::Text(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
         Reply::Int(number) => u64::try_from(*number).ok(),

@@ -1,5 +1,7 @@
 //! Which node serves which slot.
 
+use std::collections::BTreeSet;
+
 use crate::node::{Address, Reply};
 use crate::router::Slot;
 use crate::router::translation::Translation;
@@ -67,6 +69,15 @@ impl SlotMap {
     /// All nodes that are known, masters and replicas.
     pub(crate) fn nodes(&self) -> &[Address] {
         &self.nodes
+    }
+
+    /// Those that serve slots.
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        let serving: BTreeSet<u16> = self.owners.iter().copied().collect();
+        serving
+            .into_iter()
+            .filter_map(|owner| self.nodes.get(usize::from(owner)).cloned())
+            .collect()
     }
 
     /// True if no slot has an owner.
@@ -188,6 +199,8 @@ mod tests {
         assert_eq!(owner(&map, 5462), None);
         assert_eq!(owner(&map, 16383).as_deref(), Some("[::1]:3"));
         assert_eq!(map.nodes().len(), 4);
+        let masters: Vec<_> = map.masters().iter().map(ToString::to_string).collect();
+        assert_eq!(masters, ["a:1", "b:2", "[::1]:3"]);
         assert!(!map.is_empty());
     }
 

@@ -79,6 +79,10 @@ impl Topology {
         read(&self.map).owner(slot).cloned()
     }
 
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        read(&self.map).masters()
+    }
+
     /// Counts how often a slot has changed its owner.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

@@ -16,6 +16,7 @@ use super::lock;
 use super::script_host::ScriptHost;
 use super::server::{Role, Server};
 use super::slots::Slots;
+use super::watch::{self, Served, Watcher, Watching};
 use super::world::{Tally, World};
 use crate::clock::{Clock, ManualClock};
 use crate::node::{Address, Connector, Reply, Words};
@@ -25,8 +26,9 @@ const EPOCH: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
-/// It is what [`crate`]'s locks can stand on in a demo or in unit tests: nothing is started, nothing is sent, and time
-/// can be moved on by hand. A clone is another handle of the same engine.
+/// [`Locks`](crate::Locks) can stand on it in a demo or in unit tests: nothing is started, nothing is sent, and time can
+/// be moved on by hand. A clone is another handle of the same engine. What [`faults`](Engine::faults) offers is for tests
+/// of failures, and for simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,6 +60,7 @@ pub struct Builder {
 pub(super) struct Shared {
     pub(super) host: Mutex<ScriptHost>,
     pub(super) world: Arc<Mutex<World>>,
+    pub(super) watcher: Mutex<Watching>,
 }
 
 impl Engine {
@@ -90,6 +93,7 @@ impl Engine {
 
     /// How many keys there are on all masters.
     pub fn keys(&self) -> usize {
+        let _turn = lock(&self.shared.host);
         let mut world = lock(&self.shared.world);
         let masters: Vec<_> = world.masters().collect();
         let keys = masters.into_iter().map(|master| {
@@ -99,6 +103,26 @@ impl Engine {
             store.len()
         });
         keys.sum()
+    }
+
+    /// How long it is until the next of those wakes who sleep by the engine's clock, if anybody sleeps. For simulations, which move time on to
+    /// there when nothing else can happen.
+    pub fn until_next_wake(&self) -> Option<Duration> {
+        let clock = lock(&self.shared.world).clock.clone();
+        let next = clock.next_wake()?;
+        Some(next.since(clock.now()))
+    }
+
+    /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`] does. For tests.
+    #[doc(hidden)]
+    pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
+        let command = words.iter().fold(Words::new(), |command, word| command.word(word));
+        watch::words_of(&self.ask(server, &command))
+    }
+
+    /// Has somebody told of every command that a server has served, until the next call of this.
+    pub fn watch(&self, watcher: impl Watcher) {
+        lock(&self.shared.watcher).0 = Some(Box::new(watcher));
     }
 
     /// What can go wrong with the servers, to be made to happen.
@@ -119,6 +143,11 @@ impl Engine {
     /// Connects to the servers.
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
         Arc::new(EmbeddedConnector(self.shared.clone()))
+    }
+
+    /// The number of the server at an address.
+    pub(super) fn find(&self, address: &Address) -> Option<usize> {
+        lock(&self.shared.world).find(address)
     }
 
     /// The clients' clock.
@@ -154,13 +183,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Builder {
-    /// The number of masters, at least one. Default: 3.
+    /// The number of masters, at least one and at most 1,000. Default: 3.
     pub fn masters(mut self, masters: u16) -> Self {
         self.masters = usize::from(masters).clamp(1, 1000);
         self
     }
 
-    /// The number of replicas of each master. Default: 1. A master without one can still fail over: then what takes
+    /// The number of replicas of each master, at most ten. Default: 1. A master without one can still fail over: then what takes
     /// its place has its address.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = usize::from(replicas).min(10);
@@ -170,8 +199,6 @@ impl Builder {
     /// A single server that is no cluster and has no replica.
     pub fn standalone(mut self) -> Self {
         self.is_cluster = false;
-        self.masters = 1;
-        self.replicas = 0;
         self
     }
 
@@ -188,7 +215,10 @@ impl Builder {
     }
 
     /// Builds the engine.
-    pub fn build(self) -> Engine {
+    pub fn build(mut self) -> Engine {
+        if !self.is_cluster {
+            (self.masters, self.replicas) = (1, 0);
+        }
         let clock = match self.has_manual_time {
             true => ManualClock::still(),
             false => ManualClock::running(),
@@ -214,7 +244,11 @@ impl Builder {
         let world = Arc::new(Mutex::new(world));
         let host = Mutex::new(ScriptHost::new(world.clone()));
         Engine {
-            shared: Arc::new(Shared { host, world }),
+            shared: Arc::new(Shared {
+                host,
+                world,
+                watcher: Mutex::default(),
+            }),
         }
     }
 
@@ -232,6 +266,16 @@ impl Shared {
     /// Serves one command of a client.
     pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, command: &Words) -> Reply {
         let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
+        let reply = self.answer(host, server, asking, &words);
+        if let Some(watcher) = &mut lock(&self.watcher).0 {
+            let mut world = lock(&self.world);
+            let served = Served::new(&mut world, server, &words, &reply);
+            watcher.served(&served);
+        }
+        reply
+    }
+
+    fn answer(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, words: &[&[u8]]) -> Reply {
         let Some((name, args)) = words.split_first() else {
             return Failure::of("ERR empty command").into();
         };

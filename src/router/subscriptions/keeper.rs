@@ -1,7 +1,7 @@
 //! The task that keeps the wanted channels joined where their slots are served.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(super) struct Keeper {
     pub(super) topology: Arc<Topology>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) joined: Joined,
-    pub(super) wanted: HashMap<Slot, Wanted>,
+    pub(super) wanted: BTreeMap<Slot, Wanted>,
     pub(super) links: HashMap<Address, LinkState>,
     pub(super) links_so_far: u64,
     /// When which slot needs a look. What is no longer true is found out then.
@@ -69,7 +69,7 @@ impl Keeper {
             topology,
             events,
             joined,
-            wanted: HashMap::new(),
+            wanted: BTreeMap::new(),
             links: HashMap::new(),
             links_so_far: 0,
             due: BinaryHeap::new(),
@@ -84,6 +84,7 @@ impl Keeper {
         let mut changes = self.topology.changes();
         loop {
             tokio::select! {
+                biased;
                 order = orders.recv() => match order {
                     Some(order) => self.obey(order),
                     None => return,

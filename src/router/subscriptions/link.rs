@@ -1,6 +1,6 @@
 //! One connection that carries subscriptions, from its dial to its end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ impl Link {
 /// Whether the server is still there, and whether it is still needed.
 struct Pulse {
     /// The joined channels, and whether they were joined as a guest.
-    channels: HashMap<Bytes, bool>,
+    channels: BTreeMap<Bytes, bool>,
     /// As `channels`, for those that were asked for.
     asked: HashMap<Bytes, bool>,
     waiting_since: Option<Moment>,
@@ -189,7 +189,7 @@ enum Check {
 impl Pulse {
     fn new(now: Moment) -> Self {
         Pulse {
-            channels: HashMap::new(),
+            channels: BTreeMap::new(),
             asked: HashMap::new(),
             waiting_since: None,
             last_heard: now,

@@ -1,0 +1,121 @@
+//! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>` and `<peer> crowd <tasks> <writes>`. The answers are
+//! lines of microseconds.
+
+#[path = "../../benches/handoff/scenario.rs"]
+mod scenario;
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use rand::RngExt;
+use rds_lock::Locker;
+use redis::aio::MultiplexedConnection;
+use rslock::{LockGuard, LockManager};
+use scenario::{Crowd, Lock, crowd, hand_offs};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// As long as this library's by default.
+const LEASE: Duration = Duration::from_secs(30);
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let mut words = std::env::args().skip(1);
+    let (server, key) = words.next().zip(words.next()).ok_or("usage: bench-peers SERVER KEY")?;
+    let rslock = [(); 2].map(|()| Rslock::new(&server, &key));
+    let rds = [RdsLock::connect(&server, &key).await?, RdsLock::connect(&server, &key).await?];
+    answer([])?;
+    for order in std::io::stdin().lock().lines() {
+        let order = order?;
+        match order.split_whitespace().next() {
+            Some("rslock") => obey(&rslock, &order).await?,
+            Some("rds_lock") => obey(&rds, &order).await?,
+            _ => return Err(format!("who is {order}?").into()),
+        }
+    }
+    Ok(())
+}
+
+async fn obey<L: Lock>(locks: &[L; 2], order: &str) -> Result<(), Failure> {
+    match *order.split_whitespace().skip(1).collect::<Vec<_>>() {
+        ["hand_offs", count] => answer(hand_offs(locks.clone(), count.parse()?, anywhere_in_a_pause).await),
+        ["crowd", tasks, writes] => {
+            let Crowd { elapsed, waits, holds } = crowd(&locks[0], tasks.parse()?, writes.parse()?).await;
+            answer([elapsed])?;
+            answer(waits)?;
+            answer(holds)
+        }
+        _ => Err(format!("what is {order}?").into()),
+    }
+}
+
+fn answer(times: impl IntoIterator<Item = Duration>) -> Result<(), Failure> {
+    let words: Vec<String> = times.into_iter().map(|time| time.as_micros().to_string()).collect();
+    println!("{}", words.join(" "));
+    Ok(std::io::stdout().flush()?)
+}
+
+/// They sleep up to 200 ms between two looks, or 100: the release comes at any moment of that.
+fn anywhere_in_a_pause() -> Duration {
+    Duration::from_millis(rand::rng().random_range(5..205))
+}
+
+/// `rslock`, as it is by default: a random pause of up to 200 ms.
+#[derive(Clone)]
+struct Rslock {
+    manager: LockManager,
+    key: Arc<str>,
+}
+
+impl Rslock {
+    fn new(server: &str, key: &str) -> Self {
+        Rslock {
+            manager: LockManager::new(vec![server]),
+            key: format!("{key}:rslock").into(),
+        }
+    }
+}
+
+impl Lock for Rslock {
+    type Held = LockGuard;
+
+    async fn take(&self) -> LockGuard {
+        self.manager.acquire(&*self.key, LEASE).await.expect("not taken")
+    }
+
+    async fn release(held: LockGuard) {
+        held.release().await;
+    }
+}
+
+/// `rds_lock`, as it is by default (a pause of 100 ms), but without a limit for the wait.
+#[derive(Clone)]
+struct RdsLock {
+    connection: MultiplexedConnection,
+    key: Arc<str>,
+}
+
+impl RdsLock {
+    async fn connect(server: &str, key: &str) -> Result<Self, Failure> {
+        Ok(RdsLock {
+            connection: redis::Client::open(server)?.get_multiplexed_async_connection().await?,
+            key: format!("{key}:rds_lock").into(),
+        })
+    }
+}
+
+impl Lock for RdsLock {
+    type Held = BoxFuture<'static, ()>;
+
+    async fn take(&self) -> Self::Held {
+        let locker = Locker::new(self.connection.clone()).to(LEASE.as_millis() as u64).rty_to(-1);
+        let unlock = locker.lock(self.key.to_string()).await.expect("not taken");
+        Box::pin(async move { unlock.await.expect("not released") })
+    }
+
+    async fn release(held: Self::Held) {
+        held.await;
+    }
+}

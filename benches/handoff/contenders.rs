@@ -1,0 +1,97 @@
+//! The contenders that are run in this process: this library, and the floor under it.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, cmd};
+use rwlease::{RwLock, WriteGuard};
+use tokio::sync::{Mutex, mpsc};
+
+use crate::scenario::Lock;
+use crate::support::Result;
+
+#[derive(Clone)]
+pub struct Ours(pub RwLock);
+
+impl Lock for Ours {
+    type Held = WriteGuard;
+
+    async fn take(&self) -> WriteGuard {
+        self.0.write().await.expect("not taken")
+    }
+
+    async fn release(held: WriteGuard) {
+        held.release().await.expect("not released");
+    }
+}
+
+/// No lock at all, but what a lock that hands off by push can never beat: `SPUBLISH`, and the message that comes of it, by the client crate that
+/// this library uses. To "take" is to be told; to "release" is to tell.
+#[derive(Clone)]
+pub struct BarePush {
+    commands: MultiplexedConnection,
+    /// Kept, for it carries the subscription.
+    _subscribed: MultiplexedConnection,
+    heard: Arc<Mutex<mpsc::UnboundedReceiver<()>>>,
+    channel: &'static str,
+}
+
+impl BarePush {
+    /// On the server that serves the channel's slot.
+    pub async fn connect(url: &str, channel: &'static str) -> Result<BarePush> {
+        let (tell, heard) = mpsc::unbounded_channel();
+        let on_push = move |push: PushInfo| -> std::result::Result<(), ()> {
+            if push.kind == PushKind::SMessage {
+                let _ = tell.send(());
+            }
+            Ok(())
+        };
+        let mut subscribed = connect(url, AsyncConnectionConfig::new().set_push_sender(on_push)).await?;
+        cmd("SSUBSCRIBE")
+            .arg(channel)
+            .query_async::<redis::Value>(&mut subscribed)
+            .await?;
+        let push = BarePush {
+            commands: connect(url, AsyncConnectionConfig::new()).await?,
+            _subscribed: subscribed,
+            heard: Arc::new(Mutex::new(heard)),
+            channel,
+        };
+        push.tell().await; // the first to take does not wait
+        Ok(push)
+    }
+
+    /// One round trip.
+    pub async fn ping(&mut self) {
+        let _: String = cmd("PING").query_async(&mut self.commands).await.expect("no answer");
+    }
+
+    async fn tell(&self) {
+        let mut commands = self.commands.clone();
+        let publish = cmd("SPUBLISH").arg(self.channel).arg("x").to_owned();
+        let heard_by: u64 = publish.query_async(&mut commands).await.expect("not published");
+        assert_eq!(heard_by, 1);
+    }
+}
+
+impl Lock for BarePush {
+    type Held = BarePush;
+
+    async fn take(&self) -> BarePush {
+        self.heard.lock().await.recv().await.expect("the connection is gone");
+        self.clone()
+    }
+
+    async fn release(held: BarePush) {
+        held.tell().await;
+    }
+}
+
+async fn connect(url: &str, config: AsyncConnectionConfig) -> Result<MultiplexedConnection> {
+    let info = url.into_connection_info()?;
+    let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let tcp = info.tcp_settings().clone().set_nodelay(true);
+    let client = Client::open(info.set_redis_settings(session).set_tcp_settings(tcp))?;
+    let config = config.set_response_timeout(None);
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}

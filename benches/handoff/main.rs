@@ -1,0 +1,111 @@
+//! How long it takes from one holder's release to the next one's turn, and what that comes to when many wait, on a cluster of six nodes.
+//!
+//! `cargo bench --bench handoff` runs all contenders in turn, round by round, so that what disturbs the machine disturbs them all. What counts are the
+//! ratios within one run. `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others.
+
+// A bench is judged by its user, and measures with the machine's clock.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub
+)]
+
+mod contenders;
+mod peers;
+mod report;
+mod scenario;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use contenders::{BarePush, Ours};
+use peers::Peers;
+use report::{Report, Row};
+use rwlease::Locks;
+use support::{Cluster, Result};
+
+const LOCK: &str = "{handoff}ours";
+const CHANNEL: &str = "{handoff}push";
+const PEERS: [&str; 2] = ["rslock", "rds_lock"];
+const PEERS_KEY: &str = "{handoff}theirs";
+
+/// In each round, of ours and of the floor; a peer takes a thousand times as long for one.
+const HAND_OFFS: usize = 200;
+const HAND_OFFS_OF_PEERS: usize = 15;
+
+const TASKS: usize = 8;
+const WRITES: usize = 500;
+const WRITES_OF_PEERS: usize = 10;
+
+/// A waiter that is told needs to be in the queue, no more.
+fn queued() -> Duration {
+    Duration::from_micros(fastrand::u64(2_000..4_000))
+}
+
+#[tokio::main]
+async fn main() -> Result {
+    let options = Options::read();
+    let cluster = Cluster::start().await?;
+    let slot = cluster.slot_of(LOCK).await?;
+    let owner = cluster.node(cluster.owner(slot).await?).url();
+
+    let both = [Locks::connect([&owner]).await?, Locks::connect([&owner]).await?];
+    let ours = [Ours(both[0].rwlock(LOCK)?), Ours(both[1].rwlock(LOCK)?)];
+    let mut push = BarePush::connect(&owner, CHANNEL).await?;
+    let mut peers = match options.alone {
+        true => None,
+        false => Some(Peers::start(&owner, PEERS_KEY).await?),
+    };
+
+    let mut report = Report::default();
+    for round in 0..=options.rounds {
+        let mut one = Report::default();
+        for _ in 0..HAND_OFFS {
+            let sent = Instant::now();
+            push.ping().await;
+            one.round_trips.push(sent.elapsed());
+        }
+        one.floor = scenario::hand_offs([push.clone(), push.clone()], HAND_OFFS, queued).await;
+        let mut row = Row::new("rwlease");
+        row.hand_offs = scenario::hand_offs(ours.clone(), HAND_OFFS, queued).await;
+        row.crowd = scenario::crowd(&ours[0], TASKS, WRITES / options.rounds).await;
+        one.rows.push(row);
+        if let Some(peers) = &mut peers {
+            for peer in PEERS {
+                let mut row = Row::new(peer);
+                row.hand_offs = peers.hand_offs(peer, HAND_OFFS_OF_PEERS).await?;
+                row.crowd = peers.crowd(peer, TASKS, WRITES_OF_PEERS).await?;
+                one.rows.push(row);
+            }
+        }
+        // The first round warms everything up.
+        if round > 0 {
+            eprintln!("round {round} of {}: {}", options.rounds, one.summary());
+            report.add(one);
+        }
+    }
+    println!("{report}");
+    Ok(())
+}
+
+struct Options {
+    rounds: usize,
+    alone: bool,
+}
+
+impl Options {
+    fn read() -> Options {
+        let words: Vec<String> = std::env::args().collect();
+        let rounds = words.iter().position(|word| word == "--rounds");
+        Options {
+            rounds: rounds
+                .and_then(|at| words.get(at + 1)?.parse().ok())
+                .unwrap_or(5)
+                .max(1),
+            alone: words.iter().any(|word| word == "--alone"),
+        }
+    }
+}

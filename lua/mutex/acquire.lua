@@ -1,0 +1,48 @@
+-- Takes a mutex: a string key that holds its owner's value and ends with the lease, as `SET key value NX PX lease` makes it. Every
+-- library that does the same can share it.
+--
+-- KEYS[1]  the mutex
+-- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
+-- ARGV[3]  owner, the value     ARGV[4]  lease, ms
+--
+-- Reply: now, status, 0
+--   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then nothing is changed)
+--   refused  when the holder's lease ends (ms, 0: never)
+--   stale    nothing: it came past not_after
+-- Errors: WRONGTYPE, LOCKARGS, OOM.
+-- Cost: TIME and SET; GET and PTTL more when it is held.
+
+-- @include constants
+-- @include clock
+-- @include prelude
+
+local not_after, lease = whole(2, 0, NEVER), whole(4, 1, LONGEST)
+if #KEYS ~= 1 or #ARGV ~= 4 then
+  return refuse('count')
+elseif not not_after then
+  return refuse('not_after')
+elseif not is_owner(ARGV[3]) then
+  return refuse('owner')
+elseif not lease then
+  return refuse('lease')
+elseif not_after > 0 and now > not_after then
+  return { now, 'stale', 0 }
+end
+
+local deadline = now + lease
+local set = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadline))
+if set and set.err then
+  return set
+elseif set then
+  return { now, 'granted', 0, 0, deadline }
+end
+local value = redis.pcall('GET', key)
+if type(value) == 'table' then
+  return value
+end
+local left = call('PTTL', key)
+local ends = left >= 0 and now + left or 0
+if value == ARGV[3] then
+  return { now, 'granted', 0, 0, ends }
+end
+return { now, 'refused', 0, ends }

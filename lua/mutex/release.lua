@@ -1,0 +1,29 @@
+-- Deletes a mutex if it holds its owner's value. Nobody else's.
+--
+-- KEYS[1]  the mutex
+-- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  owner, the value
+--
+-- Reply: now, status, 0
+--   released  it held, and no longer does
+--   absent    it holds another value, or none
+-- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
+-- Cost: TIME, GET and DEL.
+
+-- @include constants
+-- @include clock
+-- @include prelude
+
+if #KEYS ~= 1 or #ARGV ~= 3 then
+  return refuse('count')
+elseif not is_owner(ARGV[3]) then
+  return refuse('owner')
+end
+local value = redis.pcall('GET', key)
+if type(value) == 'table' then
+  return value
+elseif value ~= ARGV[3] then
+  return { now, 'absent', 0 }
+end
+call('DEL', key)
+return { now, 'released', 0 }

@@ -1,0 +1,36 @@
+-- Makes the lease of a mutex longer, never shorter, for the owner whose value it holds.
+--
+-- KEYS[1]  the mutex
+-- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  owner, the value     ARGV[4]  lease, ms
+--
+-- Reply: now, status, 0
+--   renewed  0, deadline
+--   lost     it holds another value, or none
+-- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
+-- Cost: TIME, GET, PTTL and PEXPIREAT.
+
+-- @include constants
+-- @include clock
+-- @include prelude
+
+local lease = whole(4, 1, LONGEST)
+if #KEYS ~= 1 or #ARGV ~= 4 then
+  return refuse('count')
+elseif not is_owner(ARGV[3]) then
+  return refuse('owner')
+elseif not lease then
+  return refuse('lease')
+end
+local value = redis.pcall('GET', key)
+if type(value) == 'table' then
+  return value
+elseif value ~= ARGV[3] then
+  return { now, 'lost', 0 }
+end
+local left = call('PTTL', key)
+if left < lease then
+  left = lease
+  call('PEXPIREAT', key, format('%.0f', now + lease))
+end
+return { now, 'renewed', 0, 0, now + left }

@@ -1,0 +1,186 @@
+//! Which locks there are.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+
+use crate::client::Handle;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::{Address, Reply, Words};
+
+/// How many keys a server looks at in one step, unless set otherwise.
+const STEP: u32 = 500;
+
+/// The names of the read/write locks that the servers know: locks that are held or waited for, and for some seconds those that were. Made by
+/// [`Locks::list`](crate::Locks::list).
+///
+/// Each master is asked in turn, by `SCAN`, a bounded step at a time, so that nobody is kept waiting by it. A lock that is there from the beginning to the
+/// end is named at least once; if its slot moves meanwhile it can be missed or named twice. A hash that begins with the prefix of the locks'
+/// keys and is none is named as well: [`status`](crate::RwLock::status) tells.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+/// # let locks = rwlease::Locks::embedded().await?;
+/// let held = locks.rwlock("order:{42}")?.read().await?;
+/// let mut orders = locks.list("order:");
+/// while let Some(names) = orders.next_page().await? {
+///     assert_eq!(names, ["order:{42}"]);
+/// }
+/// # Ok(()) }
+/// # #[cfg(not(feature = "embedded"))] fn main() {}
+/// ```
+#[must_use = "a listing asks nothing until it is read"]
+pub struct Listing {
+    client: Arc<Handle>,
+    pattern: Vec<u8>,
+    step: u32,
+    /// Those that are still to be asked; nothing before the first step.
+    masters: Option<VecDeque<Address>>,
+    cursor: Bytes,
+}
+
+impl Listing {
+    pub(crate) fn new(client: Arc<Handle>, start: &str) -> Self {
+        let pattern = starting_with(&[&client.settings.prefix, start].concat());
+        Listing {
+            client,
+            pattern,
+            step: STEP,
+            masters: None,
+            cursor: Bytes::from_static(b"0"),
+        }
+    }
+
+    /// How many keys a server looks at in one step, about as many as a page can have at most. Default: 500.
+    pub fn step(mut self, keys: u32) -> Self {
+        self.step = keys.max(1);
+        self
+    }
+
+    /// The next names, at least one; nothing when there are no more. One round trip for each step, and steps are made until there is a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](ErrorKind::Unavailable) if a master does not answer: the next call goes on there. [`Refused`](ErrorKind::Refused) if the user
+    /// lacks the right to `SCAN`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, nothing is lost: the next call makes the same step.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
+        let router = &self.client.router;
+        let masters = self.masters.get_or_insert_with(|| router.masters().into());
+        while let Some(master) = masters.front() {
+            let command = Words::new()
+                .word("SCAN")
+                .word(&self.cursor)
+                .word("MATCH")
+                .word(&self.pattern)
+                .word("COUNT")
+                .number(self.step.into())
+                .word("TYPE")
+                .word("hash");
+            let until = self.client.clock.now().after(self.client.settings.call_timeout);
+            let (cursor, keys) = step(router.ask(master, &command, until).await?)?;
+            if cursor == "0" {
+                masters.pop_front();
+            }
+            self.cursor = cursor;
+            let prefix = self.client.settings.prefix.len();
+            let name = |key: Bytes| std::str::from_utf8(key.get(prefix..)?).ok().map(str::to_owned);
+            let names: Vec<String> = keys.into_iter().filter_map(name).collect();
+            if !names.is_empty() {
+                return Ok(Some(names));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The names one by one. The stream ends after an error.
+    pub fn into_stream(self) -> impl Stream<Item = Result<String>> + Send {
+        let begin = (Some(self), Vec::new().into_iter());
+        stream::unfold(begin, async |(listing, mut page)| {
+            if let Some(name) = page.next() {
+                return Some((Ok(name), (listing, page)));
+            }
+            let mut listing: Listing = listing?;
+            match listing.next_page().await {
+                Ok(Some(names)) => {
+                    let mut page = names.into_iter();
+                    page.next().map(|name| (Ok(name), (Some(listing), page)))
+                }
+                Ok(None) => None,
+                Err(error) => Some((Err(error), (None, page))),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listing")
+            .field("pattern", &String::from_utf8_lossy(&self.pattern))
+            .field("masters", &self.masters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The pattern of keys that begin like this.
+fn starting_with(start: &str) -> Vec<u8> {
+    let mut pattern = Vec::new();
+    for byte in start.bytes() {
+        if b"*?[]\\^-".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+/// The cursor and the keys in the answer to `SCAN`.
+fn step(reply: Reply) -> Result<(Bytes, Vec<Bytes>)> {
+    let text = |reply| match reply {
+        Reply::Text(text) => Some(text),
+        _ => None,
+    };
+    let read = match reply {
+        Reply::List(parts) => match <[Reply; 2]>::try_from(parts) {
+            Ok([cursor, Reply::List(keys)]) => {
+                text(cursor).zip(keys.into_iter().map(text).collect::<Option<Vec<Bytes>>>())
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    read.ok_or_else(|| Error::new(ErrorKind::Incompatible, "an answer that SCAN does not give"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_takes_the_prefix_literally() {
+        assert_eq!(starting_with("a*[b]?\\"), b"a\\*\\[b\\]\\?\\\\*");
+        assert_eq!(starting_with(""), b"*");
+    }
+
+    #[test]
+    fn a_step_is_read() {
+        let text = |text: &'static str| Reply::Text(text.into());
+        let reply = Reply::List(vec![text("17"), Reply::List(vec![text("a"), text("b")])]);
+        assert_eq!(step(reply).unwrap(), ("17".into(), vec!["a".into(), "b".into()]));
+        for reply in [
+            Reply::Nil,
+            Reply::List(vec![text("0")]),
+            Reply::List(vec![Reply::Int(0), Reply::List(vec![])]),
+        ] {
+            assert_eq!(step(reply).unwrap_err().kind(), ErrorKind::Incompatible);
+        }
+    }
+}

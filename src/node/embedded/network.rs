@@ -1,0 +1,171 @@
+//! A network between clients and the servers of an engine, in which messages take their time and get lost: for simulations.
+//!
+//! It behaves as TCP does. On one connection messages come in the order in which they were sent, each of them once; when one is lost, so
+//! are all that follow, and the connection breaks (which its ends may hear of late, or never). What was sent before a
+//! client gave up a connection can still arrive after what it sent on the next one. Only [`Fate::again`] goes further than that.
+
+mod host;
+mod line;
+mod node;
+mod subscription;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use super::engine::Engine;
+use crate::node::{Address, Connector, Node, NodeError, Subscribed, Words};
+use line::Line;
+use node::RemoteNode;
+use subscription::RemoteSubscription;
+
+pub use host::Host;
+
+/// Decides what becomes of the messages in a [`Network`].
+pub trait Weather: Send + Sync + 'static {
+    /// A message is about to be sent.
+    fn sent(&self, message: &Message<'_>) -> Fate;
+}
+
+/// What is sent.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Message<'a> {
+    /// The number of the client's host.
+    pub host: usize,
+    /// The number of the server.
+    pub server: usize,
+    /// What kind of message it is.
+    pub kind: Kind,
+    commands: &'a [Words],
+}
+
+/// The kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A connection is to be made.
+    Dial,
+    /// Commands and their replies.
+    Commands,
+    /// A subscription is to be made or ended.
+    Subscribe,
+    /// A notice of a subscription, which travels from the server to the client: a push, for example.
+    Notice,
+}
+
+/// What becomes of a message and of the reply to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// How long it takes to the server.
+    pub there: Duration,
+    /// How long the reply (or a notice) takes to the client.
+    pub back: Duration,
+    /// The message itself is lost, and nothing that follows comes through either.
+    pub loses_request: bool,
+    /// The reply (or a notice) is lost, and nothing that follows comes through either.
+    pub loses_reply: bool,
+    /// When something was lost: how much later the client hears that the connection broke. `None`: never.
+    pub heard_after: Option<Duration>,
+    /// The commands arrive and run once more, so long after the first time. The replies to that go nowhere.
+    pub again: Option<Duration>,
+}
+
+/// A network of one engine. A clone is the same network.
+#[derive(Clone)]
+pub struct Network {
+    engine: Engine,
+    weather: Arc<dyn Weather>,
+}
+
+impl Network {
+    /// A network to all servers of an engine. It needs an engine whose time is moved [by hand](super::Builder::manual_time).
+    pub fn new(engine: &Engine, weather: Arc<dyn Weather>) -> Self {
+        Network {
+            engine: engine.clone(),
+            weather,
+        }
+    }
+
+    /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some parts in a million.
+    pub fn host(&self, number: usize, ahead: Duration, drift_ppm: i32) -> Host {
+        Host::new(self.clone(), number, ahead, drift_ppm)
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
+impl Message<'_> {
+    /// The words of the commands, if it is a message of commands.
+    pub fn commands(&self) -> impl Iterator<Item = Vec<&[u8]>> {
+        self.commands.iter().map(|command| command.iter().collect())
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("host", &self.host)
+            .field("server", &self.server)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connects from one host.
+#[derive(Debug)]
+struct NetworkConnector {
+    host: Host,
+    engine: Arc<dyn Connector>,
+}
+
+impl NetworkConnector {
+    /// Makes a connection: there, and the news of it back.
+    async fn dial<T>(
+        &self,
+        address: &Address,
+        open: impl Future<Output = Result<T, NodeError>>,
+    ) -> Result<(Arc<Line>, T), NodeError> {
+        let server = self.host.network().engine.find(address);
+        let server = server.ok_or_else(|| NodeError::unsent("no server has this address"))?;
+        let line = Line::new(self.host.clone(), server);
+        let fate = line.fate(Kind::Dial, &[]);
+        let clock = self.host.network().engine.clock();
+        self.host.awake().await;
+        clock.sleep_until(clock.now().after(fate.there)).await;
+        if fate.loses_request || fate.loses_reply {
+            return std::future::pending().await;
+        }
+        let opened = open.await;
+        clock.sleep_until(clock.now().after(fate.back)).await;
+        self.host.awake().await;
+        self.host.add(&line);
+        Ok((line, opened?))
+    }
+}
+
+impl Connector for NetworkConnector {
+    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        Box::pin(async move {
+            let (line, node) = self.dial(address, self.engine.connect(address)).await?;
+            Ok(Arc::new(RemoteNode::new(line, node)) as Arc<dyn Node>)
+        })
+    }
+
+    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+        Box::pin(async move {
+            let (line, subscribed) = self.dial(address, self.engine.subscribe(address)).await?;
+            Ok(RemoteSubscription::open(line, subscribed))
+        })
+    }
+}

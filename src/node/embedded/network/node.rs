@@ -1,0 +1,86 @@
+//! A connection that carries commands through the network.
+
+use std::sync::Arc;
+
+use futures::future::{self, BoxFuture, Either};
+use tokio::sync::oneshot;
+
+use super::line::{Line, broken};
+use super::{Fate, Kind};
+use crate::node::{Node, NodeError, Reply, Words};
+
+#[derive(Debug)]
+pub(super) struct RemoteNode {
+    line: Arc<Line>,
+    node: Arc<dyn Node>,
+}
+
+type Answers = Result<Vec<Reply>, NodeError>;
+
+impl RemoteNode {
+    pub(super) fn new(line: Arc<Line>, node: Arc<dyn Node>) -> Self {
+        RemoteNode { line, node }
+    }
+
+    /// Sends, and waits for the answer. Dropped, what was sent stays sent.
+    async fn exchange(&self, commands: &[Words]) -> Answers {
+        if self.line.is_broken() {
+            return Err(broken(false));
+        }
+        let fate = self.line.fate(Kind::Commands, commands);
+        let (tell, told) = oneshot::channel();
+        tokio::spawn(carry(
+            self.line.clone(),
+            self.node.clone(),
+            commands.to_vec(),
+            fate,
+            tell,
+        ));
+        match future::select(told, Box::pin(self.line.broken())).await {
+            Either::Left((Ok(answers), _)) => answers,
+            Either::Left((Err(_), broke)) => {
+                broke.await; // the answer does not come any more
+                Err(broken(true))
+            }
+            Either::Right(_) => Err(broken(true)),
+        }
+    }
+}
+
+/// Carries commands to the server and the answers back.
+async fn carry(line: Arc<Line>, node: Arc<dyn Node>, commands: Vec<Words>, fate: Fate, tell: oneshot::Sender<Answers>) {
+    if !line.travel_there(&fate).await {
+        return;
+    }
+    let answers = node.pipeline(&commands).await;
+    if let Some(later) = fate.again {
+        let clock = line.host().engine().clock();
+        tokio::spawn(async move {
+            clock.sleep_until(clock.now().after(later)).await;
+            let _ = node.pipeline(&commands).await;
+        });
+    }
+    if line.travel_back(&fate).await {
+        if answers.is_err() {
+            line.break_up();
+        }
+        let _ = tell.send(answers); // nobody may wait any more
+    }
+}
+
+impl Node for RemoteNode {
+    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        Box::pin(async move {
+            let mut replies = self.exchange(std::slice::from_ref(command)).await?;
+            replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))
+        })
+    }
+
+    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Answers> {
+        Box::pin(self.exchange(commands))
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.line.is_broken()
+    }
+}

@@ -1,0 +1,108 @@
+//! A connection that carries subscriptions through the network.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::Kind;
+use super::line::{Line, broken};
+use crate::node::{NodeError, Notice, Subscribed, Subscription};
+
+#[derive(Debug)]
+pub(super) struct RemoteSubscription {
+    line: Arc<Line>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Join { channel: Vec<u8>, asking: bool },
+    Leave { channel: Vec<u8> },
+}
+
+impl RemoteSubscription {
+    pub(super) fn open(line: Arc<Line>, (subscription, notices): Subscribed) -> Subscribed {
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (tell, told) = mpsc::unbounded_channel();
+        tokio::spawn(obey(line.clone(), subscription, ordered));
+        tokio::spawn(tell_all(line.clone(), notices, tell));
+        (Arc::new(RemoteSubscription { line, orders }), told)
+    }
+
+    fn order(&self, order: Order) -> Result<(), NodeError> {
+        if self.line.is_broken() || self.orders.send(order).is_err() {
+            return Err(broken(true));
+        }
+        Ok(())
+    }
+}
+
+impl Subscription for RemoteSubscription {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+        Box::pin(async move {
+            self.order(Order::Join {
+                channel: channel.to_vec(),
+                asking,
+            })
+        })
+    }
+
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+        Box::pin(async move {
+            self.order(Order::Leave {
+                channel: channel.to_vec(),
+            })
+        })
+    }
+}
+
+/// Carries orders to the server, until one end has hung up and the other one has heard of it.
+async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    loop {
+        let order = tokio::select! {
+            biased;
+            () = line.ended() => return,
+            order = orders.recv() => order,
+        };
+        let Some(order) = order else { return };
+        let fate = line.fate(Kind::Subscribe, &[]);
+        if !line.travel_there(&fate).await {
+            continue;
+        }
+        let done = match order {
+            Order::Join { channel, asking } => subscription.join(&channel, asking).await,
+            Order::Leave { channel } => subscription.leave(&channel).await,
+        };
+        if done.is_err() && line.travel_back(&fate).await {
+            line.break_up();
+            return;
+        }
+    }
+}
+
+/// Carries notices to the client, until the connection is broken at one end.
+async fn tell_all(line: Arc<Line>, mut notices: mpsc::UnboundedReceiver<Notice>, tell: mpsc::UnboundedSender<Notice>) {
+    loop {
+        let notice = tokio::select! {
+            biased;
+            () = line.broken() => return,
+            notice = notices.recv() => notice,
+        };
+        let Some(notice) = notice else {
+            if line.travel_back(&line.fate(Kind::Notice, &[])).await {
+                line.break_up();
+            } else {
+                line.broken().await;
+            }
+            return;
+        };
+        let (line, tell) = (line.clone(), tell.clone());
+        let fate = line.fate(Kind::Notice, &[]);
+        tokio::spawn(async move {
+            if line.travel_back(&fate).await {
+                let _ = tell.send(notice);
+            }
+        });
+    }
+}

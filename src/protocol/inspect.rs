@@ -1,0 +1,269 @@
+//! `inspect` and `holds`.
+
+use super::key::LockKey;
+use super::reply::{BadReply, Elements};
+use super::{Mode, Scripts};
+use crate::node::{Reply, Words};
+use crate::router::Call;
+
+/// The owner that no list begins with: for a list that has been read to its end.
+const NONE: &str = "none";
+
+/// Asks who holds and who waits, a page at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Inspect {
+    pub(crate) page: Page,
+    /// The most entries of each kind, 1 to 100.
+    pub(crate) most: u64,
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// The first reader's index.
+    pub(crate) reader: u64,
+    /// The first waiting writer: `-` for the head, `none` for none.
+    pub(crate) writer: String,
+    pub(crate) waiting_reader: String,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Page {
+            reader: 0,
+            writer: "-".into(),
+            waiting_reader: "-".into(),
+        }
+    }
+}
+
+/// What a page shows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The server's time, ms.
+    pub(crate) now: u64,
+    pub(crate) token: u64,
+    pub(crate) writer: Option<(String, Record)>,
+    pub(crate) readers: u64,
+    pub(crate) waiters: u64,
+    pub(crate) upgrader: Option<String>,
+    /// Tokens up to this one are not renewed.
+    pub(crate) revoked: u64,
+    pub(crate) reading: Vec<(String, Record)>,
+    pub(crate) writers_waiting: Vec<Entry>,
+    pub(crate) readers_waiting: Vec<Entry>,
+}
+
+/// A holder's record. It may have run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) deadline: u64,
+    pub(crate) token: u64,
+}
+
+/// A waiter's entry. It may have run out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) owner: String,
+    /// The one behind it, nothing for the last one.
+    pub(crate) next: Option<String>,
+    pub(crate) ticket: u64,
+    /// When it last looked, server ms.
+    pub(crate) seen: u64,
+    pub(crate) liveness: u64,
+    /// When it came, server ms.
+    pub(crate) since: u64,
+}
+
+impl Inspect {
+    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
+        let Page {
+            reader,
+            writer,
+            waiting_reader,
+        } = &self.page;
+        let args = Words::new()
+            .number(*reader)
+            .word(writer)
+            .word(waiting_reader)
+            .number(self.most);
+        Call {
+            script: &scripts.inspect,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            second_key: None,
+            args,
+            not_after: None,
+        }
+    }
+
+    pub(crate) fn read(reply: Reply) -> Result<View, BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let now = envelope.now;
+        match status.as_bytes() {
+            b"absent" => Ok(View { now, ..View::default() }),
+            b"lock" => Ok(View {
+                now,
+                token: rest.number()?,
+                writer: writer(&rest.text()?)?,
+                readers: rest.number()?,
+                waiters: rest.number()?,
+                upgrader: Some(rest.text()?).filter(|owner| !owner.is_empty()),
+                revoked: rest.number()?,
+                reading: pairs(rest.texts()?, |owner, text| {
+                    record(text).map(|(record, _)| (owner.to_owned(), record))
+                })?,
+                writers_waiting: pairs(rest.texts()?, entry)?,
+                readers_waiting: pairs(rest.texts()?, entry)?,
+            }),
+            _ => Err(status.unknown()),
+        }
+    }
+}
+
+impl Page {
+    /// The page that goes on after one with these last entries: `reader` is its first index that has not been looked at.
+    pub(crate) fn from(reader: u64, writer: Option<String>, waiting_reader: Option<String>) -> Page {
+        let or_none = |owner: Option<String>| owner.unwrap_or_else(|| NONE.into());
+        Page {
+            reader,
+            writer: or_none(writer),
+            waiting_reader: or_none(waiting_reader),
+        }
+    }
+}
+
+/// Asks whether an owner holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holds<'a> {
+    pub(crate) owner: &'a str,
+}
+
+impl Holds<'_> {
+    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
+        Call {
+            script: &scripts.holds,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            second_key: None,
+            args: Words::new().word(self.owner),
+            not_after: None,
+        }
+    }
+
+    pub(crate) fn read(reply: Reply) -> Result<Option<Mode>, BadReply> {
+        let (_, status, _) = Elements::open(reply)?;
+        match status.as_bytes() {
+            b"reads" => Ok(Some(Mode::Read)),
+            b"writes" => Ok(Some(Mode::Write)),
+            b"absent" => Ok(None),
+            _ => Err(status.unknown()),
+        }
+    }
+}
+
+fn writer(text: &str) -> Result<Option<(String, Record)>, BadReply> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (record, owner) = record(text)?;
+    Ok(Some((owner.to_owned(), record)))
+}
+
+/// A record is a letter, a deadline of 13 digits, a token of 16, and the rest.
+fn record(text: &str) -> Result<(Record, &str), BadReply> {
+    let number = |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok());
+    match (number(1, 14), number(14, 30), text.get(30..)) {
+        (Some(deadline), Some(token), Some(rest)) => Ok((Record { deadline, token }, rest)),
+        _ => Err(malformed(text)),
+    }
+}
+
+/// An entry is mode, previous, next, ticket, seen, liveness, lease, window, fairness, node, tag, since.
+fn entry(owner: &str, text: &str) -> Result<Entry, BadReply> {
+    let parts: Vec<&str> = text.split(' ').collect();
+    let [_, _, next, ticket, seen, liveness, _, _, _, _, _, since] = parts[..] else {
+        return Err(malformed(text));
+    };
+    let number = |digits: &str| digits.parse().map_err(|_| malformed(text));
+    Ok(Entry {
+        owner: owner.to_owned(),
+        next: (next != "-").then(|| next.to_owned()),
+        ticket: number(ticket)?,
+        seen: number(seen)?,
+        liveness: number(liveness)?,
+        since: number(since)?,
+    })
+}
+
+fn pairs<T>(texts: Vec<String>, read: impl Fn(&str, &str) -> Result<T, BadReply>) -> Result<Vec<T>, BadReply> {
+    texts
+        .chunks_exact(2)
+        .map(|pair| match pair {
+            [owner, text] => read(owner, text),
+            _ => Err(malformed("")),
+        })
+        .collect()
+}
+
+fn malformed(text: &str) -> BadReply {
+    BadReply::Garbled(format!("a malformed record: {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Text(text.into())
+    }
+
+    fn lock(elements: Vec<Reply>) -> Reply {
+        Reply::List(
+            [Reply::Int(1_000), text("lock"), Reply::Int(0)]
+                .into_iter()
+                .chain(elements)
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_page_is_read() {
+        let view = Inspect::read(lock(vec![
+            Reply::Int(7),
+            text("h00000000015000000000000000007abcdefghijklmnopqr"),
+            Reply::Int(1),
+            Reply::Int(2),
+            text(""),
+            Reply::Int(3),
+            Reply::List(vec![text("reader"), text("g000000000160000000000000000060")]),
+            Reply::List(vec![text("waits"), text("w - next 5 900 10000 30000 1000 f - x 800")]),
+            Reply::List(vec![]),
+        ]))
+        .unwrap();
+        let record = Record {
+            deadline: 1_500,
+            token: 7,
+        };
+        assert_eq!(view.writer, Some(("abcdefghijklmnopqr".into(), record)));
+        assert_eq!((view.readers, view.waiters, view.revoked), (1, 2, 3));
+        assert_eq!(view.upgrader, None);
+        assert_eq!(view.reading[0].0, "reader");
+        assert_eq!(view.reading[0].1.token, 6);
+        let entry = &view.writers_waiting[0];
+        assert_eq!(
+            (entry.next.as_deref(), entry.ticket, entry.since),
+            (Some("next"), 5, 800)
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_empty_page_and_garbage_an_error() {
+        let absent = Reply::List(vec![Reply::Int(9), text("absent"), Reply::Int(0)]);
+        let view = Inspect::read(absent).unwrap();
+        assert_eq!((view.now, view.token, view.writer), (9, 0, None));
+        assert!(record("h123").is_err());
+        assert!(record("hxxxxxxxxxxxxx0000000000000007").is_err());
+        assert!(entry("o", "w - - 1 2 3").is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! `mutex/inspect`. (Taking, renewing and releasing a mutex are the requests of the other locks, with scripts of its own.)
+
+use bytes::Bytes;
+
+use super::Scripts;
+use super::key::LockKey;
+use super::reply::{BadReply, Elements};
+use crate::node::{Reply, Words};
+use crate::router::Call;
+
+/// Asks whose value a mutex holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InspectMutex;
+
+/// What a mutex holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) value: Bytes,
+    /// What is left of its lease, ms; nothing if it never ends.
+    pub(crate) left: Option<u64>,
+}
+
+impl InspectMutex {
+    pub(crate) fn call(self, scripts: &'static Scripts, lock: &LockKey) -> Call {
+        Call {
+            script: &scripts.mutex_inspect,
+            slot: lock.slot,
+            key: lock.key.clone(),
+            second_key: None,
+            args: Words::new(),
+            not_after: None,
+        }
+    }
+
+    pub(crate) fn read(reply: Reply) -> Result<Option<Held>, BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        match status.as_bytes() {
+            b"held" => {
+                let (value, deadline) = (rest.bytes()?, rest.number()?);
+                let left = (deadline > 0).then(|| deadline.saturating_sub(envelope.now));
+                Ok(Some(Held { value, left }))
+            }
+            b"absent" => Ok(None),
+            _ => Err(status.unknown()),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Commands that are about no key: to each master by itself.
+
+use crate::clock::Moment;
+use crate::node::{Address, NodeError, Reply, Words};
+use crate::router::Router;
+use crate::router::call::{CallError, Reason};
+use crate::router::connection::Failure;
+use crate::router::jittered;
+
+/// The pause before such a command is sent again.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+impl Router {
+    /// The masters that serve slots, as far as is known, in no special order.
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        self.topology.masters()
+    }
+
+    /// Sends a command that changes nothing to one server, again if there is no answer, until the deadline.
+    pub(crate) async fn ask(&self, address: &Address, command: &Words, deadline: Moment) -> Result<Reply, CallError> {
+        loop {
+            let (said, last) = match self.ask_once(address, command, deadline).await {
+                Ok(Reply::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => (Some(error), None),
+                Ok(Reply::Error(error)) => return Err(failed(Reason::Refused(error), None)),
+                Ok(reply) => return Ok(reply),
+                Err(failure) if failure.permanent => return Err(failed(Reason::Permanent, Some(failure))),
+                Err(failure) => (None, Some(failure)),
+            };
+            if self.connections.is_closed() {
+                return Err(failed(Reason::Closed, last));
+            }
+            let now = self.clock.now();
+            if now >= deadline {
+                return Err(failed(Reason::TimedOut(said), last));
+            }
+            self.clock.sleep_until(now.after(jittered(PAUSE)).min(deadline)).await;
+        }
+    }
+
+    async fn ask_once(&self, address: &Address, command: &Words, deadline: Moment) -> Result<Reply, NodeError> {
+        let connection = self.connections.connect(address).await?;
+        let until = self.clock.now().after(self.response_timeout).min(deadline);
+        match connection.call(&*self.clock, command, until).await {
+            Ok(exchange) => Ok(exchange.value),
+            Err(Failure::Broken(failure)) => Err(failure),
+            Err(Failure::Silent) => {
+                connection.gave_up(self.clock.now(), self.response_timeout);
+                Err(NodeError::unsent(format!("{address} did not answer")))
+            }
+        }
+    }
+}
+
+fn failed(reason: Reason, last: Option<NodeError>) -> CallError {
+    CallError {
+        reason,
+        loose: None,
+        last,
+    }
+}

@@ -1,0 +1,197 @@
+//! Who believes to hold what, and the stores that the locks protect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rwlease::{Lease, Mode};
+
+use crate::census::Census;
+use crate::court::Court;
+
+/// How long after an assumption was broken a grant may still come of what was before.
+pub const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// A clone is the same book.
+#[derive(Clone, Debug)]
+pub struct Book {
+    pages: Arc<Mutex<Pages>>,
+    court: Court,
+    census: Census,
+    /// Judge as if no assumption had been broken.
+    is_strict: bool,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    beliefs: BTreeMap<u64, Belief>,
+    next: u64,
+    /// Of each lock, until when no grant is trusted, and until when only those are that a replica has.
+    doubtful_until: BTreeMap<usize, Doubt>,
+    /// The greatest token of a write in each store.
+    stores: BTreeMap<usize, u64>,
+    /// Locks whose tokens a clock that was set back has spoilt.
+    spoilt: BTreeSet<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    all: Duration,
+    unreplicated: Duration,
+}
+
+#[derive(Debug)]
+struct Belief {
+    lock: usize,
+    host: usize,
+    mode: Mode,
+    token: u64,
+    lease: Lease,
+    /// It is confirmed by a replica, and so is each renewal.
+    is_replicated: bool,
+    /// It began when an assumption was broken: only the tokens protect from it.
+    is_doubtful: bool,
+}
+
+impl Book {
+    pub fn new(court: Court, census: Census, is_strict: bool) -> Book {
+        Book {
+            pages: Arc::default(),
+            court,
+            census,
+            is_strict,
+        }
+    }
+
+    /// A user begins to believe that it holds. The number that it gets is for `leave`.
+    pub fn enter(&self, lock: usize, host: usize, lease: Lease, is_replicated: bool) -> u64 {
+        let now = self.court.now();
+        let mut pages = self.pages.lock().unwrap();
+        let mode = lease.mode().unwrap_or(Mode::Read);
+        let doubt = pages.doubtful_until.get(&lock).copied().unwrap_or_default();
+        let is_doubtful = now < doubt.all || (now < doubt.unreplicated && !is_replicated);
+        pages.next += 1;
+        let number = pages.next;
+        let token = lease.token();
+        pages.beliefs.insert(
+            number,
+            Belief {
+                lock,
+                host,
+                mode,
+                token,
+                lease,
+                is_replicated,
+                is_doubtful,
+            },
+        );
+        number
+    }
+
+    /// A user no longer relies on a lease.
+    pub fn leave(&self, number: u64) {
+        self.pages.lock().unwrap().beliefs.remove(&number);
+    }
+
+    /// The users of a host are no more.
+    pub fn forget_host(&self, host: usize) {
+        self.pages
+            .lock()
+            .unwrap()
+            .beliefs
+            .retain(|_, belief| belief.host != host);
+    }
+
+    /// An assumption is broken for this lock: what is held now, and what is granted until then, may overlap; with `spares`,
+    /// not what a replica has.
+    pub fn doubt(&self, lock: usize, until: Duration, spares: bool) {
+        let mut pages = self.pages.lock().unwrap();
+        let pages = &mut *pages;
+        let doubt = pages.doubtful_until.entry(lock).or_default();
+        let end = if spares {
+            &mut doubt.unreplicated
+        } else {
+            &mut doubt.all
+        };
+        *end = until.max(*end);
+        let doubted = |belief: &&mut Belief| belief.lock == lock && !(spares && belief.is_replicated);
+        let beliefs = pages.beliefs.values_mut().filter(doubted);
+        beliefs.for_each(|belief| belief.is_doubtful = true);
+    }
+
+    /// The tokens of this lock no longer protect its store.
+    pub fn spoil(&self, lock: usize) {
+        self.pages.lock().unwrap().spoilt.insert(lock);
+    }
+
+    /// At most one writer and no reader beside it, among those who believe to hold.
+    pub fn judge(&self) {
+        let pages = self.pages.lock().unwrap();
+        let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
+        let trusted = |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.lease.is_held();
+        for writer in pages
+            .beliefs
+            .values()
+            .filter(|belief| belief.mode == Mode::Write)
+            .filter(trusted)
+        {
+            if let Some(other) = writers.insert(writer.lock, writer) {
+                self.court
+                    .accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
+            }
+        }
+        if writers.is_empty() {
+            return;
+        }
+        for reader in pages
+            .beliefs
+            .values()
+            .filter(|belief| belief.mode == Mode::Read)
+            .filter(trusted)
+        {
+            if let Some(writer) = writers.get(&reader.lock) {
+                self.court.accuse("no reader beside a writer", || {
+                    format!("{} and {}", reader.tell(), writer.tell())
+                });
+            }
+        }
+    }
+
+    /// Writes to the store that a lock protects, as a holder.
+    pub fn write(&self, number: u64) {
+        let mut pages = self.pages.lock().unwrap();
+        let pages = &mut *pages;
+        let Some(belief) = pages.beliefs.get(&number) else {
+            return;
+        };
+        let greatest = pages.stores.entry(belief.lock).or_default();
+        if belief.token < *greatest {
+            self.census.count("the store refused a stale token");
+            // One who holds is overtaken by nobody.
+            if belief.lease.is_held() && !pages.spoilt.contains(&belief.lock) && (self.is_strict || !belief.is_doubtful)
+            {
+                self.court.accuse("a holder's token is not stale", || {
+                    format!("{} after {greatest}", belief.tell())
+                });
+            }
+        } else {
+            *greatest = belief.token;
+        }
+    }
+}
+
+impl Belief {
+    fn tell(&self) -> String {
+        let Belief {
+            lock,
+            host,
+            mode,
+            token,
+            ..
+        } = self;
+        format!(
+            "host {host} ({mode:?}, token {token}, {:?} left) of lock {lock}",
+            self.lease.remaining()
+        )
+    }
+}

@@ -1,0 +1,18 @@
+//! Counts: what went wrong, and which rare states were reached.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Counts by name. A clone counts in the same place.
+#[derive(Clone, Debug, Default)]
+pub struct Census(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+
+impl Census {
+    pub fn count(&self, name: &'static str) {
+        *self.0.lock().unwrap().entry(name).or_default() += 1;
+    }
+
+    pub fn all(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap().clone()
+    }
+}

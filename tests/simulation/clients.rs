@@ -1,0 +1,187 @@
+//! The clients: how they come, go, and come again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::Locks;
+use rwlease::embedded::{Host, Network};
+use tokio::task::JoinHandle;
+
+use crate::book::Book;
+use crate::census::Census;
+use crate::checker::Checker;
+use crate::plan::Plan;
+use crate::users::Users;
+
+pub struct Clients {
+    plan: Arc<Plan>,
+    network: Network,
+    book: Book,
+    checker: Checker,
+    census: Census,
+    stops: Arc<AtomicBool>,
+    rng: Rng,
+    hosts: BTreeMap<usize, Client>,
+    next: usize,
+}
+
+struct Client {
+    host: Host,
+    /// There once it is connected.
+    locks: Arc<Mutex<Option<Locks>>>,
+    users: JoinHandle<()>,
+}
+
+impl Clients {
+    pub fn new(plan: &Plan, network: Network, book: Book, checker: Checker, census: Census) -> Clients {
+        let mut clients = Clients {
+            plan: Arc::new(plan.clone()),
+            network,
+            book,
+            checker,
+            census,
+            stops: Arc::default(),
+            rng: Rng::with_seed(plan.seed ^ 0x00c1_1e75),
+            hosts: BTreeMap::new(),
+            next: 0,
+        };
+        (0..plan.clients).for_each(|_| clients.add());
+        clients
+    }
+
+    /// One of those that run.
+    pub fn pick(&self, rng: &mut Rng) -> Option<&Host> {
+        let running: Vec<&Host> = self
+            .hosts
+            .values()
+            .map(|client| &client.host)
+            .filter(|host| host.is_running())
+            .collect();
+        (!running.is_empty()).then(|| running[rng.usize(0..running.len())])
+    }
+
+    pub fn resume(&mut self, number: usize) {
+        if let Some(client) = self.hosts.get(&number) {
+            client.host.resume();
+        }
+    }
+
+    pub fn crash(&mut self, number: usize, cleanly: bool) {
+        let Some(client) = self.hosts.remove(&number) else {
+            return;
+        };
+        client.host.crash(cleanly);
+        self.book.forget_host(number);
+        if let Some(locks) = &*client.locks.lock().unwrap() {
+            self.checker.remove_client(&locks.id());
+        }
+        // Its tasks stay as they are: nothing wakes them any more.
+        std::mem::forget(client.users);
+    }
+
+    /// Another one comes for one that crashed.
+    pub fn replace(&mut self, _crashed: usize) {
+        self.add();
+    }
+
+    /// Whether the client of that id runs.
+    pub fn runs(&self, id: &str) -> bool {
+        self.hosts.values().any(|client| {
+            client.host.is_running()
+                && client
+                    .locks
+                    .lock()
+                    .unwrap()
+                    .as_ref()
+                    .is_some_and(|locks| locks.id() == id)
+        })
+    }
+
+    pub fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all users have come to their end.
+    pub fn are_idle(&self) -> bool {
+        self.hosts.values().all(|client| client.users.is_finished())
+    }
+
+    pub fn all(&self) -> Vec<Locks> {
+        self.hosts
+            .values()
+            .filter_map(|client| client.locks.lock().unwrap().clone())
+            .collect()
+    }
+
+    fn add(&mut self) {
+        let number = self.next;
+        self.next += 1;
+        let ahead = Duration::from_millis(self.rng.u64(0..100_000_000));
+        let drift = self.rng.i32(-self.plan.drift_ppm..=self.plan.drift_ppm);
+        let host = self.network.host(number, ahead, drift);
+        let seeds: Vec<u64> = (0..self.plan.users).map(|_| self.rng.u64(..)).collect();
+        let locks = Arc::default();
+        let (plan, book, census) = (self.plan.clone(), self.book.clone(), self.census.clone());
+        let stops = self.stops.clone();
+        let users = tokio::spawn(run(
+            self.plan.clone(),
+            self.checker.clone(),
+            Arc::clone(&locks),
+            host.clone(),
+            seeds,
+            move |locks, host| Users {
+                plan,
+                locks,
+                host,
+                book,
+                census,
+                stops,
+            },
+        ));
+        self.hosts.insert(number, Client { host, locks, users });
+    }
+}
+
+/// Connects, and lets the users live.
+async fn run(
+    plan: Arc<Plan>,
+    checker: Checker,
+    place: Arc<Mutex<Option<Locks>>>,
+    host: Host,
+    seeds: Vec<u64>,
+    users: impl FnOnce(Locks, Host) -> Users,
+) {
+    let users_of = users;
+    let locks = loop {
+        match connect(&plan, &host).await {
+            Ok(locks) => break locks,
+            Err(_) => host.sleep(Duration::from_millis(50)).await,
+        }
+    };
+    checker.add_client(&locks);
+    *place.lock().unwrap() = Some(locks.clone());
+    let users = users_of(locks, host);
+    let lives = seeds.into_iter().map(|seed| users.clone().live(seed));
+    futures::future::join_all(lives).await;
+}
+
+async fn connect(plan: &Plan, host: &Host) -> rwlease::Result<Locks> {
+    let mut settings = Locks::builder();
+    if let Some(folder) = &plan.scripts {
+        settings = settings.scripts_from(folder).unwrap();
+    }
+    settings
+        .margin(plan.margin)
+        .lease(Duration::from_secs(2))
+        .poll_interval(Duration::from_millis(150))
+        .waiter_liveness(Duration::from_secs(2))
+        .claim_window(Duration::from_millis(400))
+        .call_timeout(Duration::from_secs(4))
+        .connect_timeout(Duration::from_millis(500))
+        .response_timeout(Duration::from_millis(400))
+        .connect_from(host)
+        .await
+}

@@ -1,0 +1,170 @@
+//! A lock's hash as the checks see it.
+
+use std::collections::BTreeMap;
+
+use rwlease::embedded::Served;
+
+/// The length of the part of an owner that names its client.
+pub const CLIENT: usize = 11;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hash {
+    pub fence: u64,
+    pub writer: Option<(String, Record)>,
+    pub readers: BTreeMap<String, Record>,
+    pub waiters: BTreeMap<String, Waiter>,
+    pub upgrader: Option<String>,
+    pub phase: u64,
+    pub sweep: Option<String>,
+    pub forced: u64,
+    pub lapsed: String,
+    pub exists: bool,
+    /// What a look at the fields alone shows to be wrong.
+    pub malformed: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    pub is_claimed: bool,
+    pub deadline: u64,
+    pub token: u64,
+    pub index: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiter {
+    pub mode: char,
+    pub next: String,
+    pub ticket: u64,
+    pub seen: u64,
+    pub liveness: u64,
+    pub is_fair: bool,
+}
+
+impl Hash {
+    pub fn read(served: &Served<'_>) -> Hash {
+        let mut hash = Hash::default();
+        let mut readers = None;
+        let mut indices = BTreeMap::new();
+        for (field, value) in served.fields() {
+            hash.exists = true;
+            let (Ok(field), Ok(value)) = (std::str::from_utf8(field), std::str::from_utf8(value)) else {
+                hash.malformed = Some("no text".into());
+                continue;
+            };
+            let number = || value.parse().unwrap_or(u64::MAX);
+            match field {
+                "fence" => hash.fence = number(),
+                "phase" => hash.phase = number(),
+                "forced" => hash.forced = number(),
+                "readers" => readers = Some(number()),
+                "sweep" => hash.sweep = Some(value.to_owned()),
+                "lapsed" => hash.lapsed = value.to_owned(),
+                "upgrader" => hash.upgrader = Some(value.to_owned()),
+                "writer" => match Record::read(value) {
+                    Some((record, owner)) => hash.writer = Some((owner.to_owned(), record)),
+                    None => hash.malformed = Some(format!("writer {value}")),
+                },
+                _ => {
+                    if let Some(owner) = field.strip_prefix("r:") {
+                        match Record::read(value) {
+                            Some((mut record, index)) => {
+                                record.index = index.parse().unwrap_or(u64::MAX);
+                                hash.readers.insert(owner.to_owned(), record);
+                            }
+                            None => hash.malformed = Some(format!("{field} {value}")),
+                        }
+                    } else if let Some(index) = field.strip_prefix("i:") {
+                        indices.insert(index.parse().unwrap_or(u64::MAX), value.to_owned());
+                    } else if let Some(owner) = field.strip_prefix("q:") {
+                        match Waiter::read(value) {
+                            Some(waiter) => drop(hash.waiters.insert(owner.to_owned(), waiter)),
+                            None => hash.malformed = Some(format!("{field} {value}")),
+                        }
+                    }
+                }
+            }
+        }
+        let is_dense = readers.unwrap_or(0) == hash.readers.len() as u64
+            && indices.len() == hash.readers.len()
+            && hash
+                .readers
+                .iter()
+                .all(|(owner, record)| indices.get(&record.index) == Some(owner))
+            && indices
+                .last_key_value()
+                .is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
+        if !is_dense && hash.malformed.is_none() {
+            hash.malformed = Some("the array of the readers is not dense".into());
+        }
+        hash
+    }
+
+    /// The lease that an owner has at that server time.
+    pub fn lease(&self, owner: &str, now: u64) -> Option<Record> {
+        let record = match &self.writer {
+            Some((writer, record)) if writer == owner => Some(*record),
+            _ => self
+                .readers
+                .get(owner)
+                .copied()
+                .filter(|record| record.token > self.forced),
+        };
+        record.filter(|record| record.deadline > now)
+    }
+
+    /// All leases at that server time: owner, whether it writes, record.
+    pub fn leases(&self, now: u64) -> impl Iterator<Item = (&str, bool, Record)> {
+        let writer = self
+            .writer
+            .iter()
+            .map(|(owner, record)| (owner.as_str(), true, *record));
+        let readers = self
+            .readers
+            .iter()
+            .map(|(owner, record)| (owner.as_str(), false, *record));
+        let readers = readers.filter(|(_, _, record)| record.token > self.forced);
+        writer
+            .chain(readers)
+            .filter(move |(_, _, record)| record.deadline > now)
+    }
+
+    /// Whether a waiter is not known to be dead.
+    pub fn is_alive(&self, owner: &str, waiter: &Waiter, now: u64) -> bool {
+        let mut lapsed = self.lapsed.split(' ');
+        let mut is_lapsed = false;
+        while let (Some(client), Some(at)) = (lapsed.next(), lapsed.next()) {
+            is_lapsed |= owner.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at >= waiter.seen);
+        }
+        waiter.seen + waiter.liveness > now && !is_lapsed
+    }
+}
+
+impl Record {
+    fn read(text: &str) -> Option<(Record, &str)> {
+        let record = Record {
+            is_claimed: text.get(..1)? == "h",
+            deadline: text.get(1..14)?.parse().ok()?,
+            token: text.get(14..30)?.parse().ok()?,
+            index: 0,
+        };
+        Some((record, text.get(30..)?))
+    }
+}
+
+impl Waiter {
+    fn read(text: &str) -> Option<Waiter> {
+        let parts: Vec<&str> = text.split(' ').collect();
+        let [mode, _, next, ticket, seen, liveness, _, _, fairness, ..] = parts.as_slice() else {
+            return None;
+        };
+        Some(Waiter {
+            mode: mode.chars().next()?,
+            next: (*next).to_owned(),
+            ticket: ticket.parse().ok()?,
+            seen: seen.parse().ok()?,
+            liveness: liveness.parse().ok()?,
+            is_fair: *fairness == "f",
+        })
+    }
+}

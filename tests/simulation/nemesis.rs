@@ -1,0 +1,430 @@
+//! What goes wrong with servers and clients.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::Slot;
+use rwlease::embedded::{Engine, Faults};
+
+use crate::book::{AFTERMATH, Book};
+use crate::census::Census;
+use crate::checker::Checker;
+use crate::clients::Clients;
+use crate::court::Court;
+use crate::plan::{Fault, Plan};
+use crate::users::key;
+
+/// How long a client may go by what it knew of a clock that was set.
+const OLD_BOUNDS: Duration = Duration::from_secs(13);
+
+const MASTERS: usize = 3;
+pub const SERVERS: usize = 2 * MASTERS;
+
+pub struct Nemesis {
+    plan: Plan,
+    rng: Rng,
+    engine: Engine,
+    faults: Faults,
+    book: Book,
+    checker: Checker,
+    court: Court,
+    census: Census,
+    /// Who is a master now.
+    masters: [usize; MASTERS],
+    offsets: [i64; SERVERS],
+    /// Masters that something is being done to.
+    busy: BTreeMap<usize, ()>,
+    moving: BTreeMap<usize, (Slot, usize, usize)>,
+    later: BTreeMap<(Duration, u64), Repair>,
+    repairs: u64,
+}
+
+/// What ends a fault, or is its next part.
+#[derive(Clone, Copy, Debug)]
+enum Repair {
+    Resume(usize),
+    Thaw(usize),
+    Start(usize),
+    Promote { master: usize, lose: usize, died: bool },
+    Rejoin { old: usize, master: usize },
+    Memory(usize),
+    ClusterUp(usize),
+    MoveKey(usize),
+    FinishMove(usize),
+    Replace(usize),
+}
+
+impl Nemesis {
+    pub fn new(plan: &Plan, engine: &Engine, book: Book, checker: Checker, court: Court, census: Census) -> Nemesis {
+        let mut rng = Rng::with_seed(plan.seed ^ 0x0e3e_5150);
+        let mut offsets = [0; SERVERS];
+        for (server, offset) in offsets.iter_mut().enumerate() {
+            *offset = rng.i64(-plan.skew_ms..=plan.skew_ms);
+            engine.faults().set_clock(server, *offset);
+        }
+        Nemesis {
+            plan: plan.clone(),
+            rng,
+            faults: engine.faults(),
+            engine: engine.clone(),
+            book,
+            checker,
+            court,
+            census,
+            masters: [0, 1, 2],
+            offsets,
+            busy: BTreeMap::new(),
+            moving: BTreeMap::new(),
+            later: BTreeMap::new(),
+            repairs: 0,
+        }
+    }
+
+    /// When something is due next.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.later.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Does what is due.
+    pub fn repair(&mut self, now: Duration, clients: &mut Clients) {
+        while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
+            let repair = entry.remove();
+            self.mend(repair, now, clients);
+        }
+    }
+
+    /// Ends all faults now.
+    pub fn repair_all(&mut self, now: Duration, clients: &mut Clients) {
+        while let Some((_, repair)) = self.later.pop_first() {
+            self.mend(repair, now, clients);
+        }
+    }
+
+    /// Strikes once, by one of the faults of the plan.
+    pub fn strike(&mut self, now: Duration, clients: &mut Clients) {
+        let kinds: Vec<Fault> = self
+            .plan
+            .faults
+            .iter()
+            .copied()
+            .filter(|fault| self.is_mine(*fault))
+            .collect();
+        if kinds.is_empty() {
+            return;
+        }
+        let fault = kinds[self.rng.usize(0..kinds.len())];
+        if self.cause(fault, now, clients) {
+            self.census.count(fault.name());
+            self.court.note(fault, || format!("FAULT {}", fault.name()));
+        }
+    }
+
+    fn is_mine(&self, fault: Fault) -> bool {
+        use Fault::*;
+        !matches!(
+            fault,
+            LoseRequest | LoseReply | Delay | Double | LosePush | Cancel | Drop | Skew
+        )
+    }
+
+    fn cause(&mut self, fault: Fault, now: Duration, clients: &mut Clients) -> bool {
+        let server = self.rng.usize(0..SERVERS);
+        match fault {
+            Fault::Cut => {
+                let delivers = self.rng.bool();
+                let heard = self.rng.bool().then(|| self.ms(0..500));
+                clients.pick(&mut self.rng).is_some_and(|host| {
+                    host.cut(server, delivers, heard);
+                    true
+                })
+            }
+            Fault::Pause => {
+                let Some(host) = clients.pick(&mut self.rng) else {
+                    return false;
+                };
+                host.pause();
+                let (number, pause) = (host.number(), self.ms(5..4_000));
+                self.then(now + pause, Repair::Resume(number));
+                true
+            }
+            Fault::Crash => {
+                let Some(number) = clients.pick(&mut self.rng).map(|host| host.number()) else {
+                    return false;
+                };
+                let cleanly = self.rng.bool();
+                clients.crash(number, cleanly);
+                let pause = self.ms(100..3_000);
+                self.then(now + pause, Repair::Replace(number));
+                true
+            }
+            Fault::KillConnections => {
+                self.faults.kill_connections(server);
+                true
+            }
+            Fault::FlushScripts => {
+                self.faults.flush_scripts(server);
+                true
+            }
+            Fault::FullMemory => {
+                self.faults.set_full_memory(server, true);
+                let pause = self.ms(20..2_000);
+                self.then(now + pause, Repair::Memory(server));
+                true
+            }
+            Fault::ClusterDown => {
+                self.faults.set_cluster_down(server, true);
+                let pause = self.ms(20..1_500);
+                self.then(now + pause, Repair::ClusterUp(server));
+                true
+            }
+            Fault::Move => self.begin_move(now),
+            Fault::ClockStep => {
+                let step = [100, 2_000, 60_000][self.rng.usize(0..3)];
+                let step = self.rng.i64(-step..=step);
+                self.step_clock(server, step, now);
+                true
+            }
+            Fault::Freeze => self.with_master(|this, master| {
+                this.faults.pause(master);
+                let pause = this.ms(20..3_000);
+                this.then(now + pause, Repair::Thaw(master));
+            }),
+            Fault::Restart => self.with_master(|this, master| {
+                this.faults.stop(master);
+                let pause = this.ms(20..2_000);
+                this.then(now + pause, Repair::Start(master));
+            }),
+            Fault::Failover => self.with_master(|this, master| {
+                this.promote(master, 0, now);
+                this.busy.remove(&master);
+            }),
+            Fault::LossyFailover => self.with_master(|this, master| {
+                this.faults.stop(master);
+                let (pause, lose) = (this.ms(1_000..3_000), this.rng.usize(1..40));
+                this.then(
+                    now + pause,
+                    Repair::Promote {
+                        master,
+                        lose,
+                        died: true,
+                    },
+                );
+            }),
+            Fault::TwoMasters => self.with_master(|this, master| {
+                this.faults.isolate(master);
+                let (pause, lose) = (this.ms(0..500), this.rng.usize(0..10));
+                this.then(
+                    now + pause,
+                    Repair::Promote {
+                        master,
+                        lose,
+                        died: false,
+                    },
+                );
+            }),
+            _ => false,
+        }
+    }
+
+    fn mend(&mut self, repair: Repair, now: Duration, clients: &mut Clients) {
+        self.court.note("repair", || format!("REPAIR {repair:?}"));
+        match repair {
+            Repair::Resume(number) => clients.resume(number),
+            Repair::Replace(number) => clients.replace(number),
+            Repair::Thaw(server) => {
+                self.faults.resume(server);
+                self.busy.remove(&server);
+            }
+            Repair::Start(server) => {
+                self.faults.start(server);
+                self.busy.remove(&server);
+            }
+            Repair::Memory(server) => self.faults.set_full_memory(server, false),
+            Repair::ClusterUp(server) => self.faults.set_cluster_down(server, false),
+            Repair::MoveKey(slot) => self.move_key(slot, now),
+            Repair::FinishMove(slot) => self.finish_move(slot, now),
+            Repair::Promote {
+                master,
+                lose,
+                died: true,
+            } => {
+                self.promote(master, lose, now);
+                self.faults.start(master);
+                self.busy.remove(&master);
+            }
+            Repair::Promote {
+                master,
+                lose,
+                died: false,
+            } => {
+                let locks = self.locks_of(master);
+                if let Some(new) = self.promote(master, lose, now) {
+                    let pause = self.ms(100..2_500);
+                    for lock in locks {
+                        self.checker.split(lock, true);
+                        self.book.doubt(lock, now + pause + AFTERMATH, !self.is_out_of_time());
+                    }
+                    self.busy.insert(new, ());
+                    self.then(
+                        now + pause,
+                        Repair::Rejoin {
+                            old: master,
+                            master: new,
+                        },
+                    );
+                } else {
+                    self.faults.rejoin(master);
+                    self.busy.remove(&master);
+                }
+            }
+            Repair::Rejoin { old, master } => {
+                self.faults.rejoin(old);
+                self.busy.remove(&old);
+                self.busy.remove(&master);
+                for lock in self.locks_of(master) {
+                    self.book.doubt(lock, now + AFTERMATH, !self.is_out_of_time());
+                    self.checker.forget(lock);
+                    self.checker.split(lock, false);
+                    self.checker.forgive(lock);
+                    if self.is_out_of_time() {
+                        self.book.spoil(lock);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets a replica take a master's place.
+    fn promote(&mut self, master: usize, lose: usize, now: Duration) -> Option<usize> {
+        let locks = self.locks_of(master);
+        let new = self.faults.promote(master, lose)?;
+        if let Some(place) = self.masters.iter_mut().find(|place| **place == master) {
+            *place = new;
+        }
+        for lock in locks {
+            if lose == 0 {
+                self.checker.forget_at(lock, new);
+                self.checker.has_moved(lock, master, new);
+            } else {
+                self.checker.forget(lock);
+            }
+            if lose > 0 || self.is_out_of_time() {
+                self.book.doubt(lock, now + AFTERMATH, !self.is_out_of_time());
+            }
+            if lose > 0 && self.is_out_of_time() {
+                self.checker.forgive(lock);
+                self.book.spoil(lock);
+            }
+        }
+        Some(new)
+    }
+
+    fn begin_move(&mut self, now: Duration) -> bool {
+        let lock = self.rng.usize(0..self.plan.locks);
+        let slot = Slot::of(key(lock).as_bytes());
+        let (from, to) = (self.faults.owner(slot), self.masters[self.rng.usize(0..MASTERS)]);
+        if from == to
+            || self.busy.contains_key(&from)
+            || self.busy.contains_key(&to)
+            || !self.faults.begin_move(slot, to)
+        {
+            return false;
+        }
+        self.busy.insert(from, ());
+        self.busy.insert(to, ());
+        let id = usize::from(slot.get());
+        self.moving.insert(id, (slot, from, to));
+        self.locks_in(slot).for_each(|lock| self.checker.forget_at(lock, to));
+        let (mut at, span) = (now, [1, 100, 600][self.rng.usize(0..3)]);
+        for _ in 0..self.rng.usize(0..3) {
+            at += self.ms(0..span);
+            self.then(at, Repair::MoveKey(id));
+        }
+        at += self.ms(0..span);
+        self.then(at, Repair::FinishMove(id));
+        true
+    }
+
+    fn move_key(&mut self, slot: usize, now: Duration) {
+        let Some(&(slot, _, _)) = self.moving.get(&slot) else {
+            return;
+        };
+        if self.faults.move_key(slot) {
+            self.note_moved(slot, now);
+        }
+    }
+
+    fn finish_move(&mut self, id: usize, now: Duration) {
+        let Some((slot, from, to)) = self.moving.remove(&id) else {
+            return;
+        };
+        self.busy.remove(&from);
+        self.busy.remove(&to);
+        self.faults.finish_move(slot);
+        for lock in self.locks_in(slot) {
+            self.checker.has_moved(lock, from, to);
+        }
+        self.note_moved(slot, now);
+    }
+
+    fn note_moved(&self, slot: Slot, now: Duration) {
+        if self.is_out_of_time() {
+            self.locks_in(slot)
+                .for_each(|lock| self.book.doubt(lock, now + AFTERMATH, false));
+        }
+    }
+
+    fn step_clock(&mut self, server: usize, step: i64, now: Duration) {
+        let locks = self.locks_of(server);
+        for lock in &locks {
+            self.book.doubt(*lock, now + OLD_BOUNDS, false);
+        }
+        if step < 0 {
+            for lock in 0..self.plan.locks {
+                self.checker.expect_ghosts(lock, now + OLD_BOUNDS);
+                let key = key(lock);
+                let known = (0..SERVERS).any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
+                if !known || !locks.contains(&lock) {
+                    self.checker.forgive(lock);
+                    self.book.spoil(lock);
+                }
+            }
+        }
+        self.offsets[server] += step;
+        self.faults.set_clock(server, self.offsets[server]);
+    }
+
+    /// Whether the servers' clocks may be further apart than the margin.
+    fn is_out_of_time(&self) -> bool {
+        self.plan.has(Fault::Skew) || self.plan.has(Fault::ClockStep)
+    }
+
+    fn with_master(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
+        let master = self.masters[self.rng.usize(0..MASTERS)];
+        if self.busy.contains_key(&master) {
+            return false;
+        }
+        self.busy.insert(master, ());
+        act(self, master);
+        true
+    }
+
+    fn locks_of(&self, server: usize) -> Vec<usize> {
+        let owner = |lock: usize| self.faults.owner(Slot::of(key(lock).as_bytes()));
+        (0..self.plan.locks).filter(|lock| owner(*lock) == server).collect()
+    }
+
+    fn locks_in(&self, slot: Slot) -> impl Iterator<Item = usize> + use<> {
+        (0..self.plan.locks).filter(move |lock| Slot::of(key(*lock).as_bytes()) == slot)
+    }
+
+    fn then(&mut self, due: Duration, repair: Repair) {
+        self.repairs += 1;
+        self.later.insert((due, self.repairs), repair);
+    }
+
+    fn ms(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_micros(self.rng.u64(range.start * 1000..range.end * 1000))
+    }
+}

@@ -1,0 +1,187 @@
+//! What one run is made of. All of it comes from the seed, and a plan can be made smaller.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// Everything that can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// A request is lost, and its connection with it.
+    LoseRequest,
+    /// A request is carried out, but its reply is lost, and the connection with it.
+    LoseReply,
+    /// A message takes longer than its sender waits, at times longer than a lease.
+    Delay,
+    /// A request is carried out twice.
+    Double,
+    /// A push or another notice is lost, and the connection with it.
+    LosePush,
+    /// The connections of a client to a server are cut.
+    Cut,
+    /// A client stands still for a while.
+    Pause,
+    /// A client stops for ever.
+    Crash,
+    /// A caller loses interest in its request.
+    Cancel,
+    /// A guard is dropped and not released.
+    Drop,
+    /// All connections of a server break.
+    KillConnections,
+    /// A slot moves to another master.
+    Move,
+    /// A server forgets its scripts.
+    FlushScripts,
+    /// A server's memory is full for a while.
+    FullMemory,
+    /// A server says for a while that the cluster is down.
+    ClusterDown,
+    /// A server stands still for a while.
+    Freeze,
+    /// A server is killed, and started again with its data.
+    Restart,
+    /// A replica takes a master's place and has all its writes.
+    Failover,
+    /// A master dies, and the replica that takes its place lacks the last writes.
+    LossyFailover,
+    /// A replica takes the place of a master that serves on without knowing it.
+    TwoMasters,
+    /// A server's clock is set forward or back, by up to a minute.
+    ClockStep,
+    /// The servers' clocks differ by seconds.
+    Skew,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 22] = [
+        Fault::LoseRequest,
+        Fault::LoseReply,
+        Fault::Delay,
+        Fault::Double,
+        Fault::LosePush,
+        Fault::Cut,
+        Fault::Pause,
+        Fault::Crash,
+        Fault::Cancel,
+        Fault::Drop,
+        Fault::KillConnections,
+        Fault::Move,
+        Fault::FlushScripts,
+        Fault::FullMemory,
+        Fault::ClusterDown,
+        Fault::Freeze,
+        Fault::Restart,
+        Fault::Failover,
+        Fault::LossyFailover,
+        Fault::TwoMasters,
+        Fault::ClockStep,
+        Fault::Skew,
+    ];
+
+    /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by the tokens alone.
+    pub fn is_outside_assumptions(self) -> bool {
+        matches!(
+            self,
+            Fault::LossyFailover | Fault::TwoMasters | Fault::ClockStep | Fault::Skew
+        )
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::LoseRequest => "request lost",
+            Fault::LoseReply => "reply lost",
+            Fault::Delay => "message delayed",
+            Fault::Double => "request doubled",
+            Fault::LosePush => "push lost",
+            Fault::Cut => "connection cut",
+            Fault::Pause => "client paused",
+            Fault::Crash => "client crashed",
+            Fault::Cancel => "request cancelled",
+            Fault::Drop => "guard dropped",
+            Fault::KillConnections => "connections killed",
+            Fault::Move => "slot moved",
+            Fault::FlushScripts => "scripts flushed",
+            Fault::FullMemory => "memory full",
+            Fault::ClusterDown => "cluster down",
+            Fault::Freeze => "server frozen",
+            Fault::Restart => "server restarted",
+            Fault::Failover => "failover",
+            Fault::LossyFailover => "failover with lost writes",
+            Fault::TwoMasters => "two masters",
+            Fault::ClockStep => "clock set",
+            Fault::Skew => "clocks seconds apart",
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub faults: BTreeSet<Fault>,
+    pub clients: usize,
+    /// Users of each client.
+    pub users: usize,
+    pub locks: usize,
+    /// How long faults happen.
+    pub length: Duration,
+    /// How far the servers' clocks are from the true time, at most.
+    pub skew_ms: i64,
+    /// How much faster or slower the clients' clocks run, at most.
+    pub drift_ppm: i32,
+    /// What the clients take off each lease.
+    pub margin: Duration,
+    /// Judge as if no assumption had been broken.
+    pub is_strict: bool,
+    /// Other scripts than those that were built in.
+    pub scripts: Option<PathBuf>,
+    /// Keep the whole history.
+    pub tells_all: bool,
+}
+
+/// The shortest and the longest lease of a run.
+pub const LEASES_MS: std::ops::Range<u64> = 600..2500;
+
+/// The margin covers the difference of two clocks.
+const MARGIN: Duration = Duration::from_millis(150);
+const SMALL_SKEW_MS: i64 = 60;
+const LARGE_SKEW_MS: i64 = 4000;
+
+impl Plan {
+    pub fn from_seed(seed: u64) -> Plan {
+        let mut rng = Rng::with_seed(seed);
+        // A few kinds of faults at a time find more than all at once; now and then, all of them.
+        let density = [0.2, 0.4, 0.7, 1.0][rng.usize(0..4)];
+        let may_leave_assumptions = rng.u8(0..3) == 0;
+        let faults: BTreeSet<Fault> = Fault::ALL
+            .into_iter()
+            .filter(|fault| rng.f64() < density && (may_leave_assumptions || !fault.is_outside_assumptions()))
+            .collect();
+        let skew_ms = if faults.contains(&Fault::Skew) {
+            LARGE_SKEW_MS
+        } else {
+            SMALL_SKEW_MS
+        };
+        Plan {
+            seed,
+            clients: rng.usize(2..6),
+            users: rng.usize(1..4),
+            locks: rng.usize(1..5),
+            length: Duration::from_millis(rng.u64(4_000..20_000)),
+            skew_ms,
+            drift_ppm: 300,
+            margin: MARGIN,
+            is_strict: false,
+            scripts: None,
+            tells_all: false,
+            faults,
+        }
+    }
+
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+}

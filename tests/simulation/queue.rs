@@ -1,0 +1,147 @@
+//! The rules of the queue: who may go before whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::checker::Step;
+use crate::court::Court;
+
+pub struct Queues {
+    court: Court,
+    /// By lock and owner, for as long as one waits.
+    waits: BTreeMap<(usize, String), Wait>,
+}
+
+/// What one has seen pass by since it began to wait.
+#[derive(Debug, Default)]
+struct Wait {
+    writes: u32,
+    read_phases: BTreeSet<u64>,
+    writers_before: u32,
+}
+
+impl Queues {
+    pub fn new(court: Court) -> Queues {
+        Queues {
+            court,
+            waits: BTreeMap::new(),
+        }
+    }
+
+    pub fn forget(&mut self, lock: usize) {
+        self.waits.retain(|(other, _), _| *other != lock);
+    }
+
+    pub fn check(&mut self, step: &Step<'_>) {
+        let Some(before) = step.before else { return };
+        let granted: Vec<(&str, bool)> = step
+            .after
+            .leases(step.now)
+            .filter(|(owner, writes, _)| {
+                let had = before.leases(step.now).find(|(other, _, _)| other == owner);
+                had.is_none_or(|(_, wrote, _)| *writes && !wrote)
+            })
+            .map(|(owner, writes, _)| (owner, writes))
+            .collect();
+        for (owner, writes) in &granted {
+            self.check_turn(step, owner, *writes);
+        }
+        self.count_passing(step, &granted);
+    }
+
+    /// Whose turn it was not.
+    fn check_turn(&self, step: &Step<'_>, owner: &str, writes: bool) {
+        let Some(before) = step.before else { return };
+        let asked_with = (step.owner() == owner).then(|| step.args.get(5)).flatten();
+        let asked_with = asked_with
+            .and_then(|ticket| ticket.parse().ok())
+            .filter(|ticket| *ticket > 0);
+        let ticket = before
+            .waiters
+            .get(owner)
+            .map(|waiter| waiter.ticket)
+            .or(asked_with)
+            .unwrap_or(u64::MAX);
+        let upgrades = before.readers.contains_key(owner) && writes;
+        for (other, waiter) in &before.waiters {
+            let still_waits = step.after.waiters.contains_key(other);
+            if other == owner || !still_waits || !before.is_alive(other, waiter, step.now) {
+                continue;
+            }
+            let lock = step.lock;
+            match (waiter.mode, writes) {
+                ('u', _) if before.lease(other, step.now).is_some() => {
+                    self.court.accuse("an upgrade goes first", || {
+                        format!("lock {lock}: {owner} before {other}")
+                    });
+                }
+                ('w', true) if waiter.ticket < ticket && !upgrades => {
+                    self.court
+                        .accuse("writers go in order", || format!("lock {lock}: {owner} before {other}"));
+                }
+                ('w', false) if waiter.is_fair && ticket > before.phase.max(step.after.phase) => {
+                    let phase = step.after.phase;
+                    self.court
+                        .accuse("a reader that comes while a writer waits, waits", || {
+                            format!("lock {lock}: {owner} (ticket {ticket}, phase {phase}) before {other}")
+                        });
+                }
+                ('r', false) if waiter.ticket < ticket && ticket != u64::MAX => {
+                    self.court
+                        .accuse("readers go in order", || format!("lock {lock}: {owner} before {other}"));
+                }
+                ('r', true) if waiter.ticket <= before.phase && !upgrades => {
+                    self.court.accuse("the readers of a phase go before a writer", || {
+                        format!(
+                            "lock {lock}: {owner} before {other}, ticket {} of {}",
+                            waiter.ticket, before.phase
+                        )
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How much has passed by those who wait.
+    fn count_passing(&mut self, step: &Step<'_>, granted: &[(&str, bool)]) {
+        let lock = step.lock;
+        self.waits
+            .retain(|(other, owner), _| *other != lock || step.after.waiters.contains_key(owner));
+        for (owner, waiter) in &step.after.waiters {
+            let writers_before = || {
+                let waiting = step.after.waiters.values();
+                let waiting = waiting
+                    .filter(|other| other.mode == 'w' && other.ticket < waiter.ticket)
+                    .count() as u32;
+                waiting + u32::from(step.after.writer.is_some())
+            };
+            let wait = self.waits.entry((lock, owner.clone())).or_insert_with(|| Wait {
+                writers_before: writers_before(),
+                ..Wait::default()
+            });
+            for (_, writes) in granted {
+                if *writes {
+                    wait.writes += 1;
+                } else {
+                    wait.read_phases.insert(step.after.phase);
+                }
+            }
+            let is_alive = step.after.is_alive(owner, waiter, step.now);
+            if waiter.mode == 'r' && is_alive && wait.writes > 1 {
+                let writes = wait.writes;
+                self.court.accuse("a reader waits for one write phase", || {
+                    format!("lock {lock}: {owner} waits through {writes} writes")
+                });
+            }
+            if waiter.mode == 'w'
+                && waiter.is_fair
+                && is_alive
+                && wait.read_phases.len() as u32 > wait.writes + 1 + wait.writers_before
+            {
+                self.court.accuse("one read phase for each writer before", || {
+                    format!("lock {lock}: {owner} {wait:?}")
+                });
+            }
+        }
+    }
+}

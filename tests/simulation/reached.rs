@@ -1,0 +1,96 @@
+//! The rare states: a simulation that never reaches them shows nothing.
+
+use crate::census::Census;
+use crate::checker::Step;
+
+/// States that a command and its reply show.
+pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
+    let Some(first) = reply.first() else { return };
+    let state = match first.split(' ').next().unwrap_or("") {
+        "-MOVED" => "MOVED followed",
+        "-ASK" => "ASK answered",
+        "-NOSCRIPT" => "script unknown",
+        "-TRYAGAIN" => "TRYAGAIN",
+        "-CLUSTERDOWN" => "CLUSTERDOWN answered",
+        "-OOM" => "refused for want of memory",
+        _ if words[0] == b"ASKING" => "ASK followed",
+        _ if !words[0].starts_with(b"EVAL") => return,
+        _ => match reply.get(1).map_or("", String::as_str) {
+            "stale" => "a ghost was refused",
+            "queued" => "waited",
+            "refused" => "a try was refused",
+            "expired" => "released after its end",
+            "lost" => "a renewal came too late",
+            "left" => "a wait was given up",
+            _ => return,
+        },
+    };
+    census.count(state);
+}
+
+/// States that the change of the hash shows.
+pub fn by_change(census: &Census, step: &Step<'_>) {
+    let Some(before) = step.before else { return };
+    let (after, now, owner) = (step.after, step.now, step.owner());
+    if step.reply.get(2).is_some_and(|more| more == "1") {
+        census.count("work was left over");
+    }
+    if step.script == "pump" {
+        census.count("went on with what was left over");
+    }
+    if after.phase > before.phase {
+        census.count("a phase was closed");
+    }
+    if before.sweep.is_some() && after.sweep.is_some() && before.sweep != after.sweep {
+        census.count("a sweep was continued");
+    }
+    if after.lapsed != before.lapsed && !after.lapsed.is_empty() {
+        census.count("a claim lapsed");
+    }
+    let dead_readers = before.readers.iter().filter(|(_, record)| record.deadline <= now);
+    if dead_readers
+        .clone()
+        .any(|(dead, _)| dead != owner && !after.readers.contains_key(dead))
+    {
+        census.count("a dead reader was swept away");
+    }
+    for (waiter, entry) in &before.waiters {
+        let is_gone = waiter != owner && !after.waiters.contains_key(waiter) && after.lease(waiter, now).is_none();
+        if is_gone {
+            let was_alive = before.is_alive(waiter, entry, now);
+            census.count(if was_alive {
+                "a waiter that hears nothing was passed over"
+            } else {
+                "a dead waiter was skipped"
+            });
+        }
+    }
+    let had = before.lease(owner, now);
+    let has = after.lease(owner, now);
+    if had.is_some_and(|had| !had.is_claimed) && has.is_some_and(|has| has.is_claimed) {
+        census.count(if step.script == "renew" {
+            "a push was claimed"
+        } else {
+            "a grant was found by a look"
+        });
+    }
+    if step.script.starts_with("acquire") && had.is_some_and(|had| had.is_claimed) && step.status() == "granted" {
+        census.count("an unknown outcome was resolved");
+    }
+    let came_back = step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(owner);
+    if came_back && let Some(entry) = after.waiters.get(owner) {
+        census.count("a waiter was put back");
+        if entry.next != "-" {
+            census.count("a waiter was put back in ticket order");
+        }
+    }
+    if had.is_some()
+        && step.script == "release"
+        && before
+            .readers
+            .get(owner)
+            .is_some_and(|it| it.index + 1 < before.readers.len() as u64)
+    {
+        census.count("the hole of a reader was filled");
+    }
+}

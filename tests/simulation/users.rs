@@ -1,0 +1,303 @@
+//! What the users of a client do: ask, wait, lose interest, hold, write, renew, release, forget.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures::future::{Either, select};
+use rwlease::embedded::Host;
+use rwlease::{ErrorKind, Fairness, Lease, Locks, ReadGuard, Released, Renewal, WriteGuard};
+
+use crate::book::Book;
+use crate::census::Census;
+use crate::plan::{Fault, LEASES_MS, Plan};
+
+/// What every user of a client knows.
+#[derive(Clone)]
+pub struct Users {
+    pub plan: Arc<Plan>,
+    pub locks: Locks,
+    pub host: Host,
+    pub book: Book,
+    pub census: Census,
+    pub stops: Arc<AtomicBool>,
+}
+
+/// What a user has got.
+#[derive(Clone, Copy)]
+struct Held {
+    lock: usize,
+    is_replicated: bool,
+}
+
+impl Users {
+    /// One user, until it is told to stop.
+    pub async fn live(self, seed: u64) {
+        let mut rng = Rng::with_seed(seed);
+        while !self.stops.load(Ordering::Relaxed) {
+            self.host.sleep(Duration::from_micros(rng.u64(100..150_000))).await;
+            let lock = rng.usize(0..self.plan.locks);
+            if rng.u8(0..60) == 0 {
+                self.crowd(&mut rng, lock).await;
+            } else {
+                self.ask(&mut rng, lock).await;
+            }
+        }
+    }
+
+    async fn ask(&self, rng: &mut Rng, lock: usize) {
+        let rwlock = self.locks.rwlock(name(lock)).unwrap();
+        let lease = Duration::from_millis(rng.u64(LEASES_MS));
+        let renewal = [
+            Renewal::Automatic,
+            Renewal::Automatic,
+            Renewal::AtMost(1),
+            Renewal::Manual,
+        ][rng.usize(0..4)];
+        let fairness = if rng.u8(0..8) == 0 {
+            Fairness::ReadersFirst
+        } else {
+            Fairness::PhaseFair
+        };
+        let timeout = Duration::from_millis(rng.u64(20..6_000));
+        let replicas = u32::from(rng.u8(0..8) == 0);
+        let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let patience = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
+        let held = Held {
+            lock,
+            is_replicated: replicas > 0,
+        };
+        match rng.u8(0..40) {
+            0..4 => {
+                let request = rwlock
+                    .try_read()
+                    .lease(lease)
+                    .renewal(renewal)
+                    .fairness(fairness)
+                    .replicas(replicas);
+                if let Some(Some(guard)) = self.within(patience, request.into_future()).await {
+                    self.read(rng, held, guard).await;
+                }
+            }
+            4..8 => {
+                let request = rwlock.try_write().lease(lease).renewal(renewal).replicas(replicas);
+                if let Some(Some(guard)) = self.within(patience, request.into_future()).await {
+                    self.write(rng, held, guard).await;
+                }
+            }
+            8..24 => {
+                let request = rwlock
+                    .read()
+                    .lease(lease)
+                    .renewal(renewal)
+                    .fairness(fairness)
+                    .timeout(timeout);
+                if let Some(guard) = self.within(patience, request.replicas(replicas).into_future()).await {
+                    self.read(rng, held, guard).await;
+                }
+            }
+            24..35 => {
+                let request = rwlock
+                    .write()
+                    .lease(lease)
+                    .renewal(renewal)
+                    .fairness(fairness)
+                    .timeout(timeout);
+                if let Some(guard) = self.within(patience, request.replicas(replicas).into_future()).await {
+                    self.write(rng, held, guard).await;
+                }
+            }
+            35..38 => {
+                let request = rwlock.write().lease(lease); // waits as long as it takes
+                if let Some(guard) = self.within(patience, request.into_future()).await {
+                    self.write(
+                        rng,
+                        Held {
+                            lock,
+                            is_replicated: false,
+                        },
+                        guard,
+                    )
+                    .await;
+                }
+            }
+            38 => {
+                if let Ok(Some(_)) = rwlock.revoke().await {
+                    self.census.count("revoked");
+                }
+            }
+            _ => {
+                if let Ok(Some(_)) = rwlock.force_release().await {
+                    self.census.count("released by force");
+                }
+            }
+        }
+    }
+
+    /// Many readers at once, whose leases end by themselves.
+    async fn crowd(&self, rng: &mut Rng, lock: usize) {
+        let rwlock = self.locks.rwlock(name(lock)).unwrap();
+        let lease = Duration::from_millis(rng.u64(LEASES_MS));
+        let requests = (0..rng.usize(20..50)).map(|_| {
+            let request = rwlock.read().lease(lease).renewal(Renewal::Manual);
+            request.timeout(Duration::from_millis(3_000)).into_future()
+        });
+        let guards = futures::future::join_all(requests).await;
+        let numbers: Vec<u64> = guards
+            .iter()
+            .flatten()
+            .map(|guard| {
+                self.enter(
+                    Held {
+                        lock,
+                        is_replicated: false,
+                    },
+                    guard,
+                )
+            })
+            .collect();
+        self.host.sleep(lease.mul_f64(rng.f64() * 1.5)).await;
+        numbers.into_iter().for_each(|number| self.book.leave(number));
+    }
+
+    /// The outcome of a request, unless its caller loses interest first.
+    async fn within<T>(
+        &self,
+        patience: Option<Duration>,
+        request: impl Future<Output = rwlease::Result<T>> + Send + Unpin,
+    ) -> Option<T> {
+        let outcome = match patience {
+            None => request.await,
+            Some(patience) => match select(request, Box::pin(self.host.sleep(patience))).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => {
+                    self.census.count(Fault::Cancel.name());
+                    return None;
+                }
+            },
+        };
+        match outcome {
+            Ok(got) => Some(got),
+            Err(error) => {
+                self.census.count(match error.kind() {
+                    ErrorKind::TimedOut => "a wait timed out",
+                    ErrorKind::Unavailable => "unavailable",
+                    ErrorKind::Refused => "refused by the server",
+                    ErrorKind::Cancelled => "cancelled by shutdown",
+                    _ => "another error",
+                });
+                None
+            }
+        }
+    }
+
+    async fn read(&self, rng: &mut Rng, held: Held, guard: ReadGuard) {
+        let number = self.enter(held, &guard);
+        self.hold(rng, &guard, number, false).await;
+        if rng.u8(0..6) == 0 {
+            return self.upgrade(rng, held, number, guard).await;
+        }
+        self.book.leave(number);
+        if !self.drops(rng) {
+            self.count(guard.release().await);
+        }
+    }
+
+    /// Goes on as a writer, if it can. While it waits for that, it still reads.
+    async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, guard: ReadGuard) {
+        let upgraded = if rng.bool() {
+            guard.try_upgrade().await.map(Result::ok)
+        } else {
+            let request = guard
+                .upgrade()
+                .timeout(Duration::from_millis(rng.u64(20..3_000)))
+                .into_future();
+            let patience = Duration::from_micros(rng.u64(100..1_000_000));
+            let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+            let patience = if cancels { patience } else { Duration::MAX };
+            match select(request, Box::pin(self.host.sleep(patience))).await {
+                Either::Left((upgraded, _)) => upgraded.map(Some),
+                Either::Right(_) => Ok(None),
+            }
+        };
+        self.book.leave(number);
+        match upgraded {
+            Ok(Some(guard)) => {
+                self.census.count("upgraded");
+                let number = self.enter(held, &guard);
+                self.hold(rng, &guard, number, true).await;
+                self.book.leave(number);
+                self.count(guard.release().await);
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => self.census.count("an upgrade had a rival"),
+            Err(_) => self.census.count("an upgrade failed"),
+        }
+    }
+
+    async fn write(&self, rng: &mut Rng, held: Held, guard: WriteGuard) {
+        let number = self.enter(held, &guard);
+        self.hold(rng, &guard, number, true).await;
+        self.book.leave(number);
+        if rng.u8(0..6) == 0 {
+            if let Ok(guard) = guard.downgrade().await {
+                self.census.count("downgraded");
+                let number = self.enter(held, &guard);
+                self.hold(rng, &guard, number, false).await;
+                self.book.leave(number);
+                self.count(guard.release().await);
+            }
+        } else if !self.drops(rng) {
+            self.count(guard.release().await);
+        }
+    }
+
+    async fn hold(&self, rng: &mut Rng, lease: &Lease, number: u64, writes: bool) {
+        let longest = [300, 20_000, 400_000, 2_500_000][rng.usize(0..4)];
+        for _ in 0..rng.u8(1..4) {
+            self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
+            if !lease.is_held() {
+                self.census.count("a lease was lost");
+            }
+            if writes {
+                self.book.write(number);
+            }
+            if rng.u8(0..6) == 0 {
+                let _ = lease.renew().await;
+            }
+        }
+    }
+
+    fn enter(&self, held: Held, lease: &Lease) -> u64 {
+        let host = self.host.number();
+        self.book.enter(held.lock, host, lease.clone(), held.is_replicated)
+    }
+
+    fn drops(&self, rng: &mut Rng) -> bool {
+        let drops = self.plan.has(Fault::Drop) && rng.u8(0..3) == 0;
+        if drops {
+            self.census.count(Fault::Drop.name());
+        }
+        drops
+    }
+
+    fn count(&self, released: rwlease::Result<Released>) {
+        match released {
+            Ok(Released::Released) => self.census.count("released"),
+            Ok(Released::AlreadyLost) => self.census.count("released too late"),
+            _ => self.census.count("release unknown"),
+        }
+    }
+}
+
+/// The name of a lock: two of them share each slot.
+pub fn name(lock: usize) -> String {
+    format!("{lock}:{{{}}}", lock / 2)
+}
+
+/// A lock's key.
+pub fn key(lock: usize) -> String {
+    format!("rwlease:{}", name(lock))
+}

@@ -1,0 +1,112 @@
+//! What becomes of each message.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::embedded::{Fate, Kind, Message, Weather};
+
+use crate::census::Census;
+use crate::plan::{Fault, Plan};
+
+/// Storms and calms. A clone is the same weather.
+#[derive(Clone, Debug)]
+pub struct Storm(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    rng: Rng,
+    faults: BTreeSet<Fault>,
+    is_calm: bool,
+    /// How often a fault happens to a message.
+    odds: f64,
+    census: Census,
+    doubled: BTreeSet<String>,
+}
+
+impl Storm {
+    pub fn new(plan: &Plan, census: Census) -> Storm {
+        let mut rng = Rng::with_seed(plan.seed ^ 0x5707_2d00);
+        let odds = [0.002, 0.01, 0.03][rng.usize(0..3)];
+        let (faults, doubled) = (plan.faults.clone(), BTreeSet::new());
+        Storm(Arc::new(Mutex::new(Inner {
+            rng,
+            faults,
+            is_calm: true,
+            odds,
+            census,
+            doubled,
+        })))
+    }
+
+    pub fn set_calm(&self, is_calm: bool) {
+        self.0.lock().unwrap().is_calm = is_calm;
+    }
+
+    /// Whether a request of that owner was carried out twice, which no client can know of.
+    pub fn has_doubled(&self, owner: &str) -> bool {
+        self.0.lock().unwrap().doubled.contains(owner)
+    }
+}
+
+impl Weather for Storm {
+    fn sent(&self, message: &Message<'_>) -> Fate {
+        self.0.lock().unwrap().decide(message)
+    }
+}
+
+impl Inner {
+    fn decide(&mut self, message: &Message<'_>) -> Fate {
+        let mut fate = Fate {
+            there: self.latency(),
+            back: self.latency(),
+            ..Fate::default()
+        };
+        if self.is_calm {
+            return fate;
+        }
+        let is_notice = message.kind == Kind::Notice;
+        if !is_notice && self.strikes(Fault::LoseRequest) {
+            fate.loses_request = true;
+        }
+        if !is_notice && self.strikes(Fault::LoseReply) {
+            fate.loses_reply = true;
+        }
+        if is_notice && self.strikes(Fault::LosePush) {
+            fate.loses_reply = true;
+        }
+        if fate.loses_request || fate.loses_reply {
+            fate.heard_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..800)));
+        }
+        if self.strikes(Fault::Delay) {
+            let late = Duration::from_millis([50, 700, 4000][self.rng.usize(0..3)]).mul_f64(self.rng.f64());
+            if self.rng.bool() {
+                fate.there += late;
+            } else {
+                fate.back += late;
+            }
+        }
+        if message.kind == Kind::Commands && self.strikes(Fault::Double) {
+            fate.again = Some(Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()));
+            let owners = message
+                .commands()
+                .filter_map(|command| command.get(6).map(|owner| owner.to_vec()));
+            self.doubled
+                .extend(owners.filter_map(|owner| String::from_utf8(owner).ok()));
+        }
+        fate
+    }
+
+    fn strikes(&mut self, fault: Fault) -> bool {
+        let strikes = self.faults.contains(&fault) && self.rng.f64() < self.odds;
+        if strikes {
+            self.census.count(fault.name());
+        }
+        strikes
+    }
+
+    fn latency(&mut self) -> Duration {
+        Duration::from_nanos(self.rng.u64(80_000..900_000))
+    }
+}

@@ -1,0 +1,262 @@
+//! One run: everything that there is in it, and the loop that moves time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::Slot;
+use rwlease::embedded::{Engine, Network, Served};
+
+use crate::book::Book;
+use crate::census::Census;
+use crate::checker::Checker;
+use crate::clients::Clients;
+use crate::court::{Court, Violation};
+use crate::hash::CLIENT;
+use crate::nemesis::Nemesis;
+use crate::plan::Plan;
+use crate::users::key;
+use crate::weather::Storm;
+
+/// How long after the last fault everything must be as if there had been none.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+/// The longest time that a lock is free and a living waiter does not get it.
+const FALLBACK: Duration = Duration::from_secs(2);
+
+/// How long users may take to come to their end when nothing goes wrong any more.
+const LAST_WAITS: Duration = Duration::from_secs(120);
+
+/// The longest life of what nobody needs any more: the grace, and what clocks that were set add to it.
+const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(300);
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub plan: Plan,
+    pub violation: Option<Violation>,
+    pub counts: BTreeMap<&'static str, u64>,
+    pub steps: u64,
+    pub scripts: u64,
+    pub most_calls: u32,
+    pub digest: u64,
+    pub history: Vec<String>,
+    pub time: Duration,
+}
+
+/// Runs a plan to its end, or to the first violation.
+pub fn run(plan: &Plan) -> Outcome {
+    fastrand::seed(plan.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async { World::new(plan).run().await })
+}
+
+struct World {
+    plan: Plan,
+    engine: Engine,
+    storm: Storm,
+    book: Book,
+    checker: Checker,
+    court: Court,
+    census: Census,
+    clients: Clients,
+    nemesis: Nemesis,
+    rng: Rng,
+    started: Duration,
+    steps: u64,
+    is_storm: bool,
+    quiet_since: Duration,
+    /// Since when a lock is free and a living waiter waits for it.
+    idle_since: BTreeMap<usize, Duration>,
+}
+
+impl World {
+    fn new(plan: &Plan) -> World {
+        let engine = Engine::builder().manual_time().build();
+        let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
+        let storm = Storm::new(plan, census.clone());
+        let book = Book::new(court.clone(), census.clone(), plan.is_strict);
+        let checker = Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan.locks);
+        engine.watch(checker.clone());
+        let nemesis = Nemesis::new(
+            plan,
+            &engine,
+            book.clone(),
+            checker.clone(),
+            court.clone(),
+            census.clone(),
+        );
+        let network = Network::new(&engine, Arc::new(storm.clone()));
+        let clients = Clients::new(plan, network, book.clone(), checker.clone(), census.clone());
+        let started = engine.now();
+        World {
+            plan: plan.clone(),
+            rng: Rng::with_seed(plan.seed ^ 0x0003_021d),
+            engine,
+            storm,
+            book,
+            checker,
+            court,
+            census,
+            clients,
+            nemesis,
+            started,
+            steps: 0,
+            is_storm: false,
+            quiet_since: started,
+            idle_since: BTreeMap::new(),
+        }
+    }
+
+    async fn run(mut self) -> Outcome {
+        self.go_until(self.started + Duration::from_millis(500)).await;
+        let end = self.started + self.plan.length;
+        while self.engine.now() < end && !self.court.is_over() {
+            self.is_storm = true;
+            self.storm.set_calm(false);
+            let storm = Duration::from_millis(self.rng.u64(500..6_000));
+            self.go_until(self.engine.now() + storm).await;
+            self.storm.set_calm(true);
+            self.is_storm = false;
+            let now = self.engine.now();
+            self.nemesis.repair_all(now, &mut self.clients);
+            self.quiet_since = now;
+            let calm = if self.rng.bool() {
+                RECOVERY * 2
+            } else {
+                Duration::from_millis(300)
+            };
+            self.go_until(self.engine.now() + calm).await;
+        }
+        self.come_to_rest().await;
+        self.engine.watch(|_: &Served<'_>| {}); // else the engine and what watches it would keep each other for ever
+        let (scripts, most_calls) = self.checker.effort();
+        Outcome {
+            violation: self.court.violation(),
+            counts: self.census.all(),
+            steps: self.steps,
+            scripts,
+            most_calls,
+            digest: self.court.digest(),
+            history: self.court.history(),
+            time: self.engine.now() - self.started,
+            plan: self.plan,
+        }
+    }
+
+    /// Everybody comes to an end, and nothing is left behind.
+    async fn come_to_rest(&mut self) {
+        self.clients.stop();
+        let latest = self.engine.now() + LAST_WAITS;
+        while !self.clients.are_idle() && !self.court.is_over() {
+            if self.engine.now() > latest {
+                self.court
+                    .accuse("nobody waits for ever", || "some users still wait".into());
+            }
+            self.go_until(self.engine.now() + Duration::from_millis(200)).await;
+        }
+        for locks in self.clients.all() {
+            let left = tokio::spawn(async move { locks.shutdown(Duration::from_secs(60)).await });
+            let latest = self.engine.now() + Duration::from_secs(61);
+            while !left.is_finished() && self.engine.now() < latest && !self.court.is_over() {
+                self.go_until(self.engine.now() + Duration::from_millis(50)).await;
+            }
+            if !self.court.is_over() && !left.await.unwrap().is_empty() {
+                self.court
+                    .accuse("clients forget what is over", || "some owners are still known".into());
+            }
+        }
+        if self.court.is_over() {
+            return;
+        }
+        self.go_until(self.engine.now() + LIFE_OF_THE_IDLE).await;
+        let keys = self.engine.keys();
+        if keys > 0 {
+            self.court.accuse("nothing is left behind", || format!("{keys} keys"));
+        }
+    }
+
+    /// Lets happen what happens until then.
+    async fn go_until(&mut self, until: Duration) {
+        let mut strike_at = self.next_strike();
+        loop {
+            settle().await;
+            self.steps += 1;
+            let now = self.engine.now();
+            self.court.set_time(now);
+            self.book.judge();
+            if self.court.is_over() || now >= until {
+                return;
+            }
+            self.check_idle(now);
+            self.nemesis.repair(now, &mut self.clients);
+            if self.is_storm && now >= strike_at {
+                self.nemesis.strike(now, &mut self.clients);
+                strike_at = self.next_strike();
+                continue; // what was struck may have something to do at once
+            }
+            let mut next = until;
+            if let Some(wait) = self.engine.until_next_wake() {
+                next = next.min(now + wait);
+            }
+            if let Some(due) = self.nemesis.next_due() {
+                next = next.min(due);
+            }
+            if self.is_storm {
+                next = next.min(strike_at);
+            }
+            self.engine
+                .advance(next.saturating_sub(now).max(Duration::from_nanos(1)));
+        }
+    }
+
+    fn next_strike(&mut self) -> Duration {
+        let longest = [50, 400, 1_500][self.rng.usize(0..3)];
+        self.engine.now() + Duration::from_millis(self.rng.u64(1..longest))
+    }
+
+    /// No lock is free for long while somebody waits for it, when nothing has gone wrong lately.
+    fn check_idle(&mut self, now: Duration) {
+        if self.is_storm || now < self.quiet_since + RECOVERY {
+            self.idle_since.clear();
+            return;
+        }
+        for lock in 0..self.plan.locks {
+            let server = self.engine.faults().owner(Slot::of(key(lock).as_bytes()));
+            let ms = server_ms(&self.engine, server);
+            let Some(hash) = self.checker.seen(lock, server) else {
+                continue;
+            };
+            let waits = hash
+                .waiters
+                .iter()
+                .any(|(owner, waiter)| waiter.seen + waiter.liveness > ms && self.clients.runs(&owner[..CLIENT]));
+            if !waits || hash.leases(ms).next().is_some() {
+                self.idle_since.remove(&lock);
+                continue;
+            }
+            let since = *self.idle_since.entry(lock).or_insert(now);
+            if now - since > FALLBACK {
+                self.court.accuse("a free lock is given to who waits", || {
+                    format!("lock {lock} since {since:?}: {hash:?}")
+                });
+            }
+        }
+    }
+}
+
+fn server_ms(engine: &Engine, server: usize) -> u64 {
+    let time = engine.say(server, &[b"TIME"]);
+    let part = |at: usize| time.get(at).and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);
+    part(0) * 1000 + part(1) / 1000
+}
+
+/// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses, moves only then.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}

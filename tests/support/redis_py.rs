@@ -1,0 +1,78 @@
+//! A lock of redis-py, in a process of its own: what everybody else's mutex does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use super::{Error, Result, Server};
+
+/// Where `make redis-py` puts it, from the root of the crate.
+const FOLDER: &str = "target/python";
+const SCRIPT: &str = "tests/support/redis_py.py";
+
+/// One `redis.lock.Lock`.
+#[derive(Debug)]
+pub struct RedisPy {
+    process: Child,
+    asked: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl RedisPy {
+    /// Fails, and says what to do, if there is no redis-py.
+    pub fn lock(server: &Server, name: &str, lease: Duration) -> Result<RedisPy> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut process = Command::new("python3")
+            .env("PYTHONPATH", root.join(FOLDER))
+            .arg(root.join(SCRIPT))
+            .args([&server.port().to_string(), name, &lease.as_secs_f64().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Error::new(format!("python3 does not start: {error}")))?;
+        let (Some(asked), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(Error::new("python3 has no pipes"));
+        };
+        let mut lock = RedisPy {
+            process,
+            asked,
+            answers: BufReader::new(answers),
+        };
+        match lock.answer() {
+            Ok(ready) if ready == "ready" => Ok(lock),
+            _ => Err(Error::new(
+                "python3 has no redis-py (see what it says above). Run `make redis-py`",
+            )),
+        }
+    }
+
+    /// Has it do this, and waits for what comes of it.
+    pub fn say(&mut self, word: &str) -> Result<String> {
+        self.begin(word)?;
+        self.answer()
+    }
+
+    /// Has it do this.
+    pub fn begin(&mut self, word: &str) -> Result {
+        Ok(writeln!(self.asked, "{word}")?)
+    }
+
+    /// What came of it.
+    pub fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        match line.trim_end() {
+            "" => Err(Error::new("redis-py has ended")),
+            answer => Ok(answer.into()),
+        }
+    }
+}
+
+impl Drop for RedisPy {
+    fn drop(&mut self) {
+        // It ends by itself when its input does; this is for one that is busy.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

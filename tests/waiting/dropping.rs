@@ -1,0 +1,121 @@
+//! Requests that are dropped leave nothing behind: no holder, no place in the queue.
+
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use rwlease::{Locks, RwLock};
+use tokio::task::JoinSet;
+
+use crate::queue::{Queue, until, until_listening};
+use crate::support::{Cluster, Error, Result};
+use crate::{LONG, by_push, hearing, shared, soon};
+
+const ALL: usize = 10_000;
+const AT_ONCE: usize = 50;
+const LOCKS: usize = 100;
+
+/// A request is polled at most this often before it is dropped; few need as many.
+const MOST_POLLS: usize = 8;
+
+/// Polls a request so often, as it wakes, and drops it. Gives what it came to, if it was done by then.
+async fn polled<F: Future>(request: impl IntoFuture<IntoFuture = F>, times: usize) -> Option<F::Output> {
+    let mut request = pin!(request.into_future());
+    let mut left = times;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match request.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// One request of some kind, dropped after its k-th poll. True if it was done before.
+async fn drop_one(lock: RwLock, number: usize) -> Result<bool> {
+    let polls = 1 + number % MOST_POLLS;
+    let most = Duration::from_secs(1);
+    Ok(match number / MOST_POLLS % 4 {
+        0 => polled(lock.read().timeout(most), polls).await.is_some(),
+        1 => polled(lock.write().timeout(most), polls).await.is_some(),
+        2 => polled(lock.try_read(), polls).await.is_some(),
+        _ => polled(lock.try_write(), polls).await.is_some(),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
+    let cluster = shared().await?;
+    let clients = [lasting(cluster).await?, lasting(cluster).await?];
+    let lock = |client: usize, number: usize| clients[client % 2].rwlock(format!("dropped {}", number % LOCKS));
+    let (mut tasks, mut done) = (JoinSet::new(), 0);
+    for number in 0..ALL {
+        // Some hold for a moment, so that grants are made to those who wait, and are on their way when those are gone.
+        let (lock, number) = (lock(number, number / 3)?, fastrand::usize(..));
+        tasks.spawn(drop_one(lock, number));
+        if tasks.len() >= AT_ONCE {
+            done += usize::from(
+                soon(tasks.join_next())
+                    .await?
+                    .transpose()?
+                    .transpose()?
+                    .unwrap_or(false),
+            );
+        }
+    }
+    while let Some(one) = soon(tasks.join_next()).await? {
+        done += usize::from(one??);
+    }
+    assert!(
+        (ALL / 20..ALL * 19 / 20).contains(&done),
+        "{done} of {ALL} were done before they were dropped"
+    );
+    for client in &clients {
+        assert!(client.shutdown(LONG).await.is_empty());
+    }
+    for number in 0..LOCKS {
+        let queue = Queue::of(cluster, &lock(0, number)?).await?;
+        assert!(queue.is_idle(), "{number}: {queue:?}");
+    }
+    Ok(())
+}
+
+/// A client whose leases and places in queues outlast the test, so that what is left behind is seen.
+async fn lasting(cluster: &Cluster) -> Result<Locks> {
+    let settings = Locks::builder().lease(LONG).waiter_liveness(LONG).claim_window(LONG);
+    Ok(settings.servers(cluster.urls()).connect().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_dropped_when_its_grant_is_on_its_way_leaves_nothing() -> Result {
+    let cluster = shared().await?;
+    let holder = hearing(cluster).await?.rwlock("on its way")?;
+    let waiting = by_push()
+        .servers(cluster.urls())
+        .connect()
+        .await?
+        .rwlock("on its way")?;
+    for _ in 0..20 {
+        let held = holder.write().await?;
+        let mut first = Box::pin(waiting.write().into_future());
+        let mut second = Box::pin(waiting.write().into_future());
+        // Both are in the queue, and polled no more from here on.
+        tokio::select! {
+            done = &mut first => return Err(Error::new(format!("{done:?}"))),
+            done = &mut second => return Err(Error::new(format!("{done:?}"))),
+            listening = until_listening(cluster, &holder, 2) => { listening?; }
+        }
+        held.release().await?;
+        let granted = Queue::of(cluster, &holder).await?;
+        assert!(granted.writer().is_some(), "{granted:?}");
+        drop((first, second));
+        until(cluster, &holder, "nothing is left", Queue::is_idle).await?;
+    }
+    Ok(())
+}

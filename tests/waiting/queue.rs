@@ -1,0 +1,153 @@
+//! A lock's hash as the server has it, read past the library.
+
+use std::collections::BTreeMap;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use rwlease::RwLock;
+
+use crate::support::{Cluster, Error, Patience, Result, Server};
+
+#[derive(Clone, Debug)]
+pub struct Queue {
+    fields: BTreeMap<String, String>,
+}
+
+/// One who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub owner: String,
+    pub ticket: u64,
+    /// The server's ms when it last looked.
+    pub seen: u64,
+    /// The server of its subscription, if it has one.
+    pub node: Option<String>,
+}
+
+impl Queue {
+    pub async fn of(cluster: &Cluster, lock: &RwLock) -> Result<Queue> {
+        let owner = cluster.owner(lock.slot().get()).await?;
+        Queue::at(cluster.node(owner), lock).await
+    }
+
+    pub async fn at(server: &Server, lock: &RwLock) -> Result<Queue> {
+        let fields = server
+            .run(cmd("HGETALL").arg(format!("rwlease:{}", lock.name())))
+            .await?;
+        Ok(Queue { fields })
+    }
+
+    /// By their tickets.
+    pub fn waiters(&self) -> Vec<Waiter> {
+        let mut waiters: Vec<Waiter> = self
+            .fields
+            .iter()
+            .filter_map(|(field, entry)| Waiter::read(field.strip_prefix("q:")?, entry))
+            .collect();
+        waiters.sort_by_key(|waiter| waiter.ticket);
+        waiters
+    }
+
+    /// Who writes.
+    pub fn writer(&self) -> Option<&str> {
+        self.fields.get("writer").map(|record| &record[30..])
+    }
+
+    pub fn readers(&self) -> usize {
+        self.fields.keys().filter(|field| field.starts_with("r:")).count()
+    }
+
+    pub fn has_waiting_reader(&self) -> bool {
+        self.fields.contains_key("readers_head")
+    }
+
+    pub fn has_waiting_writer(&self) -> bool {
+        self.fields.contains_key("writers_head")
+    }
+
+    /// The last fencing token.
+    pub fn fence(&self) -> u64 {
+        self.fields
+            .get("fence")
+            .and_then(|token| token.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// Neither holders nor waiters, nor anything that only they need.
+    pub fn is_idle(&self) -> bool {
+        self.fields
+            .keys()
+            .all(|field| ["version", "fence"].contains(&field.as_str()))
+    }
+
+    /// All who wait have subscribed at this server.
+    pub fn all_listen_at(&self, server: &str) -> bool {
+        self.waiters()
+            .iter()
+            .all(|waiter| waiter.node.as_deref() == Some(server))
+    }
+}
+
+/// Looks at one lock, quickly.
+pub struct Look {
+    connection: MultiplexedConnection,
+    key: String,
+}
+
+impl Look {
+    /// At the server that has it now.
+    pub async fn at(cluster: &Cluster, lock: &RwLock) -> Result<Look> {
+        let owner = cluster.owner(lock.slot().get()).await?;
+        let connection = cluster.node(owner).connect().await?;
+        let key = format!("rwlease:{}", lock.name());
+        Ok(Look { connection, key })
+    }
+
+    pub async fn now(&mut self) -> Result<Queue> {
+        let fields = cmd("HGETALL").arg(&self.key).query_async(&mut self.connection).await?;
+        Ok(Queue { fields })
+    }
+}
+
+impl Waiter {
+    /// `mode previous next ticket seen liveness lease window fairness node tag`
+    fn read(owner: &str, entry: &str) -> Option<Waiter> {
+        let words: Vec<&str> = entry.split(' ').collect();
+        Some(Waiter {
+            owner: owner.into(),
+            ticket: words.get(3)?.parse().ok()?,
+            seen: words.get(4)?.parse().ok()?,
+            node: words.get(9).filter(|node| **node != "-").map(|node| node.to_string()),
+        })
+    }
+}
+
+/// Waits until the lock's hash is as it should be.
+pub async fn until(cluster: &Cluster, lock: &RwLock, what: &str, is_so: impl Fn(&Queue) -> bool) -> Result<Queue> {
+    let patience = Patience::new(format!("{}: {what}", lock.name()));
+    loop {
+        match Queue::of(cluster, lock).await {
+            Ok(queue) if is_so(&queue) => return Ok(queue),
+            Ok(queue) => patience.pause(format!("{queue:?}")).await?,
+            Err(error) => patience.pause(error).await?,
+        }
+    }
+}
+
+/// Waits until so many wait and all of them hear at the server that has the slot. On servers without push, until so many wait.
+pub async fn until_listening(cluster: &Cluster, lock: &RwLock, count: usize) -> Result<Queue> {
+    let server = cluster.node(cluster.owner(lock.slot().get()).await?);
+    let name = name_of(server).await?;
+    let can_hear = cluster.version().has_sharded_pubsub();
+    until(cluster, lock, &format!("{count} listen"), |queue| {
+        queue.waiters().len() == count && (!can_hear || queue.all_listen_at(&name))
+    })
+    .await
+}
+
+/// As clients call a server: by the beginning of its run id.
+pub async fn name_of(server: &Server) -> Result<String> {
+    let info = server.info("server").await?;
+    let id = info.get("run_id").ok_or_else(|| Error::new("no run id"))?;
+    Ok(id.chars().take(12).collect())
+}
