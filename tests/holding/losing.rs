@@ -112,12 +112,13 @@ async fn what_was_seen_to_be_lost_stays_lost() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("stalled").unwrap();
     let guard = lock.write().lease(LEASE).await.unwrap();
+    guard.renew().await.unwrap(); // the server knows the script by now
     bench.server.freeze().unwrap();
     tokio::time::sleep(LEASE / 2).await; // the renewal is on its way
     bench.server.thaw().unwrap();
-    std::thread::sleep(LEASE); // and is answered meanwhile
+    std::thread::sleep(LEASE * 3 / 5); // and is answered meanwhile, with a lease that is longer than this
     assert_eq!(guard.state(), LeaseState::Lost);
-    tokio::time::sleep(LEASE / 10).await;
+    tokio::time::sleep(LEASE / 20).await;
     assert_eq!(guard.state(), LeaseState::Lost);
 }
 

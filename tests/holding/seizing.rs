@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState};
+use rwlease::{ErrorKind, LeaseState, Renewal};
 
-use crate::bench::{Bench, eventually, soon};
+use crate::bench::{Bench, builder, eventually, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
@@ -36,21 +36,29 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     soon("the old holder hears of it", writing.lost()).await;
     assert!(next.is_held());
     next.release().await.unwrap();
-    // More readers than one call sweeps away.
+    // More readers than one call sweeps away, and one who would look again only after this test.
+    let patient = builder(&bench.server)
+        .poll_interval(Duration::from_secs(60))
+        .waiter_liveness(Duration::from_secs(600))
+        .connect()
+        .await
+        .unwrap();
     let mut readers = Vec::new();
     for _ in 0..100 {
-        readers.push(lock.read().lease(Duration::from_secs(2)).await.unwrap());
+        let read = lock.read().lease(Duration::from_secs(100)).renewal(Renewal::Manual);
+        readers.push(read.await.unwrap());
     }
+    let waiting = tokio::spawn({
+        let lock = patient.rwlock("forced").unwrap();
+        async move { lock.write().await.unwrap() }
+    });
+    eventually("it waits", || async { bench.record("forced").await.has_waiters() }).await;
+    tokio::time::sleep(Duration::from_millis(100)).await; // and is subscribed
     let seizure = lock.force_release().await.unwrap().expect("many read");
     assert_eq!((seizure.readers, seizure.writer), (100, false));
-    assert_eq!(
-        bench.record("forced").await.readers(),
-        0,
-        "all are swept away when it returns"
-    );
-    let next = lock.try_write().await.unwrap().expect("all readers are gone");
+    let next = soon("the waiting writer", waiting).await.unwrap();
     for reader in &readers {
-        soon("the old readers hear of it", reader.lost()).await;
+        assert_eq!(reader.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     }
-    assert!(next.is_held());
+    assert!(next.is_held() && next.token() > seizure.token);
 }
