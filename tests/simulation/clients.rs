@@ -176,6 +176,7 @@ async fn connect(plan: &Plan, host: &Host) -> rwlease::Result<Locks> {
     settings
         .margin(plan.margin)
         .lease(Duration::from_secs(2))
+        .most_waiters(plan.most_waiters)
         .poll_interval(Duration::from_millis(150))
         .waiter_liveness(Duration::from_secs(2))
         .claim_window(Duration::from_millis(400))

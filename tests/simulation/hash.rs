@@ -17,6 +17,8 @@ pub struct Hash {
     pub phase: u64,
     pub sweep: Option<String>,
     pub forced: u64,
+    pub revoked: u64,
+    pub read_min: Option<u64>,
     pub lapsed: String,
     pub exists: bool,
     /// What a look at the fields alone shows to be wrong.
@@ -38,6 +40,8 @@ pub struct Waiter {
     pub ticket: u64,
     pub seen: u64,
     pub liveness: u64,
+    pub window: u64,
+    pub node: String,
     pub is_fair: bool,
 }
 
@@ -57,6 +61,8 @@ impl Hash {
                 "fence" => hash.fence = number(),
                 "phase" => hash.phase = number(),
                 "forced" => hash.forced = number(),
+                "revoked" => hash.revoked = number(),
+                "read_min" => hash.read_min = Some(number()),
                 "readers" => readers = Some(number()),
                 "sweep" => hash.sweep = Some(value.to_owned()),
                 "lapsed" => hash.lapsed = value.to_owned(),
@@ -155,7 +161,7 @@ impl Record {
 impl Waiter {
     fn read(text: &str) -> Option<Waiter> {
         let parts: Vec<&str> = text.split(' ').collect();
-        let [mode, _, next, ticket, seen, liveness, _, _, fairness, ..] = parts.as_slice() else {
+        let [mode, _, next, ticket, seen, liveness, _, window, fairness, node, ..] = parts.as_slice() else {
             return None;
         };
         Some(Waiter {
@@ -164,6 +170,8 @@ impl Waiter {
             ticket: ticket.parse().ok()?,
             seen: seen.parse().ok()?,
             liveness: liveness.parse().ok()?,
+            window: window.parse().ok()?,
+            node: (*node).to_owned(),
             is_fair: *fairness == "f",
         })
     }

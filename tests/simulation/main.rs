@@ -12,6 +12,7 @@ mod book;
 mod census;
 mod checker;
 mod clients;
+mod contract;
 mod court;
 mod hash;
 mod mutants;

@@ -168,6 +168,7 @@ impl Nemesis {
             }
             Fault::FullMemory => {
                 self.faults.set_full_memory(server, true);
+                self.checker.set_full_memory(server, true);
                 let pause = self.ms(20..2_000);
                 self.then(now + pause, Repair::Memory(server));
                 true
@@ -240,7 +241,10 @@ impl Nemesis {
                 self.faults.start(server);
                 self.busy.remove(&server);
             }
-            Repair::Memory(server) => self.faults.set_full_memory(server, false),
+            Repair::Memory(server) => {
+                self.faults.set_full_memory(server, false);
+                self.checker.set_full_memory(server, false);
+            }
             Repair::ClusterUp(server) => self.faults.set_cluster_down(server, false),
             Repair::MoveKey(slot) => self.move_key(slot, now),
             Repair::FinishMove(slot) => self.finish_move(slot, now),
@@ -263,7 +267,9 @@ impl Nemesis {
                     let pause = self.ms(100..2_500);
                     for lock in locks {
                         self.checker.split(lock, true);
-                        self.book.doubt(lock, now + pause + AFTERMATH, !self.is_out_of_time());
+                        self.checker.expect_ghosts(lock);
+                        self.book
+                            .doubt(lock, now + pause + AFTERMATH, !self.plan.is_out_of_time());
                     }
                     self.busy.insert(new, ());
                     self.then(
@@ -283,11 +289,11 @@ impl Nemesis {
                 self.busy.remove(&old);
                 self.busy.remove(&master);
                 for lock in self.locks_of(master) {
-                    self.book.doubt(lock, now + AFTERMATH, !self.is_out_of_time());
+                    self.book.doubt(lock, now + AFTERMATH, !self.plan.is_out_of_time());
                     self.checker.forget(lock);
                     self.checker.split(lock, false);
                     self.checker.forgive(lock);
-                    if self.is_out_of_time() {
+                    if self.plan.is_out_of_time() {
                         self.book.spoil(lock);
                     }
                 }
@@ -308,11 +314,12 @@ impl Nemesis {
                 self.checker.has_moved(lock, master, new);
             } else {
                 self.checker.forget(lock);
+                self.checker.expect_ghosts(lock);
             }
-            if lose > 0 || self.is_out_of_time() {
-                self.book.doubt(lock, now + AFTERMATH, !self.is_out_of_time());
+            if lose > 0 || self.plan.is_out_of_time() {
+                self.book.doubt(lock, now + AFTERMATH, !self.plan.is_out_of_time());
             }
-            if lose > 0 && self.is_out_of_time() {
+            if lose > 0 && self.plan.is_out_of_time() {
                 self.checker.forgive(lock);
                 self.book.spoil(lock);
             }
@@ -369,7 +376,7 @@ impl Nemesis {
     }
 
     fn note_moved(&self, slot: Slot, now: Duration) {
-        if self.is_out_of_time() {
+        if self.plan.is_out_of_time() {
             self.locks_in(slot)
                 .for_each(|lock| self.book.doubt(lock, now + AFTERMATH, false));
         }
@@ -382,7 +389,7 @@ impl Nemesis {
         }
         if step < 0 {
             for lock in 0..self.plan.locks {
-                self.checker.expect_ghosts(lock, now + OLD_BOUNDS);
+                self.checker.expect_ghosts(lock);
                 let key = key(lock);
                 let known = (0..SERVERS).any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
                 if !known || !locks.contains(&lock) {
@@ -393,11 +400,6 @@ impl Nemesis {
         }
         self.offsets[server] += step;
         self.faults.set_clock(server, self.offsets[server]);
-    }
-
-    /// Whether the servers' clocks may be further apart than the margin.
-    fn is_out_of_time(&self) -> bool {
-        self.plan.has(Fault::Skew) || self.plan.has(Fault::ClockStep)
     }
 
     fn with_master(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {

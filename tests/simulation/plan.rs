@@ -134,6 +134,8 @@ pub struct Plan {
     pub drift_ppm: i32,
     /// What the clients take off each lease.
     pub margin: Duration,
+    /// The limit of a queue.
+    pub most_waiters: u64,
     /// Judge as if no assumption had been broken.
     pub is_strict: bool,
     /// Other scripts than those that were built in.
@@ -177,11 +179,17 @@ impl Plan {
             is_strict: false,
             scripts: None,
             tells_all: false,
+            most_waiters: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
             faults,
         }
     }
 
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// Whether the servers' clocks may be further apart than the margin.
+    pub fn is_out_of_time(&self) -> bool {
+        self.has(Fault::Skew) || self.has(Fault::ClockStep)
     }
 }

@@ -21,6 +21,7 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
             "refused" => "a try was refused",
             "expired" => "released after its end",
             "lost" => "a renewal came too late",
+            "full" => "a queue was full",
             "left" => "a wait was given up",
             _ => return,
         },

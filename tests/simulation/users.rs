@@ -246,6 +246,9 @@ impl Users {
                 self.census.count("downgraded");
                 let number = self.enter(held, &guard);
                 self.hold(rng, &guard, number, false).await;
+                if rng.bool() {
+                    return self.upgrade(rng, held, number, guard).await;
+                }
                 self.book.leave(number);
                 self.count(guard.release().await);
             }

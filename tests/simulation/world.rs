@@ -81,7 +81,7 @@ impl World {
         let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone());
         let book = Book::new(court.clone(), census.clone(), plan.is_strict);
-        let checker = Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan.locks);
+        let checker = Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
         engine.watch(checker.clone());
         let nemesis = Nemesis::new(
             plan,

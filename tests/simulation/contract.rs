@@ -1,0 +1,251 @@
+//! What one run of a script must do, and must not.
+
+use crate::checker::Step;
+use crate::court::Court;
+use crate::hash::Hash;
+
+/// How much longer than all that it says a key must live: the grace of 10 s, less what small skews take from it.
+const GRACE_MS: u64 = 9_000;
+
+/// The scripts that let in whoever can go.
+const PUMPS: [&str; 8] = [
+    "acquire_read",
+    "acquire_write",
+    "release",
+    "renew",
+    "pump",
+    "downgrade",
+    "upgrade",
+    "force_release",
+];
+
+pub fn check(court: &Court, step: &Step<'_>) {
+    check_shape(court, step);
+    check_exclusion(court, step);
+    check_life(court, step);
+    check_pump(court, step);
+    let Some(before) = step.before else { return };
+    check_leases(court, step, before);
+    check_windows(court, step, before);
+    check_waiters(court, step, before);
+    check_limits(court, step, before);
+    check_reply(court, step, before);
+}
+
+fn check_shape(court: &Court, step: &Step<'_>) {
+    let hash = step.after;
+    if let Some(malformed) = &hash.malformed {
+        court.accuse("a hash is well formed", || {
+            format!("lock {} after {}: {malformed}", step.lock, step.script)
+        });
+    }
+    let first_end = hash.readers.values().map(|record| record.deadline).min();
+    if hash.read_min.unwrap_or(0) > first_end.unwrap_or(u64::MAX) {
+        court.accuse("no dead reader is overlooked", || {
+            format!("lock {}: {:?} is after {first_end:?}", step.lock, hash.read_min)
+        });
+    }
+}
+
+/// What the hash says must not overlap either.
+fn check_exclusion(court: &Court, step: &Step<'_>) {
+    let (writers, readers): (Vec<_>, Vec<_>) = step.after.leases(step.now).partition(|(_, writes, _)| *writes);
+    if !writers.is_empty() && !readers.is_empty() {
+        court.accuse("a hash has no reader beside a writer", || {
+            format!("lock {}: {writers:?} {readers:?}", step.lock)
+        });
+    }
+}
+
+/// A key outlives what it says, and no key lives for ever.
+fn check_life(court: &Court, step: &Step<'_>) {
+    let hash = step.after;
+    if !hash.exists || !step.trusts_clocks {
+        return;
+    }
+    let leases = hash.leases(step.now).map(|(_, _, record)| record.deadline);
+    let waits = hash.waiters.values().map(|waiter| waiter.seen + waiter.liveness);
+    let latest = leases.chain(waits).chain([hash.fence / 1000]).max().unwrap_or(0);
+    if step.expires.is_none_or(|expires| expires < latest + GRACE_MS) {
+        court.accuse("a key outlives what it says", || {
+            format!(
+                "lock {} after {}: {:?} for {latest}",
+                step.lock, step.script, step.expires
+            )
+        });
+    }
+}
+
+/// Whatever frees, frees the next.
+fn check_pump(court: &Court, step: &Step<'_>) {
+    let hash = step.after;
+    let says_more = step.reply.get(2).is_some_and(|more| more == "1");
+    if says_more || step.status() == "stale" || !PUMPS.contains(&step.script) || hash.waiters.is_empty() {
+        return;
+    }
+    let alive = |mode: char| {
+        let waiters = hash.waiters.iter().filter(move |(_, waiter)| waiter.mode == mode);
+        waiters
+            .filter(|(owner, waiter)| hash.is_alive(owner, waiter, step.now))
+            .count()
+    };
+    let (writes, reads) = (
+        hash.leases(step.now).any(|(_, writes, _)| writes),
+        hash.leases(step.now).count() > 0,
+    );
+    let is_forgotten = if reads {
+        !writes && alive('w') == 0 && alive('u') == 0 && alive('r') > 0
+    } else {
+        alive('w') + alive('r') > 0
+    };
+    if is_forgotten {
+        court.accuse("whatever frees a lock grants it", || {
+            format!("lock {} after {}: {hash:?}", step.lock, step.script)
+        });
+    }
+}
+
+/// Nobody but its owner ends or shortens a lease, and what is over stays over.
+fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
+    let lock = step.lock;
+    for (owner, writes, record) in before.leases(step.now) {
+        let is_mine = step.owner() == owner;
+        let ends = step.script == "release" && is_mine && step.args.get(1) == Some(&"all");
+        if ends || step.script == "force_release" || (before.forced < step.after.forced) {
+            continue;
+        }
+        let after = step.after.lease(owner, step.now);
+        if after.is_none_or(|after| after.deadline < record.deadline) {
+            court.accuse("no lease is shortened", || {
+                format!(
+                    "lock {lock}: {} of {} made {owner}'s {record:?} ({writes}) {after:?}",
+                    step.script,
+                    step.owner()
+                )
+            });
+        }
+        let is_longer = after.is_some_and(|after| after.deadline > record.deadline && after.token == record.token);
+        if is_longer && record.token <= before.revoked {
+            court.accuse("what is revoked is not made longer", || {
+                format!("lock {lock}: {owner}'s {record:?} {after:?}")
+            });
+        }
+        if is_longer && !is_mine {
+            court.accuse("only its owner makes a lease longer", || {
+                format!("lock {lock}: {owner}'s {record:?} {after:?}")
+            });
+        }
+    }
+}
+
+/// A grant that nobody has claimed lasts for its waiter's window.
+fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
+    for (owner, _, record) in step.after.leases(step.now).filter(|(_, _, record)| !record.is_claimed) {
+        let waited = before.waiters.get(owner).filter(|waiter| waiter.mode != 'u');
+        if let Some(waiter) = waited
+            && record.deadline > step.now + waiter.window
+        {
+            court.accuse("an unclaimed grant lasts for the claim window", || {
+                format!(
+                    "lock {}: {owner}'s {record:?} at {}, window {}",
+                    step.lock, step.now, waiter.window
+                )
+            });
+        }
+    }
+}
+
+/// Who waits leaves the queue by a grant, by its own will, or dead.
+fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
+    for (owner, waiter) in &before.waiters {
+        let is_gone = !step.after.waiters.contains_key(owner) && step.after.lease(owner, step.now).is_none();
+        let hears_nothing = waiter.node == step.here && step.here != "-";
+        let is_another = step.owner() != owner && waiter.mode != 'u';
+        if is_gone && is_another && !hears_nothing && before.is_alive(owner, waiter, step.now) {
+            court.accuse("the living are not mistaken for dead", || {
+                format!(
+                    "lock {}: {} of {} drops {owner}: {waiter:?}",
+                    step.lock,
+                    step.script,
+                    step.owner()
+                )
+            });
+        }
+    }
+    if step.after.waiters.values().filter(|waiter| waiter.mode == 'u').count() > 1 {
+        court.accuse("one reader waits for an upgrade", || {
+            format!("lock {}: {:?}", step.lock, step.after.waiters)
+        });
+    }
+}
+
+/// The queue has its limit, and a full memory takes nobody new.
+fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
+    let owner = step.owner();
+    let is_new = before.lease(owner, step.now).is_none() && !before.waiters.contains_key(owner);
+    if !is_new || !step.script.starts_with("acquire") {
+        return;
+    }
+    let waits = step.after.waiters.contains_key(owner);
+    let limit = step.args.get(6).and_then(|limit| limit.parse::<usize>().ok());
+    let is_first = step.args.get(5) == Some(&"0");
+    if waits && is_first && limit.is_some_and(|limit| step.after.waiters.len() > limit) {
+        court.accuse("a queue has its limit", || {
+            format!("lock {}: {} wait", step.lock, step.after.waiters.len())
+        });
+    }
+    if step.memory_is_full && (waits || step.after.lease(owner, step.now).is_some()) {
+        court.accuse("a full memory takes nobody new", || {
+            format!("lock {}: {owner}", step.lock)
+        });
+    }
+}
+
+/// What a script says is so.
+fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
+    let (owner, lock, status) = (step.owner(), step.lock, step.status());
+    let had = before.lease(owner, step.now);
+    let has = step.after.lease(owner, step.now);
+    let is_true = match (step.script, status) {
+        ("release", "released") => had.is_some() && has.is_none(),
+        ("release", "expired") => had.is_none() && has.is_none(),
+        ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
+        ("renew", "renewed" | "revoked") => had.is_some() && step.says(has),
+        ("renew", "lost") => has.is_none(),
+        ("acquire_read" | "acquire_write", "granted") => step.says(has),
+        ("acquire_read" | "acquire_write", "queued") => step.after.waiters.contains_key(owner),
+        ("acquire_read" | "acquire_write", "refused") => has.is_none() || had.is_some(),
+        ("downgrade", "granted") => step.says(has) && had.is_some_and(|had| had.token.to_string() == step.args[1]),
+        ("upgrade", "granted") => {
+            let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == owner);
+            step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
+        }
+        (_, "stale") => *before == *step.after,
+        (_, "forced") => {
+            let is_left = |owner: &str| {
+                step.after
+                    .leases(step.now)
+                    .any(|(other, _, now)| other == owner && now.token <= before.fence)
+            };
+            step.after.fence > before.fence && !before.leases(step.now).any(|(owner, _, _)| is_left(owner))
+        }
+        _ => true,
+    };
+    if !is_true {
+        court.accuse("a script says what is so", || {
+            format!(
+                "lock {lock}: {} of {owner} says {status}, from {had:?} to {has:?}",
+                step.script
+            )
+        });
+    }
+    let undoes = step.script == "downgrade"
+        && before
+            .writer
+            .as_ref()
+            .is_some_and(|(writer, record)| writer == owner && record.token.to_string() != step.args[1])
+        && step.after.readers.contains_key(owner);
+    if undoes {
+        court.accuse("a late downgrade undoes no upgrade", || format!("lock {lock}: {owner}"));
+    }
+}
