@@ -5,7 +5,7 @@
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
-VALKEY_SUITES := cluster slots five_faults
+VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,10 +14,10 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 	$(if $(CLUSTER),@scripts/get-redis)
 	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
-test: servers ## Run all tests, on the server that `make servers` finds
+test: servers redis-py ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features
 
-test-valkey: valkey ## Run the suites that depend on the server on Valkey
+test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 fn main() -> std::io::Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "target/lua".into()));
-    std::fs::create_dir_all(folder.join("legacy"))?;
+    for part in ["legacy", "mutex"] {
+        std::fs::create_dir_all(folder.join(part))?;
+    }
     for script in rwlease::scripts() {
         let file = folder.join(format!("{}.lua", script.name()));
         std::fs::write(&file, script.text())?;

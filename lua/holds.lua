@@ -25,16 +25,19 @@ local strange = foreign(lock)
 if strange then
   return strange
 end
-if lock[2] then
-  local _, deadline, token, owner = parse(lock[2])
-  if owner == ARGV[3] and deadline > now then
-    return { now, 'writes', 0, token, deadline }
+
+return answer(function()
+  if lock[2] then
+    local _, deadline, token, owner = parse(lock[2])
+    if owner == ARGV[3] and deadline > now then
+      return { now, 'writes', 0, token, deadline }
+    end
   end
-end
-if lock[3] then
-  local _, deadline, token = parse(lock[3])
-  if deadline > now and token > tonumber(lock[4] or 0) then
-    return { now, 'reads', 0, token, deadline }
+  if lock[3] then
+    local _, deadline, token = parse(lock[3])
+    if deadline > now and token > (tonumber(lock[4] or 0) or malformed('forced')) then
+      return { now, 'reads', 0, token, deadline }
+    end
   end
-end
-return { now, 'absent', 0 }
+  return { now, 'absent', 0 }
+end)

@@ -9,7 +9,7 @@
 --   raised  the last token is as great as this one, or greater
 --   lost    it does not hold; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: TIME, HMGET, HDEL and HSET.
+-- Cost: TIME, HMGET, HDEL, HSET, at times PEXPIREAT, and three HGET.
 
 -- @include constants
 -- @include clock
@@ -23,26 +23,34 @@ elseif not is_owner(ARGV[3]) then
 elseif not token then
   return refuse('token')
 end
-local lock = redis.pcall('HMGET', key, 'version', 'writer', 'r:' .. ARGV[3], 'forced', 'fence')
+local mine = 'r:' .. ARGV[3]
+local names = { 'version', 'writer', mine, 'forced', 'fence', 'until' }
+local lock = redis.pcall('HMGET', key, unpack(names))
 local strange = foreign(lock)
 if strange then
   return strange
 end
 
+-- @include hash
+
 local function holds()
-  if lock[2] then
-    local _, deadline, _, owner = parse(lock[2])
+  if get(mine) then
+    local _, deadline, minted = parse(get(mine))
+    return deadline > now and minted > number('forced')
+  elseif get('writer') then
+    local _, deadline, _, owner = parse(get('writer'))
     return owner == ARGV[3] and deadline > now
-  elseif lock[3] then
-    local _, deadline, minted = parse(lock[3])
-    return deadline > now and minted > tonumber(lock[4] or 0)
   end
 end
 
-if not holds() then
-  return { now, 'lost', 0 }
-elseif tonumber(lock[5] or 0) < token then
-  call('HDEL', key, '-') -- so that a full memory does not refuse what follows
-  call('HSET', key, 'fence', format('%.0f', token))
-end
-return { now, 'raised', 0 }
+return answer(function()
+  seed(names, lock)
+  if not holds() then
+    return { now, 'lost', 0 }
+  elseif number('fence') < token then
+    put('fence', token)
+    cover(math.ceil(token / 1000))
+    flush(true)
+  end
+  return { now, 'raised', 0 }
+end)

@@ -18,12 +18,11 @@
 
 -- Nobody waits, no reader is dead or forced out, and the clock is past the last token: the usual case, without the machinery below.
 local mine = 'r:' .. tostring(ARGV[3])
-local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min')
-if lock[1] == VERSION and not lock[4] and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' then
+local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence')
+if lock[1] == VERSION and not lock[4] and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' and (tonumber(lock[7]) or us) < us then
   local writer, reader, done = lock[2], lock[5], false
   if writer and string.sub(writer, 31) == ARGV[3] then
-    -- A writer's token is the last one.
-    if (tonumber(string.sub(writer, 2, 14)) or 0) > now and (tonumber(string.sub(writer, 15, 30)) or us) < us then
+    if (tonumber(string.sub(writer, 2, 14)) or 0) > now then
       redis.call('HDEL', KEYS[1], 'writer', 'until')
       redis.call('PEXPIREAT', KEYS[1], now + GRACE)
       done = true
@@ -31,11 +30,9 @@ if lock[1] == VERSION and not lock[4] and #KEYS == 1 and #ARGV == 4 and ARGV[4] 
   elseif reader and (tonumber(lock[6]) or 0) > now then
     local index, last = string.sub(reader, 31), (tonumber(lock[3]) or 0) - 1
     if last == 0 then
-      if (tonumber(redis.call('HGET', KEYS[1], 'fence')) or us) < us then
-        redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'until')
-        redis.call('PEXPIREAT', KEYS[1], now + GRACE)
-        done = true
-      end
+      redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'until')
+      redis.call('PEXPIREAT', KEYS[1], now + GRACE)
+      done = true
     elseif index == tostring(last) then
       redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
       redis.call('HSET', KEYS[1], 'readers', last)

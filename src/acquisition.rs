@@ -18,6 +18,8 @@ pub(crate) struct Acquisition {
     /// The number in the owner id, its place in the registry.
     pub(crate) count: u64,
     pub(crate) lock: LockKey,
+    /// The lease that was asked for: an attempt that had no answer may have been granted it.
+    lease: Duration,
     state: Mutex<State>,
     /// Told of a push, of a look that is due, of a change of the lease, and of its end. Many may listen, so all are told.
     pub(crate) changed: Notify,
@@ -124,15 +126,18 @@ pub(crate) struct Leaving {
     pub(crate) due: Moment,
     /// It is on its way.
     pub(crate) sent: bool,
+    /// How often it has failed.
+    pub(crate) failures: u32,
 }
 
 impl Acquisition {
-    pub(crate) fn new(owner: OwnerId, count: u64, lock: LockKey) -> Self {
+    pub(crate) fn new(owner: OwnerId, count: u64, lock: LockKey, lease: Duration) -> Self {
         let state = Mutex::new(State::Asking(Asking::default()));
         Acquisition {
             owner,
             count,
             lock,
+            lease,
             state,
             changed: Notify::new(),
             cancellation: OnceLock::new(),
@@ -141,6 +146,11 @@ impl Acquisition {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When what an attempt without an answer may have been granted has ended, if it is carried out at `loose` at the latest.
+    pub(crate) fn ghost_ends(&self, loose: Moment) -> Moment {
+        loose.after(self.lease)
     }
 
     /// What is asked for, if anything is.

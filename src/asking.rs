@@ -19,6 +19,9 @@ use crate::settings::{Settings, check_lease};
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
 
+/// A silence that says nothing yet.
+const BRIEF: Duration = Duration::from_millis(500);
+
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
 const SWEEPS_OF_A_TRY: u32 = 10_000;
 
@@ -109,7 +112,7 @@ pub(crate) async fn take(
     terms: &Terms,
     patience: Patience,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let acquisition = client.register(lock)?;
+    let acquisition = client.register(lock, terms.lease)?;
     let mut request = Request::new(client, acquisition, Goal::Take(mode, terms.fairness), mode, terms);
     request.run(patience).await.map_err(|error| lock.blame(error))
 }
@@ -178,6 +181,8 @@ struct Request<'a> {
     waiting: Option<WaitingIn>,
     /// Where the last call said that this client has subscribed.
     joined_at: Option<String>,
+    /// When the first call was sent since the last answer.
+    silent_since: Option<Moment>,
     settled: bool,
 }
 
@@ -204,6 +209,7 @@ impl<'a> Request<'a> {
             ahead: 0,
             waiting: None,
             joined_at: None,
+            silent_since: None,
             settled: false,
         }
     }
@@ -217,7 +223,13 @@ impl<'a> Request<'a> {
             }
             let answer = match self.call(patience).await {
                 Ok(answer) => answer,
-                Err(error) if self.goes_on_after(&error, patience) => continue,
+                Err(error) if self.is_passing(&error, patience) => continue,
+                // The place in the queue had run out, and there is no room for a new one now.
+                Err(error) if self.ticket > 0 && is_out_of_memory(&error) => {
+                    self.wait(patience.until()).await?;
+                    continue;
+                }
+                Err(error) if self.was_cut_short(&error) => return Err(out_of_time()),
                 Err(error) => return Err(error.into()),
             };
             let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
@@ -286,7 +298,9 @@ impl<'a> Request<'a> {
 
     /// One call, accounted for: until it has an answer it may still be carried out.
     async fn call(&mut self, patience: Patience) -> Result<Answer, CallError> {
-        let slice = self.client.clock.now().after(CALL_SLICE);
+        let now = self.client.clock.now();
+        self.silent_since.get_or_insert(now);
+        let slice = now.after(CALL_SLICE);
         let until = patience.until().map_or(slice, |limit| limit.min(slice));
         let acquire = Acquire {
             owner: self.acquisition.owner,
@@ -305,6 +319,9 @@ impl<'a> Request<'a> {
             .router
             .call_confirmed(&call, self.terms.replicas, until)
             .await;
+        if result.is_ok() {
+            self.silent_since = None;
+        }
         let loose = match &result {
             Ok(answer) => answer.loose,
             Err(error) => error.loose,
@@ -329,16 +346,22 @@ impl<'a> Request<'a> {
     }
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
-    fn goes_on_after(&self, error: &CallError, patience: Patience) -> bool {
+    fn is_passing(&self, error: &CallError, patience: Patience) -> bool {
         let passing = matches!(error.reason, Reason::TimedOut(_) | Reason::NoNode(_));
-        let full_while_queued = self.ticket > 0 && matches!(&error.reason, Reason::Refused(said) if said.code == "OOM");
         let wanted = self.acquisition.with_asking(|_| ()).is_some();
-        (passing || full_while_queued) && wanted && self.client.clock.now() < patience.until().unwrap_or(LATEST)
+        passing && wanted && self.client.clock.now() < patience.until().unwrap_or(LATEST)
+    }
+
+    /// Whether the time was up just after a look had been sent, which says nothing against the server.
+    fn was_cut_short(&self, error: &CallError) -> bool {
+        let now = self.client.clock.now();
+        let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.ticket > 0 && matches!(error.reason, Reason::TimedOut(None)) && silence < BRIEF
     }
 
     /// Where this client hears of grants in the lock's slot right now.
     fn subscribed_at(&self) -> Option<String> {
-        self.client.router.subscriptions().joined_at(self.acquisition.lock.slot)
+        self.client.router.joined_at(self.acquisition.lock.slot)
     }
 
     /// Waits for a push, or (`None`) for the time to look again.
@@ -510,6 +533,10 @@ impl Drop for Request<'_> {
             Goal::Upgrade { .. } => self.client.end_wait(&self.acquisition),
         }
     }
+}
+
+fn is_out_of_memory(error: &CallError) -> bool {
+    matches!(&error.reason, Reason::Refused(said) if said.code == "OOM")
 }
 
 pub(crate) fn out_of_time() -> Error {

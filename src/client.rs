@@ -14,7 +14,7 @@ use crate::core::agenda::Agenda;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Call, Router, Slot};
+use crate::router::{Call, Route, Slot};
 use crate::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
@@ -25,7 +25,7 @@ const LEAVING_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Route,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) scripts: &'static Scripts,
@@ -74,7 +74,7 @@ pub(crate) struct Work {
 
 impl Client {
     pub(crate) fn new(
-        router: Arc<Router>,
+        router: Route,
         clock: Arc<dyn Clock>,
         settings: Settings,
         scripts: &'static Scripts,
@@ -100,9 +100,9 @@ impl Client {
     }
 
     /// Registers a new owner, before anything is sent for it.
-    pub(crate) fn register(&self, lock: &LockKey) -> Result<Arc<Acquisition>> {
+    pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone()));
+        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone(), lease));
         let mut registry = self.registry();
         if registry.closed {
             return Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")));
@@ -133,16 +133,22 @@ impl Client {
             let mut state = acquisition.state();
             let (loose, over) = match &*state {
                 State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
-                State::Held(holding) => (holding.loose(), holding.ends.after(holding.margin)),
+                // A renewal without an answer may have made it longer than is known here.
+                State::Held(holding) => (
+                    holding.loose(),
+                    holding.ends.max(now.after(holding.lease)).after(holding.margin),
+                ),
                 State::Leaving(_) | State::Ended => return,
             };
-            let give_up = loose.map_or(over, |loose| over.max(loose)).after(LEAVING_GRACE);
+            let over = loose.map_or(over, |loose| over.max(acquisition.ghost_ends(loose)));
+            let give_up = over.after(LEAVING_GRACE);
             *state = State::Leaving(Leaving {
                 loose,
                 ghost_until: None,
                 give_up,
                 due: now,
                 sent: false,
+                failures: 0,
             });
         }
         acquisition.tell_end();
@@ -245,8 +251,8 @@ impl Client {
         });
         waiting.waiters.insert(acquisition.count);
         if waiting.waiters.len() == 1 {
-            // Before the registry is let go, lest the worker find the slot idle in between, and take this back.
-            self.router.subscriptions().want(slot, self.id.channel(slot));
+            // Before anybody else can find the slot idle, so that the two wishes come in the right order.
+            self.router.want(slot, self.id.channel(slot));
         }
         drop(registry);
         WaitingIn {
@@ -262,7 +268,7 @@ impl Client {
         self.registry().waiting.retain(|slot, waiting| {
             let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
             if !keep {
-                self.router.subscriptions().unwant(*slot);
+                self.router.unwant(*slot);
             }
             keep
         });

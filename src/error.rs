@@ -125,7 +125,12 @@ impl From<ServerError> for Error {
             "OOM" => (ErrorKind::Refused, "the server's memory is full"),
             "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
             _ if said.detail.contains("NOPERM") || said.detail.contains("can't run this command") => {
-                (ErrorKind::Refused, "the user lacks a right that the scripts need")
+                // Some versions do not say which.
+                (
+                    ErrorKind::Refused,
+                    "the user lacks one of the rights that the scripts need: +time, +exists, +hmget, +hget, +hset, +hdel, +pexpireat, +pttl, \
+                     +spublish",
+                )
             }
             _ => (ErrorKind::Refused, "the server refused"),
         };

@@ -30,12 +30,13 @@ impl Hold {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
         let now = client.clock.now();
-        let (ends, loose) = acquisition
-            .with_holding(|holding| {
-                holding.releasing = true;
-                (holding.ends, holding.loose())
-            })
-            .unwrap_or((now, None));
+        let held = acquisition.with_holding(|holding| {
+            holding.releasing = true;
+            (holding.ends, holding.loose())
+        });
+        let Some((ends, loose)) = held else {
+            return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
+        };
         let call = Release {
             owner: acquisition.owner,
             only_wait: false,

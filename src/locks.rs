@@ -14,7 +14,7 @@ use crate::mutex::Mutex;
 use crate::node::Connector;
 use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
-use crate::router::{Router, RouterSettings};
+use crate::router::{Route, Router, RouterSettings};
 use crate::rwlock::RwLock;
 use crate::settings::Settings;
 use crate::worker;
@@ -166,11 +166,15 @@ impl Locks {
         router: RouterSettings,
     ) -> Result<Locks> {
         settings.check()?;
+        let router = Router::connect(connector, clock.clone(), router).await?;
+        Locks::over(Route::Own(router), clock, scripts, settings)
+    }
+
+    fn over(router: Route, clock: Arc<dyn Clock>, scripts: &'static Scripts, settings: Settings) -> Result<Locks> {
         let random = match settings.id {
             Some(id) => id,
             None => random_id()?,
         };
-        let router = Router::connect(connector, clock.clone(), router).await?;
         let client = Arc::new(Client::new(
             router,
             clock,
@@ -350,6 +354,31 @@ impl Builder {
     pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
         self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
         Ok(self)
+    }
+}
+
+#[cfg(feature = "cluster-async")]
+impl Builder {
+    /// Uses a cluster connection that the application has already, for those who may open no further connections. No round trip.
+    ///
+    /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and which versions and settings it needs. In short: those who wait
+    /// ask the servers now and then and are not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection does in a failover or
+    /// when a connection breaks (stalls of all shards, a timeout that is not heeded) befalls the locks as well. Its response timeout must be set, and it must not be in use for
+    /// subscriptions.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range.
+    pub fn connect_shared(self, connection: ::redis::cluster_async::ClusterConnection) -> Result<Locks> {
+        self.settings.check()?;
+        let clock = Arc::new(crate::clock::SystemClock);
+        let shared = crate::router::Shared::new(connection, clock.clone(), self.router.response_timeout);
+        Locks::over(
+            Route::Shared(Arc::new(shared)),
+            clock,
+            Scripts::built_in(),
+            self.settings,
+        )
     }
 }
 

@@ -460,6 +460,7 @@ impl QuorumGuard {
     ///
     /// Dropped, the releases are finished in the background.
     pub async fn release(mut self) -> Result<Released> {
+        let was_held = self.is_held();
         let holds = std::mem::take(&mut self.holds);
         let (held, majority) = (holds.len(), self.majority);
         let clock = holds[0].0.client.clock.clone();
@@ -482,7 +483,7 @@ impl QuorumGuard {
         }
         match refused {
             _ if released >= majority => Ok(Released::Released),
-            _ if held - lost < majority => Ok(Released::AlreadyLost),
+            _ if held - lost < majority || !was_held => Ok(Released::AlreadyLost),
             Some(error) => Err(error),
             None => Ok(Released::Unknown),
         }

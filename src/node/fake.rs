@@ -82,6 +82,8 @@ struct Server {
     /// What happens to all scripts that `scripts` does not cover.
     always: Option<Act>,
     slots: Option<Reply>,
+    /// What it says to `WAIT`. Without any, one replica confirms at once.
+    confirms: Option<Act>,
     /// Breaks all connections made so far when it is counted up.
     generation: usize,
     log: Vec<String>,
@@ -139,6 +141,11 @@ impl Fakes {
     /// Makes all scripts at that server end so.
     pub(crate) fn always(&self, host: &str, act: Act) {
         self.with(host, |server| server.always = Some(act));
+    }
+
+    /// Makes `WAIT` end so at that server.
+    pub(crate) fn confirm(&self, host: &str, act: Act) {
+        self.with(host, |server| server.confirms = Some(act));
     }
 
     /// Stops a server as SIGSTOP does: it takes connections and commands, and does not answer.
@@ -223,6 +230,7 @@ impl Fakes {
                 "INFO" => Act::Answer(text(&format!("# Server\r\nrun_id:{host}-0123456789abcdef\r\n"))),
                 "CLUSTER" => Act::Answer(server.slots.clone().unwrap_or(Reply::Nil)),
                 "ASKING" => Act::Answer(text("OK")),
+                "WAIT" => server.confirms.clone().unwrap_or(Act::Answer(Reply::Int(1))),
                 "EVAL" | "EVALSHA" => {
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
                     next.unwrap_or_else(|| {

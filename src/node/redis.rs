@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 use crate::node::{
     Address, Connector, CredentialsProvider, Ear, Node, NodeError, Notice, Reply, Subscribed, Subscription, Words,
 };
-use reply::{connect_failure, reply_of, text_of};
+use reply::text_of;
+pub(crate) use reply::{connect_failure, reply_of};
 
 pub(crate) use url::Server;
 
@@ -364,7 +365,7 @@ fn pipeline(commands: &[Words]) -> Pipeline {
     pipeline
 }
 
-fn packed(command: &Words) -> Cmd {
+pub(crate) fn packed(command: &Words) -> Cmd {
     let bytes = command.iter().map(<[u8]>::len).sum();
     let mut packed = Cmd::with_capacity(command.len(), bytes);
     for word in command.iter() {

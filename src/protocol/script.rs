@@ -105,10 +105,10 @@ impl Scripts {
             inspect: script("inspect")?,
             holds: script("holds")?,
             raise_token: script("raise_token")?,
-            mutex_acquire: script("mutex_acquire")?,
-            mutex_renew: script("mutex_renew")?,
-            mutex_release: script("mutex_release")?,
-            mutex_inspect: script("mutex_inspect")?,
+            mutex_acquire: script("mutex/acquire")?,
+            mutex_renew: script("mutex/renew")?,
+            mutex_release: script("mutex/release")?,
+            mutex_inspect: script("mutex/inspect")?,
         })
     }
 }
@@ -168,10 +168,10 @@ const FILES: &[(&str, &str)] = files![
     "legacy/release.lua",
     "holds.lua",
     "raise_token.lua",
-    "mutex_acquire.lua",
-    "mutex_renew.lua",
-    "mutex_release.lua",
-    "mutex_inspect.lua",
+    "mutex/acquire.lua",
+    "mutex/renew.lua",
+    "mutex/release.lua",
+    "mutex/inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/simple.lua",
@@ -186,7 +186,7 @@ const FILES: &[(&str, &str)] = files![
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
@@ -203,11 +203,13 @@ mod tests {
                 script.name
             );
         }
-        let on_disk = folder
-            .read_dir()
-            .unwrap()
-            .filter(|entry| entry.as_ref().unwrap().path().is_file())
-            .count();
+        let files = |folder: PathBuf| {
+            folder
+                .read_dir()
+                .unwrap()
+                .filter(|entry| entry.as_ref().unwrap().path().is_file())
+        };
+        let on_disk = files(folder.clone()).count() + files(folder.join("mutex")).count();
         let own = scripts().filter(|script| !script.name.starts_with("legacy/"));
         assert_eq!(own.count(), on_disk);
     }

@@ -74,6 +74,10 @@ impl Router {
     /// What came of each call of a pipeline.
     async fn pipelined(&self, connection: &Arc<Connection>, calls: &[&Call], deadline: Moment) -> Vec<Attempt> {
         let clock = &*self.clock;
+        let turn = connection.turn(clock, deadline).await;
+        let Some(_turn) = turn.filter(|_| connection.is_usable()) else {
+            return calls.iter().map(|_| Attempt::Silent { sent: None }).collect();
+        };
         let limits: Vec<u64> = calls.iter().map(|call| connection.server_ms(call.not_after)).collect();
         let commands: Vec<Words> = calls
             .iter()

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture, Either};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, Node, NodeError, Reply, Words};
@@ -14,6 +15,9 @@ use crate::router::{answer, lock};
 
 /// How much of a server's run id is its name.
 const NAME_LENGTH: usize = 12;
+
+/// The most pipelines of batches under way at once. More would only wait at the server, and run out of time there.
+const PIPELINES: usize = 4;
 
 /// The name of a server that does not tell its run id.
 const NAMELESS: &str = "-";
@@ -25,6 +29,8 @@ pub(crate) struct Connection {
     node: Arc<dyn Node>,
     bound: Mutex<ClockBound>,
     retired: AtomicBool,
+    /// Pipelines of batches that may be under way at once.
+    pipelines: Semaphore,
     /// When something was asked first since the server last said anything, in microseconds; 0 if nothing was.
     silent_since: AtomicU64,
 }
@@ -78,6 +84,7 @@ impl Connection {
             node,
             bound: Mutex::new(bound),
             retired: AtomicBool::new(false),
+            pipelines: Semaphore::new(PIPELINES),
             silent_since: AtomicU64::new(0),
         })
     }
@@ -116,6 +123,15 @@ impl Connection {
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         self.exchange(clock, |node| node.call(command), until).await
+    }
+
+    /// Waits for a turn to send a pipeline of a batch, which lasts until the result is dropped. `None` if it did not come until then.
+    pub(crate) async fn turn(&self, clock: &dyn Clock, until: Moment) -> Option<SemaphorePermit<'_>> {
+        let turn = std::pin::pin!(self.pipelines.acquire());
+        match future::select(turn, clock.sleep_until(until)).await {
+            Either::Left((turn, _)) => turn.ok(),
+            Either::Right(_) => None,
+        }
     }
 
     /// Sends a pipeline and waits for its answers until then. There is an answer to each command.
@@ -189,7 +205,7 @@ impl Connection {
 }
 
 /// The time in the answer to `TIME`, in ms. Scripts need it too: a server that does not tell it is of no use.
-fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
+pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     let number = |reply: &Reply| match reply {
         Reply::Text(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
         Reply::Int(number) => u64::try_from(*number).ok(),

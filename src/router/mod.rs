@@ -10,6 +10,9 @@ mod course;
 mod durable;
 mod map;
 mod masters;
+mod route;
+#[cfg(feature = "cluster-async")]
+mod shared;
 mod slot;
 mod subscriptions;
 #[cfg(test)]
@@ -34,8 +37,11 @@ use translation::Translation;
 pub use call::Script;
 pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
+pub(crate) use route::Route;
+#[cfg(feature = "cluster-async")]
+pub(crate) use shared::Shared;
 pub use slot::{CrossSlot, Slot, assert_same_slot};
-pub(crate) use subscriptions::{Event, Subscriptions};
+pub(crate) use subscriptions::{Event, Listener, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 
 /// Settings of the router. Each duration is the limit for one thing.

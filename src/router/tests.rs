@@ -3,6 +3,7 @@
 
 mod batch;
 mod connecting;
+mod durable;
 mod redirects;
 mod subscriptions;
 mod trouble;

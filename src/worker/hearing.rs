@@ -10,7 +10,7 @@ use crate::router::Event;
 /// Has the client hear of its grants, in whatever task reads the subscription: no other stands between a push and the one who waits for it.
 pub(crate) fn listen(client: &Arc<Client>) {
     let known = Arc::downgrade(client);
-    client.router.subscriptions().listen(Box::new(move |event| {
+    client.router.listen(Box::new(move |event| {
         if let Some(client) = known.upgrade() {
             hear(&client, event);
         }

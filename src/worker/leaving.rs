@@ -9,11 +9,15 @@ use super::reading::{Failure, Told, read};
 use crate::acquisition::{Acquisition, Leaving, State};
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::error::ErrorKind;
 use crate::protocol::{BadReply, Ended, Envelope, LockKey, Release};
 use crate::router::{Answer, Call, CallError, Reason};
 
 /// How soon what had no answer is sent again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// A release that fails again and again waits twice as long each time, up to 16 s.
+const MOST_DOUBLINGS: u32 = 5;
 
 /// Added to the moment until which a lost attempt can be carried out: bounds of a server's clock differ by a little.
 const GHOST_SLACK_MS: u64 = 1_000;
@@ -67,11 +71,16 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<A
             leaving.due = due;
             leaving.give_up = leaving.give_up.max(due.after(client.settings.call_timeout));
         }
+        // There is no lock any more that it could be released from.
+        Err(Failure::Final(error)) if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) => {
+            return false;
+        }
         Err(failure) => {
             if let Failure::Final(error) = failure {
                 warn!(name: "rwlease.release", lock = %lock.name, outcome = "refused", %error);
             }
-            leaving.due = now.after(AGAIN);
+            leaving.due = now.after(AGAIN * 2u32.pow(leaving.failures));
+            leaving.failures = (leaving.failures + 1).min(MOST_DOUBLINGS);
         }
     }
     true

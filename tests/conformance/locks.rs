@@ -120,7 +120,7 @@ pub async fn a_dropped_guard_is_released(one: &Locks, other: &Locks) {
     drop(mine.write().lease(LONG * 10).await.unwrap());
     drop(timeout(LONG, theirs.write().lease(LONG * 10)).await.unwrap().unwrap());
     drop(timeout(LONG, mine.read().lease(LONG * 10)).await.unwrap().unwrap());
-    timeout(LONG, theirs.write()).await.unwrap().unwrap();
+    drop(timeout(LONG, theirs.write()).await.unwrap().unwrap());
 }
 
 pub async fn release_tells_the_truth(one: &Locks, other: &Locks) {

@@ -95,7 +95,13 @@ async fn of_two_upgraders_one_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
     let bench = Bench::new().await;
-    let lock = bench.locks.rwlock("late").unwrap();
+    // A wait that nobody ends would go on for longer than this test.
+    let locks = builder(&bench.server)
+        .waiter_liveness(Duration::from_secs(600))
+        .connect()
+        .await
+        .unwrap();
+    let lock = locks.rwlock("late").unwrap();
     let (reading, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let refused = reading.upgrade().timeout(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::TimedOut);

@@ -106,6 +106,21 @@ async fn a_server_that_comes_back_in_time_costs_no_lease() {
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
+/// A process that was stalled finds the answer to a renewal when it wakes. By then the lease may have been seen to be lost.
+#[tokio::test(flavor = "current_thread")]
+async fn what_was_seen_to_be_lost_stays_lost() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("stalled").unwrap();
+    let guard = lock.write().lease(LEASE).await.unwrap();
+    bench.server.freeze().unwrap();
+    tokio::time::sleep(LEASE / 2).await; // the renewal is on its way
+    bench.server.thaw().unwrap();
+    std::thread::sleep(LEASE); // and is answered meanwhile
+    assert_eq!(guard.state(), LeaseState::Lost);
+    tokio::time::sleep(LEASE / 10).await;
+    assert_eq!(guard.state(), LeaseState::Lost);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_end_where_they_were_told_to() {
     let bench = Bench::new().await;
@@ -126,6 +141,8 @@ async fn renewals_end_where_they_were_told_to() {
     let start = Instant::now();
     while start.elapsed() < 2 * LEASE {
         manual.renew().await.unwrap();
+        let ends = Instant::now() + longest.remaining();
+        assert!(ends <= start + 2 * LEASE, "never longer than the longest hold");
         tokio::time::sleep(LEASE / 5).await;
     }
     soon("two renewals", twice.lost()).await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rwlease::{LeaseState, Locks, WriteGuard};
+use futures::future::join_all;
+use rwlease::{LeaseState, Locks, RwLock, WriteGuard};
 use tokio::time::Instant;
 
 use crate::bench::{eventually, soon};
@@ -16,13 +17,20 @@ async fn cluster() -> Cluster {
     Cluster::start_with(shape).await.unwrap()
 }
 
+/// Guards by the numbers of their masters, taken at the same time, so that their renewals go out together.
 async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGuard>; 3] {
+    let view = cluster.view().await.unwrap();
+    let locks: Vec<RwLock> = (0..count)
+        .map(|number| locks.rwlock(format!("l{number}")).unwrap())
+        .collect();
+    let taking = locks
+        .iter()
+        .map(|lock| async { lock.write().lease(LEASE).await.unwrap() });
     let mut guards = [const { Vec::new() }; 3];
-    for number in 0..count {
-        let lock = locks.rwlock(format!("l{number}")).unwrap();
-        let slot = lock.slot().to_string().parse().unwrap();
-        let owner = cluster.owner(slot).await.unwrap();
-        guards[owner].push(lock.write().lease(LEASE).await.unwrap());
+    for guard in join_all(taking).await {
+        let owner = view.owner(guard.slot().to_string().parse().unwrap()).unwrap();
+        let number = (0..3).find(|&number| cluster.id(number) == owner).unwrap();
+        guards[number].push(guard);
     }
     guards
 }

@@ -59,6 +59,9 @@ const PLAIN: [Kind; 2] = [Any(HERE), Any("0")];
 const RELEASE: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), OneOf("all")];
 const RENEW: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), Span("1000")];
 const DOWNGRADE: [Kind; 5] = [Any(HERE), Any("0"), Owner("new1"), Token, Span("1000")];
+const HOLDS: [Kind; 3] = [Any(HERE), Any("0"), Owner("new1")];
+const RAISE_TOKEN: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), Token];
+const MUTEX_ACQUIRE: [Kind; 4] = [Any(HERE), NotAfter, Owner("new1"), Span("1000")];
 const INSPECT: [Kind; 6] = [
     Any(HERE),
     Any("0"),
@@ -84,6 +87,12 @@ fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
         ("revoke", PLAIN.into()),
         ("force_release", PLAIN.into()),
         ("inspect", INSPECT.into()),
+        ("holds", HOLDS.into()),
+        ("raise_token", RAISE_TOKEN.into()),
+        ("mutex/acquire", MUTEX_ACQUIRE.into()),
+        ("mutex/renew", RENEW.into()),
+        ("mutex/release", HOLDS.into()),
+        ("mutex/inspect", PLAIN.into()),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that came later.
 
 use super::ask::Ask;
-use super::lab::{Expect, HERE, Lab, owner};
+use super::lab::{Expect, GRACE, HERE, Lab, owner};
 
 fn downgrade(name: &str, token: u64) -> Vec<String> {
     [HERE, "0", &owner(name), &token.to_string(), "10000"]
@@ -358,4 +358,61 @@ fn readers_that_come_after_a_forced_release_stay() {
     assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
     lab.release("ann1").status();
     assert_eq!(lab.state().writes(), Some(owner("w1")));
+}
+
+#[test]
+fn an_owner_is_told_whether_it_holds() {
+    let mut lab = Lab::new();
+    let holds = |lab: &mut Lab, name: &str| {
+        lab.unchanged(|lab| lab.send("holds", &[HERE, "0", &owner(name)]))
+            .unwrap()
+    };
+    assert_eq!(holds(&mut lab, "ann1").status, "absent");
+    let ann = lab.write("ann1").granted();
+    let held = holds(&mut lab, "ann1");
+    assert_eq!((held.status.as_str(), held.held()), ("writes", ann));
+    lab.wait_read("bob1").queued();
+    assert_eq!(holds(&mut lab, "bob1").status, "absent");
+    lab.release("ann1").unwrap();
+    assert_eq!(holds(&mut lab, "ann1").status, "absent");
+    assert_eq!(holds(&mut lab, "bob1").status, "reads");
+    lab.pass(1_000);
+    assert_eq!(holds(&mut lab, "bob1").status, "absent");
+    for reader in 0..20 {
+        lab.read(&format!("x{reader}")).granted();
+    }
+    lab.force().unwrap();
+    assert_eq!(holds(&mut lab, "x3").status, "absent");
+}
+
+#[test]
+fn a_raised_token_is_not_forgotten() {
+    for readers in [0, 1, 3] {
+        let mut lab = Lab::new();
+        if readers == 0 {
+            lab.write("x0").granted();
+        }
+        for reader in 0..readers {
+            lab.read(&format!("x{reader}")).granted();
+        }
+        let ahead = lab.now_us() + 30_000_000;
+        let args = |name: &str, token: u64| [HERE, "0", &owner(name), &token.to_string()].map(String::from).to_vec();
+        assert_eq!(twice(&mut lab, "raise_token", &args("x0", ahead)).status(), "raised");
+        assert_eq!(lab.state().number("fence"), ahead);
+        assert_eq!(
+            twice(&mut lab, "raise_token", &args("x0", ahead - 5)).status(),
+            "raised"
+        );
+        assert_eq!(lab.state().number("fence"), ahead, "it never falls");
+        assert_eq!(
+            twice(&mut lab, "raise_token", &args("ann1", ahead + 5)).status(),
+            "lost"
+        );
+        for reader in 0..readers.max(1) {
+            assert_eq!(lab.release(&format!("x{reader}")).status(), "released");
+        }
+        assert!(lab.ends().unwrap() >= ahead / 1000 + GRACE, "until the clock is there");
+        lab.pass(GRACE + 1_000);
+        assert!(lab.write("bob1").granted().token > ahead);
+    }
 }

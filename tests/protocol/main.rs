@@ -21,6 +21,7 @@ mod changing;
 mod cluster;
 mod full_memory;
 mod holding;
+mod mutex;
 mod pushing;
 mod queueing;
 mod random;

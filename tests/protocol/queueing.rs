@@ -66,6 +66,24 @@ fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
 }
 
 #[test]
+fn a_claim_never_shortens() {
+    for by_renewal in [false, true] {
+        let mut lab = Lab::new();
+        lab.write("ann1").granted();
+        let bob = Ask::write("bob1").waiting().window(5_000).lease(100);
+        lab.ask(&bob).queued();
+        lab.release("ann1").unwrap();
+        let granted = lab.state().writer().unwrap().deadline;
+        let claimed = if by_renewal {
+            lab.renew("bob1", 100)
+        } else {
+            lab.ask(&bob)
+        };
+        assert_eq!(claimed.unwrap().held().deadline, granted);
+    }
+}
+
+#[test]
 fn the_one_who_asks_has_its_full_lease_at_once() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();

@@ -242,7 +242,7 @@ fn record(text: &str) -> Record {
 
 fn waiter(text: &str) -> Waiter {
     let parts: Vec<&str> = text.split(' ').collect();
-    assert_eq!(parts.len(), 11, "{text}");
+    assert_eq!(parts.len(), 12, "{text}");
     let number = |at: usize| parts[at].parse::<u64>().unwrap();
     Waiter {
         mode: parts[0].into(),

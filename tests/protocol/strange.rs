@@ -31,6 +31,8 @@ fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
         words("revoke", &[HERE, "0"]),
         words("force_release", &[HERE, "0"]),
         words("inspect", &[HERE, "0", "0", "-", "-", "10"]),
+        words("holds", &[HERE, "0", &ann]),
+        words("raise_token", &[HERE, "0", &ann, "1"]),
     ]
 }
 

@@ -7,7 +7,7 @@ use rwlease::{ErrorKind, Locks, Slot};
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
 use crate::support::{Cluster, Error, Patience, Result, Shape};
-use crate::{client, key, raw};
+use crate::{PATIENCE, client, key, raw};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
@@ -55,7 +55,12 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
         assert!(said.contains(&cluster.node(named).address()), "{at} says {said}");
     }
     for _ in 0..3 {
-        let error = lock.write().await.err().ok_or_else(|| Error::new("it was granted"))?;
+        let error = lock
+            .write()
+            .timeout(PATIENCE / 6)
+            .await
+            .err()
+            .ok_or_else(|| Error::new("it was granted"))?;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert_eq!(error.lock(), Some("odd"));
         assert!(error.to_string().contains("redirects"), "{error}");

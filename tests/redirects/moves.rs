@@ -173,7 +173,7 @@ async fn a_queue_keeps_its_order_over_a_move() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
-    const MOVES: usize = 250;
+    const MOVES: usize = 200;
     const AT_ONCE: usize = 20;
     on_cluster(async |cluster: Arc<Cluster>| {
         let clients = [client(&cluster).await?, client(&cluster).await?];

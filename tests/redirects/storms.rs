@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::cmd;
+use rwlease::{ErrorKind, Locks};
+
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
 use crate::raw::{self, Witness};
-use crate::support::{Cluster, Result};
-use crate::{client, on_cluster};
+use crate::support::{Cluster, Error, Flow, Patience, Proxy, Result, Single};
+use crate::{LONG, PATIENCE, client, key, on_cluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Result {
@@ -54,4 +57,45 @@ async fn scripts_may_be_forgotten_at_any_time() -> Result {
         raw::vacant(&cluster, &names).await
     })
     .await
+}
+
+/// The lease is long, and so is the silence: longer than a place in a queue lives, which is all that is known to have been asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> Result {
+    let server = Single::start().await?;
+    let proxy = Proxy::start(&server).await?;
+    let locks = Locks::builder()
+        .servers([proxy.url()])
+        .lease(LONG)
+        .call_timeout(Duration::from_millis(500))
+        .poll_interval(Duration::from_millis(100))
+        .waiter_liveness(Duration::from_millis(300))
+        .connect()
+        .await?;
+    let lock = locks.rwlock("silence")?;
+    // So that the server knows the scripts.
+    lock.write().await?.release().await?;
+    proxy.replies(Flow::Lost);
+    let asking = tokio::spawn(async move { lock.write().timeout(Duration::from_secs(2)).await.map(drop) });
+    written(&server, true).await?;
+    proxy.go_silent();
+    let error = asking.await?.err().ok_or_else(|| Error::new("it was granted"))?;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    written(&server, true).await?;
+    proxy.heal();
+    written(&server, false).await
+}
+
+/// Waits until somebody writes under that lock, or nobody.
+async fn written(server: &Single, is_written: bool) -> Result {
+    let patience = Patience::limited(format!("written: {is_written}"), PATIENCE / 2);
+    while server
+        .run::<bool>(cmd("HEXISTS").arg(key("silence")).arg("writer"))
+        .await?
+        != is_written
+    {
+        patience.pause(!is_written).await?;
+    }
+    Ok(())
 }

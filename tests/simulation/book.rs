@@ -9,6 +9,9 @@ use rwlease::{Lease, Mode};
 use crate::census::Census;
 use crate::court::Court;
 
+/// How long after an assumption was broken a grant may still come of what was before.
+pub const AFTERMATH: Duration = Duration::from_secs(3);
+
 /// A clone is the same book.
 #[derive(Clone, Debug)]
 pub struct Book {
@@ -23,12 +26,18 @@ pub struct Book {
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
     next: u64,
-    /// Of each lock, until when grants are not trusted.
-    doubtful_until: BTreeMap<usize, Duration>,
+    /// Of each lock, until when no grant is trusted, and until when only those are that a replica has.
+    doubtful_until: BTreeMap<usize, Doubt>,
     /// The greatest token of a write in each store.
     stores: BTreeMap<usize, u64>,
     /// Locks whose tokens a clock that was set back has spoilt.
     spoilt: BTreeSet<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    all: Duration,
+    unreplicated: Duration,
 }
 
 #[derive(Debug)]
@@ -38,6 +47,8 @@ struct Belief {
     mode: Mode,
     token: u64,
     lease: Lease,
+    /// It is confirmed by a replica, and so is each renewal.
+    is_replicated: bool,
     /// It began when an assumption was broken: only the tokens protect from it.
     is_doubtful: bool,
 }
@@ -53,10 +64,12 @@ impl Book {
     }
 
     /// A user begins to believe that it holds. The number that it gets is for `leave`.
-    pub fn enter(&self, lock: usize, host: usize, lease: Lease, now: Duration) -> u64 {
+    pub fn enter(&self, lock: usize, host: usize, lease: Lease, is_replicated: bool) -> u64 {
+        let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
         let mode = lease.mode().unwrap_or(Mode::Read);
-        let is_doubtful = pages.doubtful_until.get(&lock).is_some_and(|until| now < *until);
+        let doubt = pages.doubtful_until.get(&lock).copied().unwrap_or_default();
+        let is_doubtful = now < doubt.all || (now < doubt.unreplicated && !is_replicated);
         pages.next += 1;
         let number = pages.next;
         let token = lease.token();
@@ -68,6 +81,7 @@ impl Book {
                 mode,
                 token,
                 lease,
+                is_replicated,
                 is_doubtful,
             },
         );
@@ -88,32 +102,26 @@ impl Book {
             .retain(|_, belief| belief.host != host);
     }
 
-    /// An assumption is broken for this lock: what is held now, and what is granted until then, may overlap.
-    pub fn doubt(&self, lock: usize, until: Duration) {
+    /// An assumption is broken for this lock: what is held now, and what is granted until then, may overlap; with `spares`,
+    /// not what a replica has.
+    pub fn doubt(&self, lock: usize, until: Duration, spares: bool) {
         let mut pages = self.pages.lock().unwrap();
         let pages = &mut *pages;
-        let since = pages.doubtful_until.entry(lock).or_default();
-        *since = until.max(*since);
-        pages
-            .beliefs
-            .values_mut()
-            .filter(|belief| belief.lock == lock)
-            .for_each(|belief| belief.is_doubtful = true);
+        let doubt = pages.doubtful_until.entry(lock).or_default();
+        let end = if spares {
+            &mut doubt.unreplicated
+        } else {
+            &mut doubt.all
+        };
+        *end = until.max(*end);
+        let doubted = |belief: &&mut Belief| belief.lock == lock && !(spares && belief.is_replicated);
+        let beliefs = pages.beliefs.values_mut().filter(doubted);
+        beliefs.for_each(|belief| belief.is_doubtful = true);
     }
 
     /// The tokens of this lock no longer protect its store.
     pub fn spoil(&self, lock: usize) {
         self.pages.lock().unwrap().spoilt.insert(lock);
-    }
-
-    /// Whether any of these is doubtful at that moment.
-    pub fn is_doubtful(&self, lock: usize, now: Duration) -> bool {
-        let pages = self.pages.lock().unwrap();
-        pages.doubtful_until.get(&lock).is_some_and(|until| now < *until)
-            || pages
-                .beliefs
-                .values()
-                .any(|belief| belief.lock == lock && belief.is_doubtful)
     }
 
     /// At most one writer and no reader beside it, among those who believe to hold.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rwlease::Locks;
 use rwlease::embedded::{Served, Watcher};
 
+use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
 use crate::court::Court;
 use crate::hash::{CLIENT, Hash};
@@ -26,6 +27,7 @@ pub struct Rules {
     court: Court,
     census: Census,
     storm: Storm,
+    book: Book,
     scripts: BTreeMap<Vec<u8>, &'static str>,
     clients: BTreeMap<String, Locks>,
     locks: BTreeMap<Vec<u8>, usize>,
@@ -50,7 +52,6 @@ pub struct Rules {
 pub struct Step<'a> {
     pub script: &'static str,
     pub lock: usize,
-    pub server: usize,
     /// The server's time in ms.
     pub now: u64,
     /// What comes after the envelope.
@@ -72,12 +73,13 @@ impl Step<'_> {
 }
 
 impl Checker {
-    pub fn new(court: Court, census: Census, storm: Storm, locks: usize) -> Checker {
+    pub fn new(court: Court, census: Census, storm: Storm, book: Book, locks: usize) -> Checker {
         Checker(Arc::new(Mutex::new(Rules {
-            queues: Queues::new(court.clone(), census.clone()),
+            queues: Queues::new(court.clone()),
             court,
             census,
             storm,
+            book,
             scripts: BTreeMap::new(),
             clients: BTreeMap::new(),
             locks: (0..locks).map(|lock| (key(lock).into_bytes(), lock)).collect(),
@@ -112,11 +114,16 @@ impl Checker {
         rules.queues.forget(lock);
     }
 
-    /// A lock has moved, with all that was seen of it.
+    /// What a server had of a lock before it becomes its owner is of no use.
+    pub fn forget_at(&self, lock: usize, server: usize) {
+        self.0.lock().unwrap().seen.remove(&(lock, server));
+    }
+
+    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place since.
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)) {
-            rules.seen.insert((lock, to), hash);
+            rules.seen.entry((lock, to)).or_insert(hash);
         }
     }
 
@@ -188,7 +195,6 @@ impl Rules {
         let step = Step {
             script,
             lock,
-            server: served.server(),
             now: served.now() / 1000,
             args,
             reply,
@@ -199,6 +205,9 @@ impl Rules {
             let calls = served.calls();
             self.court
                 .accuse("bounded work", || format!("{} made {calls} calls", step.script));
+        }
+        if step.status() == "forced" {
+            self.book.doubt(lock, self.court.now() + AFTERMATH, false); // this is what it is for
         }
         self.check_shape(&step);
         self.check_exclusion(&step);
@@ -286,7 +295,7 @@ impl Rules {
     fn check_leases(&self, step: &Step<'_>) {
         let Some(before) = step.before else { return };
         for (owner, writes, record) in before.leases(step.now) {
-            let its_own_release = step.script == "release" && step.owner() == owner;
+            let its_own_release = step.script == "release" && step.owner() == owner && step.args.get(1) == Some(&"all");
             if its_own_release || step.script == "force_release" {
                 continue;
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rwlease::Locks;
-use rwlease::embedded::{Engine, Host, Network};
+use rwlease::embedded::{Host, Network};
 use tokio::task::JoinHandle;
 
 use crate::book::Book;
@@ -18,7 +18,6 @@ use crate::users::Users;
 
 pub struct Clients {
     plan: Arc<Plan>,
-    engine: Engine,
     network: Network,
     book: Book,
     checker: Checker,
@@ -37,17 +36,9 @@ struct Client {
 }
 
 impl Clients {
-    pub fn new(
-        plan: &Plan,
-        engine: &Engine,
-        network: Network,
-        book: Book,
-        checker: Checker,
-        census: Census,
-    ) -> Clients {
+    pub fn new(plan: &Plan, network: Network, book: Book, checker: Checker, census: Census) -> Clients {
         let mut clients = Clients {
             plan: Arc::new(plan.clone()),
-            engine: engine.clone(),
             network,
             book,
             checker,
@@ -70,10 +61,6 @@ impl Clients {
             .filter(|host| host.is_running())
             .collect();
         (!running.is_empty()).then(|| running[rng.usize(0..running.len())])
-    }
-
-    pub fn host(&self, number: usize) -> Option<&Host> {
-        self.hosts.get(&number).map(|client| &client.host)
     }
 
     pub fn resume(&mut self, number: usize) {
@@ -138,7 +125,7 @@ impl Clients {
         let seeds: Vec<u64> = (0..self.plan.users).map(|_| self.rng.u64(..)).collect();
         let locks = Arc::default();
         let (plan, book, census) = (self.plan.clone(), self.book.clone(), self.census.clone());
-        let (engine, stops) = (self.engine.clone(), self.stops.clone());
+        let stops = self.stops.clone();
         let users = tokio::spawn(run(
             self.plan.clone(),
             self.checker.clone(),
@@ -151,7 +138,6 @@ impl Clients {
                 host,
                 book,
                 census,
-                engine,
                 stops,
             },
         ));

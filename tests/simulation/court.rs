@@ -19,6 +19,7 @@ pub struct Court(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
 struct Records {
+    started: Duration,
     now: Duration,
     violation: Option<Violation>,
     tells_all: bool,
@@ -27,10 +28,19 @@ struct Records {
 }
 
 impl Court {
-    pub fn new(tells_all: bool) -> Court {
-        let court = Court::default();
-        court.0.lock().unwrap().tells_all = tells_all;
-        court
+    pub fn new(tells_all: bool, started: Duration) -> Court {
+        let records = Records {
+            tells_all,
+            started,
+            now: started,
+            ..Records::default()
+        };
+        Court(Arc::new(Mutex::new(records)))
+    }
+
+    /// The engine's time at the last step.
+    pub fn now(&self) -> Duration {
+        self.0.lock().unwrap().now
     }
 
     pub fn set_time(&self, now: Duration) {
@@ -44,7 +54,7 @@ impl Court {
             let violation = Violation {
                 rule,
                 what: what(),
-                at: records.now,
+                at: records.now - records.started,
             };
             if records.tells_all {
                 let line = format!("VIOLATION {rule}: {}", violation.what);
@@ -65,7 +75,7 @@ impl Court {
     /// Enters something into the history. The line is made only if it is kept.
     pub fn note(&self, digest: impl Hash, line: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
-        let now = records.now;
+        let now = records.now - records.started;
         (now, digest).hash(&mut records.digest);
         if records.tells_all {
             let line = format!("{:>11.6} {}", now.as_secs_f64(), line());

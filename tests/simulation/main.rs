@@ -1,5 +1,9 @@
-//! The deterministic simulation: the real client and the real scripts, on one thread, under one virtual clock, with all that can go
-//! wrong, and every promise checked at every step.
+//! The deterministic simulation: the real client and the real scripts, on one thread, under one virtual clock, with all
+//! that can go wrong, and every promise checked at every step.
+//!
+//! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer, `SEED=17 make sim` replays
+//! one run, and `make mutants` shows that it notices when something is broken. `docs/guarantees.md` says which check
+//! holds which promise.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, unreachable_pub)]
@@ -10,15 +14,42 @@ mod checker;
 mod clients;
 mod court;
 mod hash;
+mod mutants;
 mod nemesis;
 mod plan;
+mod published;
 mod queue;
 mod reached;
+mod report;
+mod runs;
+mod shrink;
 mod users;
 mod weather;
 mod world;
 
-use plan::Plan;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plan::{Fault, Plan};
+use runs::{Until, runs};
+
+/// The runs of the short form.
+const SEEDS: u64 = 120;
+
+/// How long a violation may take to be found where an assumption is broken on purpose.
+const SOON: Duration = Duration::from_secs(60);
+
+#[test]
+fn every_promise_is_kept() {
+    let started = Instant::now();
+    let total = runs(1, Until::Seed(SEEDS), Plan::from_seed, |_| {});
+    total.violations.iter().take(3).for_each(report::violation);
+    assert_eq!(total.violations.len(), 0, "of {SEEDS} runs");
+    let missing = total.missing();
+    assert!(missing.is_empty(), "too seldom reached: {missing:#?}");
+    report::total(&total, started.elapsed());
+}
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
@@ -31,49 +62,155 @@ fn the_same_seed_gives_the_same_history() {
         for (at, (a, b)) in first.history.iter().zip(&second.history).enumerate() {
             assert_eq!(a, b, "seed {seed} differs at line {at}");
         }
-        assert_eq!(first.digest, second.digest, "seed {seed}");
-        assert_eq!(first.steps, second.steps, "seed {seed}");
+        assert_eq!(
+            (first.digest, first.steps),
+            (second.digest, second.steps),
+            "seed {seed}"
+        );
     }
 }
 
+/// Without a margin, two servers whose clocks differ by less than a second give the same lock to two.
 #[test]
-fn try_out() {
-    let from: u64 = std::env::var("SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(1);
-    let count: u64 = std::env::var("COUNT")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(1);
-    let mut counts = std::collections::BTreeMap::new();
-    let (mut steps, mut scripts, mut most) = (0, 0, 0);
-    let start = std::time::Instant::now();
-    for seed in from..from + count {
-        let plan = Plan::from_seed(seed);
-        let outcome = world::run(&plan);
-        steps += outcome.steps;
-        scripts += outcome.scripts;
-        most = most.max(outcome.most_calls);
-        for (name, count) in outcome.counts {
-            *counts.entry(name).or_insert(0) += count;
-        }
-        if let Some(violation) = outcome.violation {
-            println!("seed {seed}: {violation:?}\n{:?}", outcome.plan);
-            if count == 1 {
-                let again = world::run(&Plan {
-                    tells_all: true,
-                    ..plan
-                });
-                let history = again.history;
-                for line in &history[history.len().saturating_sub(4000)..] {
-                    println!("{line}");
-                }
-            }
-        }
+fn clocks_that_differ_more_than_the_margin_break_exclusion() {
+    let rule = first_violation(|seed| Plan {
+        faults: BTreeSet::from([Fault::Move, Fault::Failover]),
+        skew_ms: 900,
+        margin: Duration::ZERO,
+        is_strict: true,
+        ..Plan::from_seed(seed)
+    });
+    assert!(matches!(rule, "one writer" | "no reader beside a writer"), "{rule}");
+}
+
+/// A failover that loses writes breaks exclusion; that the other checks look away then is needed.
+#[test]
+fn a_failover_that_loses_writes_breaks_exclusion() {
+    let rule = first_violation(|seed| Plan {
+        faults: BTreeSet::from([Fault::LossyFailover]),
+        is_strict: true,
+        ..Plan::from_seed(seed)
+    });
+    assert!(matches!(rule, "one writer" | "no reader beside a writer"), "{rule}");
+}
+
+#[test]
+fn the_published_lock_breaks_at_once() {
+    let steps: Vec<u64> = (0..20)
+        .filter_map(|seed| published::steps_until_broken(seed, 4, 0))
+        .collect();
+    assert_eq!(steps.len(), 20, "with equal clocks");
+    let worst = steps.iter().max().copied();
+    assert!(worst < Some(1_000), "{steps:?}");
+    let two = (0..20)
+        .filter_map(|seed| published::steps_until_broken(seed, 2, 5_000))
+        .count();
+    assert_eq!(two, 20, "with two users whose clocks differ");
+}
+
+/// `make sim`: as long as MINUTES says, or one SEED again.
+#[test]
+#[ignore = "takes as long as MINUTES says"]
+fn long() {
+    if let Some(seed) = setting("SEED") {
+        let plan = chosen(seed);
+        println!("{plan:?}");
+        let outcome = world::run(&Plan {
+            tells_all: true,
+            ..plan
+        });
+        outcome.history.iter().for_each(|line| println!("{line}"));
+        report::violation(&outcome);
+        assert_eq!(outcome.violation, None);
+        return;
     }
-    println!(
-        "{steps} steps, {scripts} served, most calls {most}, {:?}\n{counts:#?}",
-        start.elapsed()
+    let minutes = setting("MINUTES").unwrap_or(10);
+    let first = setting("FIRST").unwrap_or(1_000_000);
+    let started = Instant::now();
+    let told = std::sync::Mutex::new(started);
+    let total = runs(
+        first,
+        Until::Time(Duration::from_secs(60 * minutes)),
+        Plan::from_seed,
+        |total| {
+            let mut told = told.lock().unwrap();
+            if told.elapsed() > Duration::from_secs(10) {
+                *told = Instant::now();
+                let (seconds, violations) = (started.elapsed().as_secs(), total.violations.len());
+                println!(
+                    "{seconds:>5} s  {:>8} runs  {:>12} steps  {violations} violations",
+                    total.runs, total.steps
+                );
+            }
+        },
     );
+    report::total(&total, started.elapsed());
+    total.violations.iter().take(3).for_each(report::violation);
+    assert_eq!(total.violations.len(), 0);
+    let missing = total.missing();
+    assert!(missing.is_empty(), "too seldom reached: {missing:#?}");
+}
+
+/// `make mutants`
+#[test]
+#[ignore = "takes many minutes"]
+fn mutants() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/mutants");
+    let further = std::env::var("MUTANTS").ok().filter(|files| !files.is_empty());
+    let only = std::env::var("ONLY").is_ok();
+    let mut files = Vec::new();
+    if !only {
+        files.extend(folder.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+        files.sort();
+    }
+    files.extend(further.iter().flat_map(|files| files.split(' ')).map(PathBuf::from));
+    assert_eq!(mutants::try_all(&files), 0, "survived");
+}
+
+/// Looks for a violation, for the mutants of the client.
+#[test]
+#[ignore = "for the mutants"]
+fn hunt() {
+    match mutants::hunt(None, Duration::from_secs(45)) {
+        Some(catcher) => println!("caught by {catcher}"),
+        None => println!("not caught"),
+    }
+}
+
+/// The rule that is broken first.
+fn first_violation(plan: impl Fn(u64) -> Plan + Sync) -> &'static str {
+    let total = runs(1, Until::Violation(SOON), plan, |_| {});
+    total
+        .violations
+        .first()
+        .and_then(|found| found.violation.as_ref())
+        .map_or("none", |violation| violation.rule)
+}
+
+/// The plan of a seed, made smaller by what the environment says.
+fn chosen(seed: u64) -> Plan {
+    let mut plan = Plan::from_seed(seed);
+    let number = |name: &str, place: &mut usize| {
+        if let Some(value) = setting(name) {
+            *place = value as usize;
+        }
+    };
+    number("CLIENTS", &mut plan.clients);
+    number("USERS", &mut plan.users);
+    number("LOCKS", &mut plan.locks);
+    if let Some(ms) = setting("LENGTH") {
+        plan.length = Duration::from_millis(ms);
+    }
+    if let Ok(faults) = std::env::var("FAULTS") {
+        plan.faults
+            .retain(|fault| faults.split(',').any(|name| name == format!("{fault:?}")));
+    }
+    plan
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .filter(|value| !value.is_empty())
+        .map(|value| value.parse().expect(name))
 }

@@ -7,16 +7,13 @@ use fastrand::Rng;
 use rwlease::Slot;
 use rwlease::embedded::{Engine, Faults};
 
-use crate::book::Book;
+use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
 use crate::checker::Checker;
 use crate::clients::Clients;
 use crate::court::Court;
 use crate::plan::{Fault, Plan};
 use crate::users::key;
-
-/// How long after an assumption was broken a grant may still come of what was before.
-const AFTERMATH: Duration = Duration::from_secs(3);
 
 /// How long a client may go by what it knew of a clock that was set.
 const OLD_BOUNDS: Duration = Duration::from_secs(13);
@@ -266,7 +263,7 @@ impl Nemesis {
                     let pause = self.ms(100..2_500);
                     for lock in locks {
                         self.checker.split(lock, true);
-                        self.book.doubt(lock, now + pause + AFTERMATH);
+                        self.book.doubt(lock, now + pause + AFTERMATH, !self.is_out_of_time());
                     }
                     self.busy.insert(new, ());
                     self.then(
@@ -286,7 +283,7 @@ impl Nemesis {
                 self.busy.remove(&old);
                 self.busy.remove(&master);
                 for lock in self.locks_of(master) {
-                    self.book.doubt(lock, now + AFTERMATH);
+                    self.book.doubt(lock, now + AFTERMATH, !self.is_out_of_time());
                     self.checker.forget(lock);
                     self.checker.split(lock, false);
                     self.checker.forgive(lock);
@@ -307,12 +304,13 @@ impl Nemesis {
         }
         for lock in locks {
             if lose == 0 {
+                self.checker.forget_at(lock, new);
                 self.checker.has_moved(lock, master, new);
             } else {
                 self.checker.forget(lock);
             }
             if lose > 0 || self.is_out_of_time() {
-                self.book.doubt(lock, now + AFTERMATH);
+                self.book.doubt(lock, now + AFTERMATH, !self.is_out_of_time());
             }
             if lose > 0 && self.is_out_of_time() {
                 self.checker.forgive(lock);
@@ -337,6 +335,7 @@ impl Nemesis {
         self.busy.insert(to, ());
         let id = usize::from(slot.get());
         self.moving.insert(id, (slot, from, to));
+        self.locks_in(slot).for_each(|lock| self.checker.forget_at(lock, to));
         let (mut at, span) = (now, [1, 100, 600][self.rng.usize(0..3)]);
         for _ in 0..self.rng.usize(0..3) {
             at += self.ms(0..span);
@@ -372,14 +371,14 @@ impl Nemesis {
     fn note_moved(&self, slot: Slot, now: Duration) {
         if self.is_out_of_time() {
             self.locks_in(slot)
-                .for_each(|lock| self.book.doubt(lock, now + AFTERMATH));
+                .for_each(|lock| self.book.doubt(lock, now + AFTERMATH, false));
         }
     }
 
     fn step_clock(&mut self, server: usize, step: i64, now: Duration) {
         let locks = self.locks_of(server);
         for lock in &locks {
-            self.book.doubt(*lock, now + OLD_BOUNDS);
+            self.book.doubt(*lock, now + OLD_BOUNDS, false);
         }
         if step < 0 {
             for lock in 0..self.plan.locks {

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::census::Census;
 use crate::checker::Step;
 use crate::court::Court;
 
 pub struct Queues {
     court: Court,
-    census: Census,
     /// By lock and owner, for as long as one waits.
     waits: BTreeMap<(usize, String), Wait>,
 }
@@ -22,10 +20,9 @@ struct Wait {
 }
 
 impl Queues {
-    pub fn new(court: Court, census: Census) -> Queues {
+    pub fn new(court: Court) -> Queues {
         Queues {
             court,
-            census,
             waits: BTreeMap::new(),
         }
     }
@@ -72,7 +69,7 @@ impl Queues {
             }
             let lock = step.lock;
             match (waiter.mode, writes) {
-                ('u', _) if before.readers.contains_key(other) => {
+                ('u', _) if before.lease(other, step.now).is_some() => {
                     self.court.accuse("an upgrade goes first", || {
                         format!("lock {lock}: {owner} before {other}")
                     });
@@ -144,9 +141,6 @@ impl Queues {
                 self.court.accuse("one read phase for each writer before", || {
                     format!("lock {lock}: {owner} {wait:?}")
                 });
-            }
-            if wait.writes > 0 {
-                self.census.count("a waiter was passed by a write");
             }
         }
     }

@@ -21,8 +21,14 @@ pub struct Users {
     pub host: Host,
     pub book: Book,
     pub census: Census,
-    pub engine: rwlease::embedded::Engine,
     pub stops: Arc<AtomicBool>,
+}
+
+/// What a user has got.
+#[derive(Clone, Copy)]
+struct Held {
+    lock: usize,
+    is_replicated: bool,
 }
 
 impl Users {
@@ -55,48 +61,76 @@ impl Users {
             Fairness::PhaseFair
         };
         let timeout = Duration::from_millis(rng.u64(20..6_000));
-        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let replicas = u32::from(rng.u8(0..8) == 0);
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let patience = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
-        match rng.u8(0..10) {
-            0 => {
-                let request = rwlock.try_read().lease(lease).renewal(renewal).fairness(fairness);
+        let held = Held {
+            lock,
+            is_replicated: replicas > 0,
+        };
+        match rng.u8(0..40) {
+            0..4 => {
+                let request = rwlock
+                    .try_read()
+                    .lease(lease)
+                    .renewal(renewal)
+                    .fairness(fairness)
+                    .replicas(replicas);
                 if let Some(Some(guard)) = self.within(patience, request.into_future()).await {
-                    self.read(rng, lock, guard).await;
+                    self.read(rng, held, guard).await;
                 }
             }
-            1 => {
-                let request = rwlock.try_write().lease(lease).renewal(renewal);
+            4..8 => {
+                let request = rwlock.try_write().lease(lease).renewal(renewal).replicas(replicas);
                 if let Some(Some(guard)) = self.within(patience, request.into_future()).await {
-                    self.write(rng, lock, guard).await;
+                    self.write(rng, held, guard).await;
                 }
             }
-            2..6 => {
+            8..24 => {
                 let request = rwlock
                     .read()
                     .lease(lease)
                     .renewal(renewal)
                     .fairness(fairness)
                     .timeout(timeout);
-                if let Some(guard) = self.within(patience, request.into_future()).await {
-                    self.read(rng, lock, guard).await;
+                if let Some(guard) = self.within(patience, request.replicas(replicas).into_future()).await {
+                    self.read(rng, held, guard).await;
                 }
             }
-            6..9 => {
+            24..35 => {
                 let request = rwlock
                     .write()
                     .lease(lease)
                     .renewal(renewal)
                     .fairness(fairness)
                     .timeout(timeout);
+                if let Some(guard) = self.within(patience, request.replicas(replicas).into_future()).await {
+                    self.write(rng, held, guard).await;
+                }
+            }
+            35..38 => {
+                let request = rwlock.write().lease(lease); // waits as long as it takes
                 if let Some(guard) = self.within(patience, request.into_future()).await {
-                    self.write(rng, lock, guard).await;
+                    self.write(
+                        rng,
+                        Held {
+                            lock,
+                            is_replicated: false,
+                        },
+                        guard,
+                    )
+                    .await;
+                }
+            }
+            38 => {
+                if let Ok(Some(_)) = rwlock.revoke().await {
+                    self.census.count("revoked");
                 }
             }
             _ => {
-                let request = rwlock.write().lease(lease); // waits as long as it takes
-                if let Some(guard) = self.within(patience, request.into_future()).await {
-                    self.write(rng, lock, guard).await;
+                if let Ok(Some(_)) = rwlock.force_release().await {
+                    self.census.count("released by force");
                 }
             }
         }
@@ -111,7 +145,19 @@ impl Users {
             request.timeout(Duration::from_millis(3_000)).into_future()
         });
         let guards = futures::future::join_all(requests).await;
-        let numbers: Vec<u64> = guards.iter().flatten().map(|guard| self.enter(lock, guard)).collect();
+        let numbers: Vec<u64> = guards
+            .iter()
+            .flatten()
+            .map(|guard| {
+                self.enter(
+                    Held {
+                        lock,
+                        is_replicated: false,
+                    },
+                    guard,
+                )
+            })
+            .collect();
         self.host.sleep(lease.mul_f64(rng.f64() * 1.5)).await;
         numbers.into_iter().for_each(|number| self.book.leave(number));
     }
@@ -147,20 +193,63 @@ impl Users {
         }
     }
 
-    async fn read(&self, rng: &mut Rng, lock: usize, guard: ReadGuard) {
-        let number = self.enter(lock, &guard);
+    async fn read(&self, rng: &mut Rng, held: Held, guard: ReadGuard) {
+        let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, false).await;
+        if rng.u8(0..6) == 0 {
+            return self.upgrade(rng, held, number, guard).await;
+        }
         self.book.leave(number);
         if !self.drops(rng) {
             self.count(guard.release().await);
         }
     }
 
-    async fn write(&self, rng: &mut Rng, lock: usize, guard: WriteGuard) {
-        let number = self.enter(lock, &guard);
+    /// Goes on as a writer, if it can. While it waits for that, it still reads.
+    async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, guard: ReadGuard) {
+        let upgraded = if rng.bool() {
+            guard.try_upgrade().await.map(Result::ok)
+        } else {
+            let request = guard
+                .upgrade()
+                .timeout(Duration::from_millis(rng.u64(20..3_000)))
+                .into_future();
+            let patience = Duration::from_micros(rng.u64(100..1_000_000));
+            let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+            let patience = if cancels { patience } else { Duration::MAX };
+            match select(request, Box::pin(self.host.sleep(patience))).await {
+                Either::Left((upgraded, _)) => upgraded.map(Some),
+                Either::Right(_) => Ok(None),
+            }
+        };
+        self.book.leave(number);
+        match upgraded {
+            Ok(Some(guard)) => {
+                self.census.count("upgraded");
+                let number = self.enter(held, &guard);
+                self.hold(rng, &guard, number, true).await;
+                self.book.leave(number);
+                self.count(guard.release().await);
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => self.census.count("an upgrade had a rival"),
+            Err(_) => self.census.count("an upgrade failed"),
+        }
+    }
+
+    async fn write(&self, rng: &mut Rng, held: Held, guard: WriteGuard) {
+        let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, true).await;
         self.book.leave(number);
-        if !self.drops(rng) {
+        if rng.u8(0..6) == 0 {
+            if let Ok(guard) = guard.downgrade().await {
+                self.census.count("downgraded");
+                let number = self.enter(held, &guard);
+                self.hold(rng, &guard, number, false).await;
+                self.book.leave(number);
+                self.count(guard.release().await);
+            }
+        } else if !self.drops(rng) {
             self.count(guard.release().await);
         }
     }
@@ -181,9 +270,9 @@ impl Users {
         }
     }
 
-    fn enter(&self, lock: usize, lease: &Lease) -> u64 {
-        self.book
-            .enter(lock, self.host.number(), lease.clone(), self.engine.now())
+    fn enter(&self, held: Held, lease: &Lease) -> u64 {
+        let host = self.host.number();
+        self.book.enter(held.lock, host, lease.clone(), held.is_replicated)
     }
 
     fn drops(&self, rng: &mut Rng) -> bool {

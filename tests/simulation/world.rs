@@ -78,10 +78,10 @@ struct World {
 impl World {
     fn new(plan: &Plan) -> World {
         let engine = Engine::builder().manual_time().build();
-        let (court, census) = (Court::new(plan.tells_all), Census::default());
+        let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone());
         let book = Book::new(court.clone(), census.clone(), plan.is_strict);
-        let checker = Checker::new(court.clone(), census.clone(), storm.clone(), plan.locks);
+        let checker = Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan.locks);
         engine.watch(checker.clone());
         let nemesis = Nemesis::new(
             plan,
@@ -92,7 +92,7 @@ impl World {
             census.clone(),
         );
         let network = Network::new(&engine, Arc::new(storm.clone()));
-        let clients = Clients::new(plan, &engine, network, book.clone(), checker.clone(), census.clone());
+        let clients = Clients::new(plan, network, book.clone(), checker.clone(), census.clone());
         let started = engine.now();
         World {
             plan: plan.clone(),
@@ -188,7 +188,7 @@ impl World {
             settle().await;
             self.steps += 1;
             let now = self.engine.now();
-            self.court.set_time(now - self.started);
+            self.court.set_time(now);
             self.book.judge();
             if self.court.is_over() || now >= until {
                 return;

@@ -2,7 +2,7 @@
 
 use rwlease::{Builder, Error, Locks};
 
-/// Names the backend: `redis` or `fred`. Without it, the first one that is compiled in.
+/// Names the backend: `redis`, `fred` or `cluster-async`. Without it, the first one that is compiled in.
 const BACKEND: &str = "RWLEASE_BACKEND";
 
 /// A client crate.
@@ -10,6 +10,8 @@ const BACKEND: &str = "RWLEASE_BACKEND";
 pub enum Backend {
     Redis,
     Fred,
+    /// The cluster connection of the `redis` crate, as an application has it.
+    ClusterAsync,
 }
 
 /// A client with the default settings, by the chosen backend.
@@ -23,6 +25,7 @@ impl Backend {
         match std::env::var(BACKEND).as_deref() {
             Ok("redis") => Backend::Redis,
             Ok("fred") => Backend::Fred,
+            Ok("cluster-async") => Backend::ClusterAsync,
             Ok(other) => panic!("{BACKEND}={other} is no backend"),
             Err(_) if cfg!(feature = "redis") => Backend::Redis,
             Err(_) => Backend::Fred,
@@ -36,6 +39,8 @@ impl Backend {
             Backend::Redis => settings.servers(urls).connect().await,
             #[cfg(feature = "fred")]
             Backend::Fred => settings.connect_fred(fred_config(urls)).await,
+            #[cfg(feature = "cluster-async")]
+            Backend::ClusterAsync => settings.connect_shared(cluster_connection(urls).await),
             #[allow(unreachable_patterns)]
             missing => {
                 let _ = settings;
@@ -43,6 +48,17 @@ impl Backend {
             }
         }
     }
+}
+
+/// As `docs/backends.md` says that it should be set.
+#[cfg(feature = "cluster-async")]
+async fn cluster_connection<U: AsRef<str>>(urls: &[U]) -> redis::cluster_async::ClusterConnection {
+    let urls = urls.iter().map(|url| url.as_ref().to_owned());
+    let client = redis::cluster::ClusterClientBuilder::new(urls)
+        .response_timeout(std::time::Duration::from_secs(1))
+        .connection_timeout(std::time::Duration::from_secs(1));
+    let connection = client.build().expect("URLs of servers").get_async_connection().await;
+    connection.expect("a cluster")
 }
 
 /// What the URLs say, in the terms of `fred`: credentials are the first one's.

@@ -34,6 +34,6 @@ pub use moves::Move;
 pub use patience::Patience;
 pub use proxy::{Cut, Flow, Proxies, Proxy};
 pub use redis_py::RedisPy;
-pub use server::{Server, ServerSettings, Version};
+pub use server::{Certificates, Server, ServerSettings, Version};
 pub use single::Single;
 pub use view::{Entry, View};

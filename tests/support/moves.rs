@@ -104,7 +104,12 @@ impl Cluster {
     async fn migrate(&self, step: Move, keys: &[Vec<u8>]) -> Result {
         let target = self.node(step.to);
         let mut command: Cmd = cmd("MIGRATE");
-        command.arg("127.0.0.1").arg(target.port()).arg("").arg(0).arg(5_000);
+        command
+            .arg("127.0.0.1")
+            .arg(target.tls_port().unwrap_or(target.port()))
+            .arg("")
+            .arg(0)
+            .arg(5_000);
         if let Some(password) = target.password() {
             command.arg("AUTH").arg(password);
         }

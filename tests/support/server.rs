@@ -26,6 +26,8 @@ const LINK: &str = "target/servers/redis-server";
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 /// The port of the cluster bus lies this far above the port for clients.
 const BUS: u16 = 10_000;
+/// And the port for TLS, where there is one.
+const TLS: u16 = 20_000;
 /// Another process can take a port between the look and the start.
 const STARTS: usize = 10;
 
@@ -38,6 +40,8 @@ pub struct ServerSettings {
     pub lines: Vec<String>,
     /// Asked of clients and of replicas.
     pub password: Option<String>,
+    /// A second port for clients, with TLS; between the nodes of a cluster all is TLS then.
+    pub tls: Option<Certificates>,
     /// Whether it is a node of a cluster.
     pub cluster: bool,
 }
@@ -59,6 +63,16 @@ impl ServerSettings {
     }
 }
 
+/// What a server with TLS needs, in PEM.
+#[derive(Clone, Debug, Default)]
+pub struct Certificates {
+    /// Of the authority that all trust.
+    pub authority: String,
+    /// The server's own, which must be good for 127.0.0.1, and its key.
+    pub certificate: String,
+    pub key: String,
+}
+
 /// One server process on 127.0.0.1.
 #[derive(Debug)]
 pub struct Server {
@@ -66,6 +80,7 @@ pub struct Server {
     version: Version,
     port: u16,
     password: Option<String>,
+    tls: bool,
     folder: PathBuf,
     process: Mutex<Process>,
 }
@@ -102,6 +117,11 @@ impl Server {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port for TLS, if there is one.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.tls.then_some(self.port + TLS)
     }
 
     pub fn bus_port(&self) -> u16 {
@@ -234,12 +254,18 @@ impl Server {
     fn create(binary: &Path, version: &Version, port: u16, settings: &ServerSettings) -> Result<Server> {
         let folder = watchdog()?.folder().join(port.to_string());
         fs::create_dir_all(&folder)?;
+        if let Some(certificates) = &settings.tls {
+            fs::write(folder.join("ca.pem"), &certificates.authority)?;
+            fs::write(folder.join("server.pem"), &certificates.certificate)?;
+            fs::write(folder.join("key.pem"), &certificates.key)?;
+        }
         fs::write(folder.join("server.conf"), configuration(version, port, settings))?;
         Ok(Server {
             binary: binary.to_path_buf(),
             version: version.clone(),
             port,
             password: settings.password.clone(),
+            tls: settings.tls.is_some(),
             folder,
             process: Mutex::new(Process::Dead),
         })
@@ -341,6 +367,21 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
             lines.push(format!("cluster-port {}", port + BUS));
         }
     }
+    if settings.tls.is_some() {
+        lines.push(format!("tls-port {}", port + TLS));
+        for (setting, value) in [
+            ("tls-ca-cert-file", "ca.pem"),
+            ("tls-cert-file", "server.pem"),
+            ("tls-key-file", "key.pem"),
+            ("tls-auth-clients", "no"),
+            ("tls-replication", "yes"),
+        ] {
+            lines.push(format!("{setting} {value}"));
+        }
+        if settings.cluster {
+            lines.push("tls-cluster yes".into());
+        }
+    }
     if let Some(password) = &settings.password {
         lines.push(format!("requirepass {password}"));
         lines.push(format!("masterauth {password}"));
@@ -349,13 +390,13 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
     lines.join("\n") + "\n"
 }
 
-/// A port that is free now, and its bus port with it.
+/// A port that is free now, and those that belong to it.
 fn free_port() -> Result<u16> {
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let mut random = fastrand::Rng::new();
     std::iter::repeat_with(|| random.u16(PORTS))
         .take(1_000)
-        .find(|&port| is_free(port) && is_free(port + BUS))
+        .find(|&port| is_free(port) && is_free(port + BUS) && is_free(port + TLS))
         .ok_or_else(|| Error::new("no free port on 127.0.0.1"))
 }
 

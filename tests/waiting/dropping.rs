@@ -77,7 +77,7 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
         "{done} of {ALL} were done before they were dropped"
     );
     for client in &clients {
-        assert_eq!(client.shutdown(LONG).await, [""; 0]);
+        assert!(client.shutdown(LONG).await.is_empty());
     }
     for number in 0..LOCKS {
         let queue = Queue::of(cluster, &lock(0, number)?).await?;

@@ -19,7 +19,7 @@ fn outlive_a_runtime() -> Result {
             let locks = Locks::connect(&urls).await?;
             let reading = locks.rwlock("ending a")?.read().await?;
             let writing = locks.rwlock("ending b")?.write().lease(Duration::from_secs(2)).await?;
-            Result::Ok((locks, reading, writing))
+            Ok::<_, rwlease::Error>((locks, reading, writing))
         })?;
         for name in ["ending a", "ending b"] {
             for _ in 0..10 {

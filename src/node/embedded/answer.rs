@@ -48,6 +48,7 @@ impl Failure {
     pub(super) const SYNTAX: Self = Failure::of("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self = Failure::of("ERR value is not an integer or out of range");
     pub(super) const FULL: Self = Failure::of("OOM command not allowed when used memory > 'maxmemory'.");
+    pub(super) const NOT_IN_SCRIPTS: Self = Failure::of("ERR This Redis command is not allowed from script");
     pub(super) const NO_CLUSTER: Self = Failure::of("ERR This instance has cluster support disabled");
 
     pub(super) const fn of(line: &'static str) -> Self {

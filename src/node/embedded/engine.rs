@@ -26,8 +26,9 @@ const EPOCH: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
-/// It is what [`crate`]'s locks can stand on in a demo or in unit tests: nothing is started, nothing is sent, and time
-/// can be moved on by hand. A clone is another handle of the same engine.
+/// [`Locks`](crate::Locks) can stand on it in a demo or in unit tests: nothing is started, nothing is sent, and time can
+/// be moved on by hand. A clone is another handle of the same engine. What [`faults`](Engine::faults) offers is for tests
+/// of failures, and for simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,6 +93,7 @@ impl Engine {
 
     /// How many keys there are on all masters.
     pub fn keys(&self) -> usize {
+        let _turn = lock(&self.shared.host);
         let mut world = lock(&self.shared.world);
         let masters: Vec<_> = world.masters().collect();
         let keys = masters.into_iter().map(|master| {
@@ -181,13 +183,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Builder {
-    /// The number of masters, at least one. Default: 3.
+    /// The number of masters, at least one and at most 1,000. Default: 3.
     pub fn masters(mut self, masters: u16) -> Self {
         self.masters = usize::from(masters).clamp(1, 1000);
         self
     }
 
-    /// The number of replicas of each master. Default: 1. A master without one can still fail over: then what takes
+    /// The number of replicas of each master, at most ten. Default: 1. A master without one can still fail over: then what takes
     /// its place has its address.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = usize::from(replicas).min(10);
@@ -197,8 +199,6 @@ impl Builder {
     /// A single server that is no cluster and has no replica.
     pub fn standalone(mut self) -> Self {
         self.is_cluster = false;
-        self.masters = 1;
-        self.replicas = 0;
         self
     }
 
@@ -215,7 +215,10 @@ impl Builder {
     }
 
     /// Builds the engine.
-    pub fn build(self) -> Engine {
+    pub fn build(mut self) -> Engine {
+        if !self.is_cluster {
+            (self.masters, self.replicas) = (1, 0);
+        }
         let clock = match self.has_manual_time {
             true => ManualClock::still(),
             false => ManualClock::running(),

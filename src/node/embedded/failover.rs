@@ -56,6 +56,7 @@ impl World {
         server.store.confirm();
         server.renew_process();
         server.health = Health::Up;
+        self.spread_news();
     }
 
     /// Kills a server: its connections break. The data stays for its next start.
@@ -80,7 +81,8 @@ impl World {
 }
 
 impl Server {
-    fn hears(&self) -> bool {
+    /// It learns at once what happens.
+    pub(super) fn hears(&self) -> bool {
         self.health == Health::Up && !self.is_isolated
     }
 

@@ -25,6 +25,7 @@ pub struct Faults {
 impl Faults {
     /// Begins to move a slot to another master. From now on the source sends who asks for a key that is not there to
     /// the target, which serves those alone that were sent. False if the slot cannot move there, or already moves.
+    /// (Both masters must be up and not isolated, here and in the next two.)
     pub fn begin_move(&self, slot: Slot, to: usize) -> bool {
         self.change(|world| world.begin_move(slot, to))
     }
@@ -48,7 +49,9 @@ impl Faults {
     /// Makes one server believe that another one owns a slot, until it next hears who does. Two masters that name
     /// each other never stop redirecting.
     pub fn mislead(&self, server: usize, slot: Slot, owner: usize) {
-        self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, owner));
+        if owner < self.change(|world| world.servers.len()) {
+            self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, owner));
+        }
     }
 }
 

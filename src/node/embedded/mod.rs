@@ -6,7 +6,7 @@
 //!   `struct`, and of the table `redis` not what has to do with debugging, replication, permissions and RESP3.
 //! - The fields of a hash come in the order of their names.
 //! - Time stands still while a script runs, as it does from Redis 7.2 on.
-//! - `WAIT` answers at once, and nobody can subscribe to a channel that has no slot.
+//! - `INFO` has only the section `server`. `WAIT` answers at once, and nobody can subscribe to a channel that has no slot.
 //! - A script that does not end is not stopped.
 
 mod answer;
@@ -24,7 +24,9 @@ mod log;
 mod moves;
 mod network;
 mod number;
+mod random;
 mod script_host;
+mod script_reply;
 mod server;
 mod slots;
 mod store;

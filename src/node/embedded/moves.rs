@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::server::{Health, Role};
+use super::server::Role;
 use super::store::Entry;
 use super::world::World;
 use crate::router::Slot;
@@ -12,7 +12,7 @@ impl World {
     pub(super) fn begin_move(&mut self, slot: Slot, to: usize) -> bool {
         let from = self.slots.owner(slot);
         let is_open = self.servers[from].migrating.contains_key(&slot);
-        if from == to || is_open || !self.serves(from) || !self.serves(to) {
+        if from == to || is_open || !self.takes_part(from) || !self.takes_part(to) {
             return false;
         }
         // What an earlier owner may have left there is of no use any more.
@@ -27,8 +27,7 @@ impl World {
 
     /// Moves the next key of an open slot. False if there is none left.
     pub(super) fn move_key(&mut self, slot: Slot) -> bool {
-        let from = self.slots.owner(slot);
-        let Some(&to) = self.servers[from].migrating.get(&slot) else {
+        let Some((from, to)) = self.open_move(slot) else {
             return false;
         };
         for server in [from, to] {
@@ -54,8 +53,7 @@ impl World {
 
     /// Moves the rest of an open slot, and makes the target its owner. False if it is not open.
     pub(super) fn finish_move(&mut self, slot: Slot) -> bool {
-        let from = self.slots.owner(slot);
-        let Some(&to) = self.servers[from].migrating.get(&slot) else {
+        let Some((from, to)) = self.open_move(slot) else {
             return false;
         };
         while self.move_key(slot) {}
@@ -66,8 +64,15 @@ impl World {
         true
     }
 
-    fn serves(&self, server: usize) -> bool {
+    /// The two sides of an open slot, if both can take part.
+    fn open_move(&self, slot: Slot) -> Option<(usize, usize)> {
+        let from = self.slots.owner(slot);
+        let to = *self.servers[from].migrating.get(&slot)?;
+        (self.takes_part(from) && self.takes_part(to)).then_some((from, to))
+    }
+
+    fn takes_part(&self, server: usize) -> bool {
         let server = self.servers.get(server);
-        server.is_some_and(|server| server.role == Role::Master && server.health == Health::Up)
+        server.is_some_and(|server| server.role == Role::Master && server.hears())
     }
 }

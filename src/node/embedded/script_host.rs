@@ -2,26 +2,22 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use sha1_smol::Sha1;
 
-use super::answer::{Failure, in_one_line};
+use super::answer::Failure;
 use super::call;
-use super::number;
+use super::random::Random;
+use super::script_reply::{blamed, reply_of};
 use super::server::Digest;
 use super::world::World;
 use crate::node::Reply;
 
 /// What a script's chunk is called: errors name it.
-const CHUNK: &str = "@user_script";
-
-/// How deep a reply may be nested. The server has a limit like this.
-const DEEPEST_REPLY: usize = 100;
+pub(super) const CHUNK: &str = "@user_script";
 
 #[derive(Debug)]
 pub(super) struct ScriptHost {
@@ -84,9 +80,13 @@ impl State {
 
     fn run(&self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> Reply {
         match self.call(digest, keys, args) {
-            Ok((true, value)) => reply_of(&value, DEEPEST_REPLY),
+            Ok((true, value)) => reply_of(&value),
             Ok((false, failure)) => blamed(&failure, digest).into(),
-            Err(error) => Failure::new(format!("ERR Error running script {}, {error}", hex(digest))).into(),
+            Err(error) => Failure::new(format!(
+                "ERR Error running script {}, {error}",
+                String::from_utf8_lossy(digest)
+            ))
+            .into(),
         }
     }
 
@@ -124,47 +124,6 @@ fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
     Ok(functions)
 }
 
-/// What a client sees of a script's value. (The fields `map`, `set` and `double` of a table mean nothing here.)
-fn reply_of(value: &Value, depth: usize) -> Reply {
-    match value {
-        Value::String(text) => Reply::Text(Bytes::copy_from_slice(&text.as_bytes())),
-        Value::Integer(integer) => Reply::Int(*integer),
-        Value::Number(number) => Reply::Int(number::cut(*number)),
-        Value::Boolean(true) => Reply::Int(1),
-        Value::Table(table) => reply_of_table(table, depth),
-        _ => Reply::Nil,
-    }
-}
-
-fn reply_of_table(table: &Table, depth: usize) -> Reply {
-    if depth == 0 {
-        return Failure::of("ERR reached lua stack limit").into();
-    }
-    if let Ok(Value::String(line)) = table.raw_get("err") {
-        return Failure::new(line.to_string_lossy()).into();
-    }
-    if let Ok(Value::String(text)) = table.raw_get("ok") {
-        return Reply::Text(in_one_line(&text.as_bytes()).collect());
-    }
-    let items = (1..).map_while(|index: i64| match table.raw_get(index) {
-        Ok(Value::Nil) | Err(_) => None,
-        Ok(item) => Some(reply_of(&item, depth - 1)),
-    });
-    Reply::List(items.collect())
-}
-
-/// The error of a script that was caught by nobody, with the place it came from.
-fn blamed(failure: &Value, digest: &Digest) -> Failure {
-    let Value::Table(failure) = failure else {
-        return Failure::of("ERR unknown error");
-    };
-    let text = failure.raw_get::<LuaString>("err").map(|text| text.to_string_lossy());
-    let text = text.unwrap_or_else(|error| format!("ERR {error}"));
-    let line = failure.raw_get::<Option<u64>>("line").ok().flatten();
-    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-    Failure::new(format!("{text} script: {}, on {CHUNK}{line}.", hex(digest)))
-}
-
 fn compile_error(error: &mlua::Error) -> Failure {
     let message = match error {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
@@ -185,35 +144,6 @@ fn line_of_script(lua: &Lua) -> Option<usize> {
         level += 1;
     }
     None
-}
-
-fn hex(digest: &Digest) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(digest)
-}
-
-/// The server's random numbers: `lrand48` of C.
-#[derive(Clone)]
-struct Random(Arc<AtomicU64>);
-
-impl Default for Random {
-    fn default() -> Self {
-        const UNSEEDED: u64 = 0x1234_abcd_330e;
-        Random(Arc::new(AtomicU64::new(UNSEEDED)))
-    }
-}
-
-impl Random {
-    fn seed(&self, seed: u32) {
-        self.0.store(u64::from(seed) << 16 | 0x330e, Relaxed);
-    }
-
-    fn fraction(&self) -> f64 {
-        const MODULUS: u64 = 1 << 48;
-        let next = (self.0.load(Relaxed).wrapping_mul(0x5_deec_e66d).wrapping_add(0xb)) % MODULUS;
-        self.0.store(next, Relaxed);
-        const MOST: u64 = i32::MAX as u64;
-        ((next >> 17) % MOST) as f64 / MOST as f64
-    }
 }
 
 impl fmt::Debug for State {

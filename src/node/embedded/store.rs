@@ -174,9 +174,12 @@ impl Store {
         keys
     }
 
+    /// The keys of a slot, in order.
     pub(super) fn keys_in(&self, slot: Slot) -> Vec<Blob> {
-        let keys = self.keys().into_iter().map(|(_, key)| key);
-        keys.filter(|key| Slot::of(key) == slot).collect()
+        let keys = self.entries.keys().filter(|key| Slot::of(key) == slot);
+        let mut keys: Vec<_> = keys.cloned().collect();
+        keys.sort_unstable();
+        keys
     }
 
     /// How many keys there are.

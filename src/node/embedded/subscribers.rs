@@ -58,20 +58,19 @@ impl Subscribers {
 
     /// Ends the subscriptions of all slots that are not served here any more.
     pub(super) fn leave_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
-        let unserved: Vec<_> = self
-            .channels
-            .keys()
-            .filter(|channel| !is_served(Slot::of(channel)))
-            .cloned()
-            .collect();
-        for channel in unserved {
-            for connection in self.channels.remove(&channel).unwrap_or_default() {
-                if let Some(notices) = self.connections.get(&connection) {
+        self.channels.retain(|channel, listeners| {
+            let stays = is_served(Slot::of(channel));
+            if !stays {
+                let listeners = listeners
+                    .iter()
+                    .filter_map(|connection| self.connections.get(connection));
+                for notices in listeners {
                     let channel = channel.clone();
                     let _ = notices.send(Notice::Left { channel }); // it may have hung up
                 }
             }
-        }
+            stays
+        });
     }
 
     /// Tells all who listen, and how many they are. One who has hung up is not counted.

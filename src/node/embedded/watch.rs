@@ -37,6 +37,7 @@ pub struct Served<'a> {
     words: &'a [&'a [u8]],
     reply: &'a Reply,
     hash: Option<&'a Fields>,
+    expires: Option<u64>,
     calls: u32,
 }
 
@@ -48,6 +49,7 @@ impl<'a> Served<'a> {
             _ => None,
         };
         let store = &mut world.servers[server].store;
+        let expires = key.and_then(|key| store.entry(key)?.expires);
         let hash = key.and_then(|key| store.hash(key).ok().flatten());
         Served {
             server,
@@ -55,6 +57,7 @@ impl<'a> Served<'a> {
             words,
             reply,
             hash,
+            expires,
             calls,
         }
     }
@@ -77,6 +80,11 @@ impl<'a> Served<'a> {
     /// How many calls the script made, if it was one and it ran.
     pub fn calls(&self) -> u32 {
         self.calls
+    }
+
+    /// When the first key of a script ends, in the server's ms, if it does.
+    pub fn expires(&self) -> Option<u64> {
+        self.expires
     }
 
     /// The reply as words: the elements of a list, one word for anything else. An error is one word that begins with `-`.

@@ -121,12 +121,12 @@ impl World {
         Ok(command)
     }
 
-    /// Runs a command that was let in and is no script.
+    /// Runs a command that was let in, of a client or of a script.
     pub(super) fn run(&mut self, at: At, act: Act, args: &[&[u8]]) -> Outcome {
         match act {
             Act::Data(act) => act(&mut self.servers[at.server].store, args),
             Act::Server(act) => act(self, at, args),
-            Act::Asking | Act::Script(_) => Err(Failure::of("ERR This command is not for here")),
+            Act::Asking | Act::Script(_) => Err(Failure::NOT_IN_SCRIPTS),
         }
     }
 
@@ -168,7 +168,7 @@ impl World {
             ));
         }
         if !command.in_scripts {
-            return Err(Failure::of("ERR This Redis command is not allowed from script"));
+            return Err(Failure::NOT_IN_SCRIPTS);
         }
         let at = running.at;
         let server = &mut self.servers[at.server];

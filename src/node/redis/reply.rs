@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::node::{NodeError, Reply, ServerError};
 
 /// A value as a reply. The types that only RESP3 has become those that RESP2 would have sent.
-pub(super) fn reply_of(value: Value) -> Reply {
+pub(crate) fn reply_of(value: Value) -> Reply {
     match value {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Int(number),
@@ -46,7 +46,7 @@ pub(super) fn text_of(value: Value) -> Option<Bytes> {
 }
 
 /// A failure to connect: nothing was sent yet.
-pub(super) fn connect_failure(error: RedisError) -> NodeError {
+pub(crate) fn connect_failure(error: RedisError) -> NodeError {
     let message = match error.code() {
         Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
         None => error.to_string(),

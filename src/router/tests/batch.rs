@@ -59,3 +59,15 @@ async fn a_sick_node_delays_only_its_own_part_of_a_batch() {
         assert!(outcomes[sick].received > outcomes[1].received);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_has_no_more_than_a_few_pipelines_to_answer() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.always("a", Act::Hang);
+    let calls: Vec<Call> = (0..1024).map(|number| call(&number.to_string())).collect();
+    let late = Duration::from_millis(100);
+    let batch = bench.router.batch(&calls, bench.within(5));
+    assert!(tokio::time::timeout(late, batch).await.is_err());
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 1 + 4 * 128);
+}

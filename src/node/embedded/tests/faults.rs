@@ -61,10 +61,13 @@ fn a_promoted_replica_has_not_got_the_last_writes_nor_the_scripts() {
     for value in ["1", "2", "3"] {
         call(&node, &set(value));
     }
-    call(&node, &words(&["EVAL", UNKNOWN, "1", KEY]));
-    let Reply::Text(digest) = call(&node, &words(&["SCRIPT", "LOAD", UNKNOWN])) else {
+    let load = words(&["SCRIPT", "LOAD", UNKNOWN]);
+    let Reply::Text(digest) = call(&node, &load) else {
         panic!("not loaded");
     };
+    for server in 0..engine.addresses().len() {
+        engine.ask(server, &load);
+    }
     let new = engine.faults().promote(owner, 2).unwrap();
     assert_ne!(new, owner);
     assert_ne!(run_id(&engine, new), run_id(&engine, owner));

@@ -1,0 +1,256 @@
+//! Renewal at scale: many guards of one client on three masters, with all of them well and with one of them stopped.
+//!
+//! `cargo bench --bench renewal`, or with `-- --quick` for the small sizes alone.
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    unreachable_pub
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::fmt;
+use std::ops::Sub;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use rwlease::{LeaseState, Locks, WriteGuard};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use support::{Cluster, Shape};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// How many locks are taken at the same time, before the measurement.
+const TAKERS: usize = 256;
+
+/// The most that a guard may cost, bytes.
+const MOST_BYTES: usize = 1024;
+
+/// The guards whose memory is counted.
+const COUNTED: usize = 5_000;
+
+struct Scale {
+    guards: usize,
+    lease: Duration,
+}
+
+#[tokio::main]
+async fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let sizes = [(1_000, 6), (10_000, 6), (100_000, 30)];
+    let sizes = if quick { &sizes[..2] } else { &sizes[..] };
+    let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
+    let cluster = Cluster::start_with(shape).await.unwrap();
+    println!("three masters of {}, one client\n", cluster.version());
+    println!(
+        "{:.0} bytes of the client's memory for each guard",
+        bytes_per_guard(&cluster).await
+    );
+    println!("a round is the time in which every guard is renewed, at a third of its lease");
+    for &(guards, seconds) in sizes {
+        let lease = Duration::from_secs(seconds);
+        measure(&cluster, &Scale { guards, lease }).await;
+    }
+}
+
+async fn bytes_per_guard(cluster: &Cluster) -> f64 {
+    let locks = Locks::connect(cluster.urls()).await.unwrap();
+    let lease = Duration::from_secs(600);
+    // Connections and buffers are there by now.
+    drop(
+        take(
+            &locks,
+            &Scale {
+                guards: 2 * TAKERS,
+                lease,
+            },
+            "warm",
+        )
+        .await,
+    );
+    sleep(Duration::from_millis(500)).await;
+    let profiler = dhat::Profiler::builder().testing().build();
+    let before = dhat::HeapStats::get().curr_bytes;
+    let guards = take(&locks, &Scale { guards: COUNTED, lease }, "counted").await;
+    let bytes = dhat::HeapStats::get().curr_bytes - before;
+    drop(profiler);
+    drop(guards);
+    assert!(locks.shutdown(Duration::from_secs(30)).await.is_empty());
+    assert!(bytes / COUNTED < MOST_BYTES, "{bytes} bytes for {COUNTED} guards");
+    bytes as f64 / COUNTED as f64
+}
+
+async fn take(locks: &Locks, scale: &Scale, prefix: &str) -> Vec<WriteGuard> {
+    let take = |number: usize| {
+        let lock = locks.rwlock(format!("{prefix}:{number}")).unwrap();
+        async move { lock.write().lease(scale.lease).await.unwrap() }
+    };
+    stream::iter(0..scale.guards)
+        .map(take)
+        .buffer_unordered(TAKERS)
+        .collect()
+        .await
+}
+
+async fn measure(cluster: &Cluster, scale: &Scale) {
+    let Scale { guards: count, lease } = *scale;
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let locks = Locks::connect(cluster.urls()).await.unwrap();
+    let start = Instant::now();
+    let guards = take(&locks, scale, "bench").await;
+    let taken = start.elapsed();
+    let tasks = Handle::current().metrics().num_alive_tasks() - tasks;
+    println!("\n{count} guards, lease {lease:?}, taken in {taken:.1?}; {tasks} tasks more than before");
+    all_well(cluster, &guards, lease).await;
+    one_stopped(cluster, &guards, lease).await;
+    let start = Instant::now();
+    drop(guards);
+    assert!(locks.shutdown(Duration::from_secs(60)).await.is_empty());
+    println!("  all released in {:.1?}", start.elapsed());
+}
+
+async fn all_well(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) {
+    let before = Work::of(cluster).await;
+    let watched = watch(guards.iter().collect(), lease * 2 / 3).await;
+    let work = Work::of(cluster).await - before;
+    println!(
+        "  all well:        {watched}; for each guard and round {:.2} scripts, {:.4} reads of a server, {:.0} us of a server",
+        work.scripts as f64 / guards.len() as f64 / ROUNDS,
+        work.reads as f64 / guards.len() as f64 / ROUNDS,
+        work.micros as f64 / work.scripts as f64,
+    );
+    assert_eq!(watched.lost, 0);
+}
+
+async fn one_stopped(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) {
+    let mut sick = Vec::new();
+    let mut well = Vec::new();
+    let view = cluster.view().await.unwrap();
+    for guard in guards {
+        let slot = guard.slot().to_string().parse().unwrap();
+        let on = if view.owner(slot) == Some(cluster.id(0)) {
+            &mut sick
+        } else {
+            &mut well
+        };
+        on.push(guard);
+    }
+    cluster.node(0).freeze().unwrap();
+    let (of_well, of_sick) = (well.len(), sick.len());
+    let watched = watch(well, lease * 11 / 10).await;
+    let lost = sick.iter().filter(|guard| !guard.is_held()).count();
+    cluster.node(0).thaw().unwrap();
+    println!(
+        "  a shard stopped: {watched}; {lost} of its {of_sick} were lost, {} of the other {of_well}",
+        watched.lost
+    );
+    assert_eq!((watched.lost, lost), (0, of_sick));
+}
+
+/// Renewals of each guard in two thirds of a lease.
+const ROUNDS: f64 = 2.0;
+
+/// What the servers have done.
+struct Work {
+    scripts: u64,
+    micros: u64,
+    /// From sockets: of each pipeline one, or a few.
+    reads: u64,
+}
+
+impl Work {
+    async fn of(cluster: &Cluster) -> Work {
+        let mut work = Work {
+            scripts: 0,
+            micros: 0,
+            reads: 0,
+        };
+        for node in cluster.nodes() {
+            let stats = node.command_stats().await.unwrap();
+            for script in ["evalsha", "eval"].iter().filter_map(|name| stats.get(*name)) {
+                work.scripts += script.calls;
+                work.micros += script.usec;
+            }
+            let reads = &node.info("stats").await.unwrap()["total_reads_processed"];
+            work.reads += reads.parse::<u64>().unwrap();
+        }
+        work
+    }
+}
+
+impl Sub for Work {
+    type Output = Work;
+
+    fn sub(self, before: Work) -> Work {
+        Work {
+            scripts: self.scripts - before.scripts,
+            micros: self.micros - before.micros,
+            reads: self.reads - before.reads,
+        }
+    }
+}
+
+/// What was seen of guards that were looked at again and again.
+struct Watched {
+    /// The time in which each of them was renewed at least once.
+    round: Option<Duration>,
+    /// The least that was ever left of a lease.
+    least: Duration,
+    uncertain: usize,
+    lost: usize,
+}
+
+async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
+    let start = Instant::now();
+    let lease = guards.iter().map(|guard| guard.remaining()).max().unwrap_or_default();
+    let mut watched = Watched {
+        round: None,
+        least: lease,
+        uncertain: 0,
+        lost: 0,
+    };
+    let ends: Vec<Instant> = guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
+    let mut waiting: Vec<usize> = (0..guards.len()).collect();
+    while start.elapsed() < during {
+        sleep(Duration::from_millis(20)).await;
+        waiting.retain(|&at| Instant::now() + guards[at].remaining() < ends[at] + SURE);
+        if waiting.is_empty() && watched.round.is_none() {
+            watched.round = Some(start.elapsed());
+        }
+        let states = || guards.iter().map(|guard| guard.state());
+        watched.least = guards
+            .iter()
+            .map(|guard| guard.remaining())
+            .min()
+            .unwrap()
+            .min(watched.least);
+        watched.uncertain = states()
+            .filter(|state| *state == LeaseState::Uncertain)
+            .count()
+            .max(watched.uncertain);
+        watched.lost = states().filter(|state| *state == LeaseState::Lost).count();
+    }
+    watched
+}
+
+/// A lease that ends so much later was renewed.
+const SURE: Duration = Duration::from_millis(100);
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.round {
+            Some(round) => write!(f, "all renewed in {round:.2?}")?,
+            None => write!(f, "not all renewed")?,
+        }
+        let Watched { least, uncertain, .. } = self;
+        write!(f, ", never less than {least:.2?} left, {uncertain} uncertain")
+    }
+}

@@ -1,0 +1,295 @@
+//! Calls by a cluster connection of the `redis` crate that belongs to the application.
+//!
+//! That connection follows redirects and repeats commands as it sees fit, and does not say which server answered. So
+//! nothing here rests on it: every script may run twice, an attempt that had no answer is looked upon as under way until the time that it carries, and no connection state
+//! (subscriptions, `WAIT`) is used. What it does wrong, in stalls and timeouts, stays wrong: `docs/backends.md` lists it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::redis::cluster_async::ClusterConnection;
+use ::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use ::redis::{Cmd, RedisError, Value};
+use futures::future::{self, Either};
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use crate::clock::{Clock, Moment};
+use crate::node::redis::{connect_failure, packed, reply_of};
+use crate::node::{Address, NodeError, Reply, ServerError};
+use crate::router::answer::{Decision, decide, server_ms};
+use crate::router::clock_bound::ClockBound;
+use crate::router::connection::server_time;
+use crate::router::course::command;
+use crate::router::translation::Translation;
+use crate::router::{Answer, Call, CallError, Reason, Slot, jittered, lock};
+
+/// The connection repeats a command by itself, after 1.28 s and more: one attempt here must leave it the time for that.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits between attempts: the first one, doubled each time up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Brings calls to the servers by a connection that others use as well.
+pub(crate) struct Shared {
+    connection: ClusterConnection,
+    clock: Arc<dyn Clock>,
+    /// For one attempt.
+    patience: Duration,
+    /// Of the clock of whoever serves a slot.
+    bounds: Mutex<HashMap<Slot, ClockBound>>,
+    closed: AtomicBool,
+}
+
+/// A call under way, and what has happened to it so far.
+#[derive(Default)]
+struct Course {
+    text: bool,
+    troubles: u32,
+    loose: Option<u64>,
+    last_error: Option<ServerError>,
+    last_failure: Option<NodeError>,
+}
+
+impl Shared {
+    pub(crate) fn new(connection: ClusterConnection, clock: Arc<dyn Clock>, patience: Duration) -> Self {
+        Shared {
+            connection,
+            clock,
+            patience: patience.max(LEAST_PATIENCE),
+            bounds: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
+        let mut course = Course::default();
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(course.failed(Reason::Closed));
+            }
+            if self.clock.now() >= deadline {
+                let last = course.last_error.take();
+                return Err(course.failed(Reason::TimedOut(last)));
+            }
+            if let Some(answer) = self.attempt(call, deadline, &mut course).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// `WAIT` counts what was written on its own connection and blocks it: on one that others use it is neither true nor bearable.
+    pub(crate) async fn call_confirmed(
+        &self,
+        call: &Call,
+        replicas: u32,
+        deadline: Moment,
+    ) -> Result<Answer, CallError> {
+        if replicas == 0 {
+            return self.call(call, deadline).await;
+        }
+        Err(beyond("replicas cannot be waited for"))
+    }
+
+    /// Which servers there are, the connection keeps to itself: to ask each of them is refused.
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        vec![somewhere()]
+    }
+
+    pub(crate) async fn ask(&self) -> Result<Reply, CallError> {
+        Err(beyond("the servers cannot be asked one by one"))
+    }
+
+    /// Tells of each answer as it comes.
+    pub(crate) async fn each(
+        &self,
+        calls: &[Call],
+        deadline: Moment,
+        tell: impl Fn(usize, Result<Answer, CallError>) + Send + Sync,
+    ) {
+        let mut under_way: FuturesUnordered<_> = calls
+            .iter()
+            .enumerate()
+            .map(|(at, call)| async move { (at, self.call(call, deadline).await) })
+            .collect();
+        while let Some((at, outcome)) = under_way.next().await {
+            tell(at, outcome);
+        }
+    }
+
+    /// Later calls fail as `Closed`. The connection is the application's.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The answer, an error, or (`None`) another attempt.
+    async fn attempt(&self, call: &Call, deadline: Moment, course: &mut Course) -> Result<Option<Answer>, CallError> {
+        let not_after = match call.not_after {
+            Some(moment) => self.server_ms(call.slot, moment, deadline).await,
+            None => 0,
+        };
+        let command = packed(&command(call, course.text, "-", not_after));
+        let sent = self.clock.now();
+        let Some(outcome) = self.send(command, None, deadline).await else {
+            course.note_loose(not_after);
+            return Ok(None);
+        };
+        let received = self.clock.now();
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(failure) => {
+                course.note_loose(not_after);
+                course.last_failure = Some(failure);
+                self.pause(course, deadline).await;
+                return Ok(None);
+            }
+        };
+        if let Some(server_ms) = server_ms(&reply) {
+            self.observe(call.slot, sent, received, server_ms);
+        }
+        match decide(reply, call.slot, &somewhere(), &Translation::default()) {
+            Decision::Done(reply) => Ok(Some(Answer {
+                reply,
+                sent,
+                received,
+                address: somewhere(),
+                confirmed: 0,
+                loose: course.loose,
+            })),
+            Decision::NoScript if course.text => {
+                Err(course.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())))
+            }
+            Decision::NoScript => {
+                course.text = true;
+                Ok(None)
+            }
+            // The connection follows them, so many and no more.
+            Decision::Moved(_) | Decision::Ask(_) => {
+                self.pause(course, deadline).await;
+                Ok(None)
+            }
+            Decision::Backoff { error, .. } => {
+                course.last_error = Some(error);
+                self.pause(course, deadline).await;
+                Ok(None)
+            }
+            Decision::Refused(error) => Err(course.failed(Reason::Refused(error))),
+            Decision::Garbled(what) => {
+                course.note_loose(0);
+                Err(course.failed(Reason::Garbled(what)))
+            }
+        }
+    }
+
+    /// Sends a command; `None` if there was no answer in time.
+    async fn send(&self, command: Cmd, slot: Option<Slot>, deadline: Moment) -> Option<Result<Reply, NodeError>> {
+        let mut connection = self.connection.clone();
+        let request = Box::pin(async move {
+            match slot {
+                None => command.query_async::<Value>(&mut connection).await,
+                Some(slot) => {
+                    let route = Route::new(slot.get(), SlotAddr::Master);
+                    let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
+                    connection.route_command(command, routing).await
+                }
+            }
+        });
+        let until = self.clock.now().after(self.patience).min(deadline);
+        match future::select(request, self.clock.sleep_until(until)).await {
+            Either::Left((outcome, _)) => Some(outcome.map(reply_of).or_else(reply_of_error)),
+            Either::Right(_) => None,
+        }
+    }
+
+    /// A moment as the clock of the slot's server reads at most by then, or 0 if that cannot be told. The first time it is asked.
+    async fn server_ms(&self, slot: Slot, moment: Moment, deadline: Moment) -> u64 {
+        let known = |shared: &Shared| {
+            lock(&shared.bounds)
+                .get(&slot)
+                .and_then(|bound| bound.server_ms_at_most(moment))
+        };
+        if let Some(ms) = known(self) {
+            return ms;
+        }
+        let sent = self.clock.now();
+        let mut time = Cmd::new();
+        time.arg("TIME");
+        if let Some(Ok(reply)) = self.send(time, Some(slot), deadline).await
+            && let Ok(server_ms) = server_time(Some(reply))
+        {
+            self.observe(slot, sent, self.clock.now(), server_ms);
+        }
+        known(self).unwrap_or(0)
+    }
+
+    fn observe(&self, slot: Slot, sent: Moment, received: Moment, server_ms: u64) {
+        let mut bounds = lock(&self.bounds);
+        let bound = bounds.entry(slot).or_default();
+        bound.observe(sent, received, server_ms);
+        if !bound.is_consistent() {
+            // Another server has the slot now, and another clock.
+            *bound = ClockBound::default();
+            bound.observe(sent, received, server_ms);
+        }
+    }
+
+    async fn pause(&self, course: &mut Course, deadline: Moment) {
+        let pause = (FIRST_PAUSE * 2u32.saturating_pow(course.troubles)).min(LONGEST_PAUSE);
+        course.troubles = (course.troubles + 1).min(16);
+        let until = self.clock.now().after(jittered(pause)).min(deadline);
+        self.clock.sleep_until(until).await;
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Course {
+    fn note_loose(&mut self, not_after: u64) {
+        self.loose = self.loose.max(Some(not_after));
+    }
+
+    fn failed(&mut self, reason: Reason) -> CallError {
+        CallError {
+            reason,
+            loose: self.loose,
+            last: self.last_failure.take(),
+        }
+    }
+}
+
+/// An error that a server answered is an answer.
+fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
+    match error.code() {
+        Some(code) => Ok(Reply::Error(ServerError {
+            code: code.into(),
+            detail: error.detail().unwrap_or_default().into(),
+        })),
+        None => Err(NodeError {
+            maybe_sent: true,
+            ..connect_failure(error)
+        }),
+    }
+}
+
+/// What needs connections of this library's own.
+fn beyond(what: &str) -> CallError {
+    Course::default().failed(Reason::Refused(ServerError {
+        code: "ERR".into(),
+        detail: format!("{what} on a connection of the application's"),
+    }))
+}
+
+/// The connection does not say whom it asked.
+fn somewhere() -> Address {
+    Address {
+        host: "cluster".into(),
+        port: 0,
+    }
+}

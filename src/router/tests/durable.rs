@@ -1,0 +1,82 @@
+//! Calls that replicas must confirm.
+
+use futures::future::join_all;
+
+use super::*;
+
+impl Bench {
+    async fn confirmed(&self, key: &str) -> Result<Answer, CallError> {
+        self.router.call_confirmed(&call(key), 1, self.within(10)).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_come_together_share_a_wait() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.log("a");
+    let keys: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+    let answers = join_all(keys.iter().map(|key| bench.confirmed(key))).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().confirmed == 1));
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 50);
+    assert!(bench.fakes.count("a", "WAIT 1 250") <= 2, "{:?}", bench.fakes.log("a"));
+    assert_eq!(bench.fakes.dials("a"), 2, "a connection that nobody else uses");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_place_of_the_number_confirms_nothing() {
+    let bench = Bench::new(&[ALL]).await;
+    for act in [
+        refusal("UNBLOCKED x"),
+        Act::Answer(Reply::Int(0)),
+        Act::Answer(Reply::Nil),
+    ] {
+        bench.fakes.confirm("a", act);
+        assert_eq!(bench.confirmed("k").await.unwrap().confirmed, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_replica_holds_up_nobody_else() {
+    let bench = Bench::new(&[ALL]).await;
+    bench
+        .fakes
+        .confirm("a", Act::Late(Duration::from_millis(250), Reply::Int(0)));
+    let (slow, plain) = tokio::join!(bench.confirmed("k"), bench.call("k2"));
+    let (slow, plain) = (slow.unwrap(), plain.unwrap());
+    assert_eq!(slow.confirmed, 0);
+    assert!(slow.received.since(plain.received) >= Duration::from_millis(200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_redirected_is_confirmed_where_it_is_done() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    let answer = bench.confirmed("k").await.unwrap();
+    assert_eq!((answer.address, answer.confirmed), (address("b"), 1));
+    assert_eq!(bench.fakes.count("b", "WAIT"), 1);
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.script("b", [refusal("NOSCRIPT x")]);
+    let answer = bench.confirmed("k").await.unwrap();
+    assert_eq!((answer.address, answer.confirmed), (address("b"), 1));
+    let said: Vec<String> = bench.fakes.log("b");
+    let first_words: Vec<&str> = said.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(first_words, ["ASKING", "EVALSHA", "WAIT", "ASKING", "EVAL", "WAIT"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_breaks_is_sent_again_and_known_to_be_loose() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [Act::Break { maybe_sent: true }]);
+    let answer = bench.confirmed("k").await.unwrap();
+    assert_eq!((answer.confirmed, answer.loose), (1, Some(0)));
+    bench.fakes.confirm("a", Act::Hang);
+    let error = bench
+        .router
+        .call_confirmed(&call("k"), 1, bench.within(2))
+        .await
+        .unwrap_err();
+    assert!(matches!(error.reason, Reason::TimedOut(_)) && error.loose.is_some());
+}

@@ -1,0 +1,44 @@
+//! The conformance suite over a cluster connection of the application's, as far as that can do it.
+//!
+//! Left out is what `docs/backends.md` says that it cannot promise: hand-offs without polling, and leaving a frozen master. Connections
+//! that are cut under load are left out too: with some versions of tokio they stop that connection for ever.
+
+#![cfg(feature = "cluster-async")]
+
+#[macro_use]
+mod conformance;
+mod support;
+
+use rwlease::{ErrorKind, Locks};
+use support::{Backend, Cluster, Shape};
+
+lock_tests!(two_clients);
+server_tests! { in Backend::ClusterAsync;
+    locks_follow_their_slot
+    locks_are_taken_while_their_slot_migrates
+    exclusion_holds_while_slots_move
+    one_who_waits_follows_the_slot
+    scripts_are_sent_where_they_are_unknown
+    keys_of_others_are_left_alone
+    a_failover_by_order_loses_no_lock
+    a_dead_master_is_replaced
+}
+
+async fn two_clients() -> (Locks, Locks, Cluster) {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let connect = async |node: usize| {
+        let url = cluster.node(node).url();
+        let connected = Backend::ClusterAsync.connect(Locks::builder(), &[url]).await;
+        connected.unwrap()
+    };
+    (connect(0).await, connect(1).await, cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_refused() {
+    let (locks, _other, _cluster) = two_clients().await;
+    let lock = locks.rwlock("replicated").unwrap();
+    let error = lock.write().replicas(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(lock.try_write().await.unwrap().is_some(), "nothing is left of it");
+}

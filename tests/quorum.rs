@@ -1,0 +1,559 @@
+//! A lock on most of five deployments: real servers that die, hang, answer late or lose their answers, and servers in this process.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rwlease::{ErrorKind, LeaseState, Locks, Quorum, Released, Renewal, Retry};
+use support::{Backend, Cluster, Cut, Flow, Patience, Proxy, Shape, Single, connect};
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Enough for a busy machine, and far below the leases here.
+const MEMBER: Duration = Duration::from_millis(400);
+
+struct Bench {
+    servers: Vec<Single>,
+    proxies: Vec<Proxy>,
+    members: Vec<Locks>,
+    quorum: Quorum,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        let (mut servers, mut proxies, mut members) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let server = Single::start().await.unwrap();
+            let proxy = Proxy::start(&server).await.unwrap();
+            members.push(member(&proxy.url()).await);
+            servers.push(server);
+            proxies.push(proxy);
+        }
+        let quorum = Quorum::new(members.clone()).unwrap();
+        Bench {
+            servers,
+            proxies,
+            members,
+            quorum,
+        }
+    }
+
+    /// Another client of the same five.
+    async fn another(&self) -> Quorum {
+        let mut members = Vec::new();
+        for proxy in &self.proxies {
+            members.push(member(&proxy.url()).await);
+        }
+        Quorum::new(members).unwrap()
+    }
+
+    /// At how many of the servers that can be asked the key is there.
+    async fn keys(&self, key: &str) -> usize {
+        let mut found = 0;
+        for server in self.servers.iter().filter(|server| server.is_running()) {
+            found += server.say::<usize>(&format!("EXISTS {key}")).await.unwrap();
+        }
+        found
+    }
+
+    async fn gone(&self, key: &str) {
+        let patience = Patience::new(format!("{key} to be gone everywhere"));
+        loop {
+            match self.keys(key).await {
+                0 => return,
+                left => patience.pause(format!("at {left} servers")).await.unwrap(),
+            }
+        }
+    }
+}
+
+async fn member(url: &str) -> Locks {
+    let settings = Locks::builder().call_timeout(Duration::from_secs(2));
+    Backend::chosen().connect(settings, &[url]).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
+    let bench = Bench::new().await;
+    let held = bench.quorum.mutex("five").member_timeout(MEMBER).await.unwrap();
+    assert!(held.leases().len() >= bench.quorum.majority());
+    assert_eq!((held.state(), held.token()), (LeaseState::Held, None));
+    assert!(
+        held.remaining() < Duration::from_secs(30) - Duration::from_millis(300),
+        "less the drift"
+    );
+    assert!(bench.keys("five").await >= 3);
+    let other = bench.another().await;
+    assert!(
+        other
+            .mutex("five")
+            .member_timeout(MEMBER)
+            .try_once()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let retry = Retry::every(Duration::from_millis(2)).tries(3);
+    let used_up = other
+        .mutex("five")
+        .member_timeout(MEMBER)
+        .retry(retry)
+        .await
+        .unwrap_err();
+    assert_eq!((used_up.kind(), used_up.lock()), (ErrorKind::TriesUsedUp, Some("five")));
+    let timed_out = other
+        .mutex("five")
+        .timeout(Duration::from_millis(150))
+        .await
+        .unwrap_err();
+    assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+    let cancelled = other
+        .mutex("five")
+        .cancel_on(tokio::time::sleep(Duration::from_millis(50)))
+        .await;
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    held.renew().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    bench.gone("five").await;
+    drop(other.mutex("five").member_timeout(MEMBER).await.unwrap());
+    bench.gone("five").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_may_be_dead() {
+    let bench = Bench::new().await;
+    bench.servers[0].kill().unwrap();
+    bench.servers[3].kill().unwrap();
+    for name in ["mutex", "again"] {
+        let held = bench
+            .quorum
+            .mutex(name)
+            .member_timeout(MEMBER)
+            .timeout(LONG)
+            .await
+            .unwrap();
+        assert_eq!(held.leases().len(), 3);
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+    }
+    let writing = bench
+        .quorum
+        .write("lock")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    assert!(writing.token().is_some());
+    let reading = bench
+        .quorum
+        .read("lock")
+        .member_timeout(MEMBER)
+        .try_once()
+        .await
+        .unwrap();
+    assert!(reading.is_none());
+    drop(writing);
+    bench.servers[4].kill().unwrap();
+    let started = tokio::time::Instant::now();
+    let unavailable = bench.quorum.mutex("three").member_timeout(MEMBER).await.unwrap_err();
+    assert_eq!(unavailable.kind(), ErrorKind::Unavailable);
+    assert!(
+        started.elapsed() >= Duration::from_secs(2),
+        "it is not given up at the first try"
+    );
+    bench.gone("three").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_may_hang_and_are_released_when_they_wake() {
+    let bench = Bench::new().await;
+    // All connections are there, and nothing answers.
+    bench
+        .quorum
+        .mutex("warm")
+        .member_timeout(MEMBER)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    bench.servers[1].freeze().unwrap();
+    bench.servers[2].freeze().unwrap();
+    let held = bench
+        .quorum
+        .mutex("hang")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    assert_eq!(held.leases().len(), 3);
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    bench.gone("hang").await;
+    bench.servers[1].thaw().unwrap();
+    bench.servers[2].thaw().unwrap();
+    // What they were asked while they hung they carry out, or refuse as stale, now; the release comes after it.
+    bench.gone("hang").await;
+    let held = bench
+        .quorum
+        .mutex("hang")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    drop(held);
+    bench.gone("hang").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_may_answer_late() {
+    let bench = Bench::new().await;
+    for late in [1, 4] {
+        bench.proxies[late].replies(Flow::Slow(Duration::from_secs(1)));
+    }
+    for _ in 0..3 {
+        let held = bench
+            .quorum
+            .write("late")
+            .member_timeout(MEMBER)
+            .timeout(LONG)
+            .await
+            .unwrap();
+        assert_eq!(held.leases().len(), 3, "the late ones are not waited for");
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+    }
+    bench.proxies.iter().for_each(Proxy::heal);
+    let patience = Patience::new("the late members to be free");
+    for member in &bench.members {
+        while member.rwlock("late").unwrap().is_locked().await.unwrap() {
+            patience.pause("a late grant is there").await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_whose_answers_are_lost_leaves_nothing() {
+    let bench = Bench::new().await;
+    bench
+        .quorum
+        .mutex("warm")
+        .member_timeout(MEMBER)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let script = rwlease::scripts()
+        .find(|script| script.name() == "mutex/acquire")
+        .unwrap();
+    for proxy in &bench.proxies[..3] {
+        proxy.replies(Flow::Held); // carried out, and never answered
+    }
+    let failed = bench
+        .quorum
+        .mutex("lost")
+        .member_timeout(MEMBER)
+        .try_once()
+        .await
+        .unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+    bench.proxies.iter().for_each(Proxy::heal);
+    bench.gone("lost").await;
+
+    // Cut after it was carried out: asked again, it is the same one's.
+    let sprung = bench.proxies[0].trap(script.digest(), Cut::AfterIt);
+    bench.servers[3].kill().unwrap();
+    bench.servers[4].kill().unwrap();
+    let held = bench
+        .quorum
+        .mutex("cut")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    timeout(LONG, sprung).await.unwrap().unwrap();
+    assert_eq!(held.leases().len(), 3);
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    bench.gone("cut").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_held_for_as_long_as_a_majority_renews_it() {
+    let bench = Bench::new().await;
+    let lease = Duration::from_secs(2);
+    let request = || {
+        bench
+            .quorum
+            .mutex("renewed")
+            .lease(lease)
+            .member_timeout(MEMBER)
+            .timeout(LONG)
+    };
+    let patience = Patience::new("all five members");
+    let held = loop {
+        let held = request().await.unwrap();
+        if held.leases().len() == 5 {
+            break held;
+        }
+        held.release().await.unwrap();
+        patience.pause("a member was late").await.unwrap();
+    };
+    bench.servers[0].kill().unwrap();
+    bench.servers[1].freeze().unwrap();
+    assert!(timeout(3 * lease, held.lost()).await.is_err(), "three are enough");
+    assert_eq!(held.state(), LeaseState::Held);
+    held.renew().await.unwrap();
+    bench.servers[2].kill().unwrap();
+    timeout(LONG, held.lost()).await.unwrap();
+    assert_eq!((held.state(), held.remaining()), (LeaseState::Lost, Duration::ZERO));
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
+    let bench = Bench::new().await;
+    let lease = Duration::from_secs(2);
+    let held = bench
+        .quorum
+        .mutex("ends")
+        .lease(lease)
+        .renewal(Renewal::Manual)
+        .member_timeout(MEMBER);
+    let held = held.drift(Duration::from_millis(700)).timeout(LONG).await.unwrap();
+    assert!(held.remaining() <= lease - Duration::from_millis(700));
+    timeout(LONG, held.lost()).await.unwrap();
+    assert!(bench.keys("ends").await >= 3, "the drift is left");
+    assert!(held.leases().any(|lease| lease.is_held()));
+    drop(held);
+    bench.gone("ends").await;
+}
+
+/// The greatest token of a majority need not rise by itself: here the members' last tokens lie far apart, and the majorities differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_whichever_majority_gives_them() {
+    let bench = Bench::new().await;
+    for (place, member) in bench.members.iter().enumerate() {
+        let guard = member.rwlock("tokens").unwrap().write().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let ahead = token + 500_000 * (place as u64 * place as u64);
+        let command = format!("HSET rwlease:tokens fence {ahead}");
+        bench.servers[place].say::<u64>(&command).await.unwrap();
+    }
+    let mut last = 0;
+    for round in 0..12usize {
+        // Two others are silent each time, so that each majority is another one.
+        let silent = [round % 5, (round + 1 + round / 5) % 5];
+        for place in silent {
+            bench.proxies[place].close();
+        }
+        let held = bench
+            .quorum
+            .write("tokens")
+            .member_timeout(MEMBER)
+            .timeout(LONG)
+            .await
+            .unwrap();
+        let token = held.token().unwrap();
+        assert!(token > last, "round {round}: {token} after {last}");
+        last = token;
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+        for place in silent {
+            bench.proxies[place].heal();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_share_and_writers_exclude() {
+    let bench = Bench::new().await;
+    let other = bench.another().await;
+    let first = bench
+        .quorum
+        .read("shared")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    let second = other.read("shared").member_timeout(MEMBER).timeout(LONG).await.unwrap();
+    assert!(second.token() > first.token());
+    assert!(
+        other
+            .write("shared")
+            .member_timeout(MEMBER)
+            .try_once()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    first.release().await.unwrap();
+    assert!(
+        other
+            .write("shared")
+            .member_timeout(MEMBER)
+            .try_once()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    second.release().await.unwrap();
+    let writing = other
+        .write("shared")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    assert!(
+        bench
+            .quorum
+            .read("shared")
+            .member_timeout(MEMBER)
+            .try_once()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    writing.release().await.unwrap();
+}
+
+/// Several clients, while members die, hang and come back one at a time: never two inside.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_excludes_while_members_come_and_go() {
+    let bench = Bench::new().await;
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let (quorum, inside) = (bench.another().await, inside.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut last = 0;
+            for _ in 0..10 {
+                let request = quorum
+                    .write("hot")
+                    .member_timeout(MEMBER)
+                    .retry(Retry::every(Duration::from_millis(20)));
+                let held = request.timeout(2 * LONG).await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                let token = held.token().unwrap();
+                assert!(token > last, "{token} after {last}");
+                last = token;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                let _ = held.release().await.unwrap();
+            }
+        }));
+    }
+    let mut turn = 0;
+    while !tasks.iter().all(|task| task.is_finished()) {
+        // A frozen server forgets nothing; one that was killed would, and must stay away for a lease.
+        let server = &bench.servers[turn % 5];
+        server.freeze().unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.thaw().unwrap();
+        turn += 1;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_may_be_a_cluster_and_the_least_are_three() {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let single = Single::start().await.unwrap();
+    let second = Single::start().await.unwrap();
+    let members = [
+        connect(&cluster.urls()).await.unwrap(),
+        connect(&[single.url()]).await.unwrap(),
+        connect(&[second.url()]).await.unwrap(),
+    ];
+    assert_eq!(
+        Quorum::new(members[..2].to_vec()).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    let quorum = Quorum::new(members).unwrap();
+    assert_eq!(quorum.majority(), 2);
+    let held = quorum
+        .write("mixed")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    assert_eq!(quorum.write("").await.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[cfg(feature = "embedded")]
+mod embedded {
+    use rwlease::embedded::Engine;
+
+    use super::*;
+
+    async fn engines() -> (Vec<Engine>, Quorum) {
+        let engines: Vec<Engine> = (0..5).map(|_| Engine::builder().standalone().build()).collect();
+        let mut members = Vec::new();
+        for engine in &engines {
+            let settings = Locks::builder().call_timeout(Duration::from_secs(2));
+            members.push(settings.connect_embedded(engine).await.unwrap());
+        }
+        (engines, Quorum::new(members).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_of_five_may_be_gone() {
+        let (engines, quorum) = engines().await;
+        let held = quorum.write("lock").await.unwrap();
+        let token = held.token().unwrap();
+        engines[0].faults().stop(0);
+        engines[1].faults().pause(0);
+        tokio::time::sleep(LONG).await;
+        assert_eq!(held.state(), LeaseState::Held, "renewed on three");
+        held.release().await.unwrap();
+        let again = quorum.write("lock").await.unwrap();
+        assert_eq!(again.leases().len(), 3);
+        assert!(again.token() > Some(token));
+        engines[2].faults().stop(0);
+        again.lost().await;
+        assert_eq!(again.state(), LeaseState::Lost);
+        assert_eq!(
+            quorum.mutex("other").try_once().await.unwrap_err().kind(),
+            ErrorKind::Unavailable
+        );
+    }
+
+    /// The members' clocks are far apart, and the lock is idle in between for longer than it is remembered.
+    #[tokio::test(start_paused = true)]
+    async fn tokens_rise_over_members_whose_clocks_differ() {
+        let engines: Vec<Engine> = (0..5u64)
+            .map(|place| {
+                let epoch = Duration::from_secs(1_735_689_600) + Duration::from_millis(1_900 * place);
+                Engine::builder().standalone().starts_at(epoch).build()
+            })
+            .collect();
+        let mut members = Vec::new();
+        for engine in &engines {
+            members.push(Locks::builder().connect_embedded(engine).await.unwrap());
+        }
+        let quorum = Quorum::new(members).unwrap();
+        let mut tokens = BTreeSet::new();
+        for round in 0..20usize {
+            for place in [round % 5, (round + 2) % 5] {
+                engines[place].faults().pause(0);
+            }
+            let held = quorum.write("lock").await.unwrap();
+            let token = held.token().unwrap();
+            assert!(tokens.last().is_none_or(|last| token > *last), "round {round}");
+            tokens.insert(token);
+            held.release().await.unwrap();
+            for place in [round % 5, (round + 2) % 5] {
+                engines[place].faults().resume(0);
+            }
+            if round % 3 == 2 {
+                tokio::time::sleep(LONG).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Many runs, on all processors, and what came of them together.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::plan::{Fault, Plan};
+use crate::world::{self, Outcome};
+
+/// What many runs came to.
+#[derive(Debug, Default)]
+pub struct Total {
+    pub runs: u64,
+    pub steps: u64,
+    pub scripts: u64,
+    pub most_calls: u32,
+    pub time: Duration,
+    pub counts: BTreeMap<&'static str, u64>,
+    pub violations: Vec<Outcome>,
+}
+
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// All seeds up to this one were run.
+    Seed(u64),
+    /// So much time has passed.
+    Time(Duration),
+    /// A violation was found, or so much time has passed.
+    Violation(Duration),
+}
+
+/// Runs the plans of all seeds from `first` on. `heard` is told of the total so far now and then.
+pub fn runs(first: u64, until: Until, plan: impl Fn(u64) -> Plan + Sync, heard: impl Fn(&Total) + Sync) -> Total {
+    let (next, stops, total) = (
+        AtomicU64::new(first),
+        AtomicBool::new(false),
+        Mutex::new(Total::default()),
+    );
+    let started = Instant::now();
+    let is_over = |seed: u64| match until {
+        Until::Seed(last) => seed > last,
+        Until::Time(limit) | Until::Violation(limit) => started.elapsed() > limit,
+    };
+    let work = || {
+        while !stops.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if is_over(seed) {
+                return;
+            }
+            let outcome = world::run(&plan(seed));
+            let mut total = total.lock().unwrap();
+            if outcome.violation.is_some() && matches!(until, Until::Violation(_)) {
+                stops.store(true, Ordering::Relaxed);
+            }
+            total.add(outcome);
+            heard(&total);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut total = total.into_inner().unwrap();
+    total.violations.sort_by_key(|outcome| outcome.plan.seed);
+    total
+}
+
+impl Total {
+    fn add(&mut self, outcome: Outcome) {
+        self.runs += 1;
+        self.steps += outcome.steps;
+        self.scripts += outcome.scripts;
+        self.most_calls = self.most_calls.max(outcome.most_calls);
+        self.time += outcome.time;
+        for (name, count) in &outcome.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+        if outcome.violation.is_some() {
+            self.violations.push(outcome);
+        }
+    }
+
+    pub fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// What was not reached as often as it must be.
+    pub fn missing(&self) -> Vec<String> {
+        let faults = Fault::ALL
+            .iter()
+            .filter(|fault| **fault != Fault::Skew)
+            .map(|fault| (fault.name(), 1));
+        let states = MUST_BE_REACHED.iter().copied();
+        let short = |(name, least): &(&str, u64)| self.count(name) < *least;
+        let missing = faults.chain(states).filter(short);
+        missing
+            .map(|(name, least)| format!("{name}: {} instead of {least}", self.count(name)))
+            .collect()
+    }
+}
+
+/// States that even a short simulation must reach, and how often at least.
+const MUST_BE_REACHED: &[(&str, u64)] = &[
+    ("a dead waiter was skipped", 10),
+    ("a waiter that hears nothing was passed over", 5),
+    ("a claim lapsed", 5),
+    ("a dead reader was swept away", 20),
+    ("a sweep was continued", 5),
+    ("a ghost was refused", 5),
+    ("a phase was closed", 50),
+    ("work was left over", 5),
+    ("went on with what was left over", 5),
+    ("a waiter was put back", 5),
+    ("a waiter was put back in ticket order", 2),
+    ("a push was claimed", 50),
+    ("a grant was found by a look", 20),
+    ("an unknown outcome was resolved", 10),
+    ("MOVED followed", 20),
+    ("ASK followed", 5),
+    ("script unknown", 20),
+    ("CLUSTERDOWN answered", 10),
+    ("refused for want of memory", 10),
+    ("the hole of a reader was filled", 20),
+    ("a lease was lost", 20),
+    ("released after its end", 5),
+    ("a renewal came too late", 5),
+    ("a wait timed out", 20),
+    ("a wait was given up", 20),
+    ("a try was refused", 20),
+    ("release unknown", 2),
+    ("the store refused a stale token", 2),
+    ("downgraded", 20),
+    ("upgraded", 20),
+    ("an upgrade had a rival", 1),
+    ("revoked", 10),
+    ("released by force", 10),
+];
