@@ -123,7 +123,7 @@ async fn a_shutdown_releases_everything_and_cancels_those_who_wait() {
         assert!(bench.record(name).await.is_free(), "{name}");
         assert_eq!(guard.state(), LeaseState::Lost);
         soon("the loss", guard.lost()).await;
-        assert_eq!(guard.release().await.unwrap(), Released::Unknown);
+        assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
     }
     let cancelled = soon("the waiter", waiting).await.unwrap().unwrap_err();
     assert_eq!(cancelled.kind(), ErrorKind::Cancelled);

@@ -2,7 +2,7 @@
 
 use crate::checker::Step;
 use crate::court::Court;
-use crate::hash::Hash;
+use crate::hash::{CLIENT, Hash};
 
 /// How much longer than all that it says a key must live: the grace of 10 s, less what small skews take from it.
 const GRACE_MS: u64 = 9_000;
@@ -160,8 +160,9 @@ fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
     for (owner, waiter) in &before.waiters {
         let is_gone = !step.after.waiters.contains_key(owner) && step.after.lease(owner, step.now).is_none();
         let hears_nothing = waiter.node == step.here && step.here != "-";
+        let has_lapsed = before.has_lapsed(&owner[..CLIENT], step.now);
         let is_another = step.owner() != owner && waiter.mode != 'u';
-        if is_gone && is_another && !hears_nothing && before.is_alive(owner, waiter, step.now) {
+        if is_gone && is_another && !hears_nothing && !has_lapsed && before.is_alive(owner, waiter, step.now) {
             court.accuse("the living are not mistaken for dead", || {
                 format!(
                     "lock {}: {} of {} drops {owner}: {waiter:?}",
@@ -220,7 +221,7 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == owner);
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
         }
-        (_, "stale") => *before == *step.after,
+        (_, "stale") => *before == *step.after || !step.after.exists,
         (_, "forced") => {
             let is_left = |owner: &str| {
                 step.after

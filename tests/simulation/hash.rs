@@ -135,6 +135,13 @@ impl Hash {
             .filter(move |(_, _, record)| record.deadline > now)
     }
 
+    /// Whether a grant of that client has ended unclaimed, and nobody has noticed yet.
+    pub fn has_lapsed(&self, client: &str, now: u64) -> bool {
+        let writer = self.writer.iter().map(|(owner, record)| (owner, record));
+        let mut records = writer.chain(&self.readers);
+        records.any(|(owner, record)| owner.starts_with(client) && !record.is_claimed && record.deadline <= now)
+    }
+
     /// Whether a waiter is not known to be dead.
     pub fn is_alive(&self, owner: &str, waiter: &Waiter, now: u64) -> bool {
         let mut lapsed = self.lapsed.split(' ');

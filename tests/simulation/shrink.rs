@@ -1,9 +1,12 @@
 //! Makes a run that violates a rule smaller, as long as it violates the same rule.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::plan::Plan;
 use crate::world;
+
+/// How long that may take.
+const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn shrink(plan: &Plan, rule: &str) -> Plan {
     let mut smallest = plan.clone();
@@ -12,8 +15,10 @@ pub fn shrink(plan: &Plan, rule: &str) -> Plan {
             .violation
             .is_some_and(|violation| violation.rule == rule)
     };
+    let started = Instant::now();
     loop {
-        let Some(smaller) = smaller_ones(&smallest).into_iter().find(still) else {
+        let is_late = started.elapsed() > LIMIT;
+        let Some(smaller) = smaller_ones(&smallest).into_iter().find(still).filter(|_| !is_late) else {
             return smallest;
         };
         smallest = smaller;
