@@ -293,9 +293,8 @@ impl Rules {
         minted.sort_unstable();
         for token in minted {
             let greatest = self.tokens.entry(step.lock).or_default();
-            if self.forgiven.remove(&step.lock) {
-                *greatest = token;
-            } else if token > *greatest {
+            let is_forgiven = self.forgiven.remove(&step.lock);
+            if is_forgiven || token > *greatest {
                 *greatest = token;
             } else if !self.split.contains(&step.lock) {
                 let greatest = *greatest;
