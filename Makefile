@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey redis-py fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
+.PHONY: help demo test test-valkey servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ.
@@ -28,6 +28,12 @@ valkey: ## Fetch a Valkey server of a fixed version into target/servers
 
 redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests that share a lock with it
 	@scripts/get-redis-py
+
+sim: ## Search for broken locks (MINUTES=10; SEED=n replays one run)
+	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release --features embedded --test simulation -- --ignored --exact long --nocapture
+
+mutants: ## Plant deliberate faults, which the simulation must find (MUTANTS=FILE for further ones)
+	MUTANTS=$(MUTANTS) cargo test --release --features embedded --test simulation -- --ignored --exact mutants --nocapture
 
 fmt: ## Format the code
 	cargo fmt
