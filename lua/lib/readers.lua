@@ -61,7 +61,7 @@ local function reading(owner)
   end
 end
 
--- Looks at up to `budget` readers for dead ones. Returns true if it has not come to the end of the array.
+-- Looks at up to `budget` readers for dead ones. Returns true if there may be more.
 local function sweep(budget)
   local total = number('readers')
   if total == 0 or number('read_min') > now then
@@ -96,5 +96,5 @@ local function sweep(budget)
   end
   put('read_min', least)
   drop('sweep', 'forced')
-  return false
+  return least <= now -- seen alive by an earlier call of this sweep, and dead by now
 end

@@ -59,6 +59,10 @@ impl Record {
         self.readers() == 0 && !self.is_written() && !self.has_waiters()
     }
 
+    pub fn has_upgrader(&self) -> bool {
+        self.0.contains_key("upgrader")
+    }
+
     pub fn has_waiters(&self) -> bool {
         self.0.contains_key("upgrader") || self.0.keys().any(|field| field.starts_with("q:"))
     }

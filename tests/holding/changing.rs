@@ -62,23 +62,13 @@ async fn of_two_upgraders_one_is_told() {
     });
     eventually("the writer waits", || async { bench.record("two").await.has_waiters() }).await;
     let upgrading = tokio::spawn(async move { first.upgrade().await });
-    let second = {
-        let mut reading = second;
-        loop {
-            match reading.upgrade().timeout(Duration::from_millis(200)).await.unwrap_err() {
-                refused if refused.kind() == ErrorKind::Conflict => break refused.into_guard(),
-                // It was the first to ask, and the other one got the conflict.
-                refused => {
-                    assert_eq!(refused.kind(), ErrorKind::TimedOut);
-                    reading = refused.into_guard();
-                    assert!(
-                        !upgrading.is_finished(),
-                        "the first one lost the race, which this test does not want"
-                    );
-                }
-            }
-        }
-    };
+    eventually("the first one waits to be upgraded", || async {
+        bench.record("two").await.has_upgrader()
+    })
+    .await;
+    let refused = second.upgrade().timeout(Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    let second = refused.into_guard();
     assert!(second.is_held(), "the refused one reads on");
     assert!(lock.try_read().await.unwrap().is_none(), "no new reader meanwhile");
     second.release().await.unwrap();
