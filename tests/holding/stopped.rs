@@ -58,6 +58,8 @@ async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
     assert!(guard.token() > old);
     let stored: String = bench.server.run(&store(guard.token(), "new")).await.unwrap();
     assert_eq!(stored, "stored");
+    // Longer than the child takes for a pause of its own.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(line("child woke"), "Lost false 0ns");
     assert_eq!(line("child writes"), "refused");
