@@ -27,11 +27,8 @@
 //! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
 //! knows nodes, each one connection to one server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Without a backend nothing can be connected, so little of the library is of use.
-#![cfg_attr(
-    not(any(feature = "redis", feature = "fred", feature = "embedded")),
-    allow(dead_code, unused_imports)
-)]
+// Without a backend to servers a part of the library is of no use: the system's clock, and without any, nearly all.
+#![cfg_attr(not(any(feature = "redis", feature = "fred")), allow(dead_code, unused_imports))]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 // The library does not panic and does not print, and asks nobody but its Clock for the time.
 #![warn(
