@@ -1,12 +1,14 @@
--- Takes the lock from all that hold it, at once. They may still believe that they hold: an overlap, which only the tokens can mend. A new
--- token is minted first, so that whatever is granted from here on is newer than anything the old holders can write.
+-- Takes the lock at once from all that hold it by a token up to this one. They may still believe that they hold: an overlap, which only the
+-- tokens can mend. A new token is minted first, so that whatever is granted from here on is newer than anything the old holders can write.
+-- Whoever holds by a newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody else.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  the token
 --
 -- Reply: now, status, more
---   forced   the new token, the writer's owner (empty: none), readers that were cut off
---   free     nobody holds; nothing was done
+--   forced   the new token, the writer's owner (empty: none), the readers there were (dead and newer ones are among them)
+--   free     none of them holds. Among more readers than one call looks at there may be none either, which later calls find out.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls; `more` until all readers are swept away.
 
@@ -14,8 +16,11 @@
 -- @include clock
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 2 then
+local limit = whole(3, 1, MOST_EXACT)
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
+elseif not limit then
+  return refuse('token')
 end
 local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'fence' }
 local lock = redis.pcall('HMGET', key, unpack(names))
@@ -31,22 +36,30 @@ end
 
 return answer(function()
   seed(names, lock)
-  local owner = writing()
+  -- A token of the future would cut off those to come.
+  limit = math.min(limit, number('fence'))
+  local owner, _, _, writes_by = writing()
+  local writes = owner and writes_by <= limit
   local readers = number('readers')
-  if not owner and readers == 0 then
+  local reads = readers > 0 and number('forced') < limit
+  if not writes and not reads then
     settle(true)
     return { now, 'free', more }
   end
-  local token = mint()
-  if owner then
-    end_write()
-  end
-  if readers > 0 then
-    put('forced', token)
+  if reads then
+    put('forced', limit)
     put('read_min', 0)
     drop('sweep')
     blocked_by_readers(0)
   end
+  if not writes and cut_off == 0 and not sweeping() then
+    settle(true)
+    return { now, 'free', more }
+  end
+  local token = mint()
+  if writes then
+    end_write()
+  end
   settle(true)
-  return { now, 'forced', more, token, owner or '', readers }
+  return { now, 'forced', more, token, writes and owner or '', readers }
 end)

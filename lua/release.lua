@@ -11,15 +11,19 @@
 --   absent     the lock knows nothing of it
 --   writing    token, deadline: the wait that was to end is over, the upgrade was granted (what = wait)
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HSET (two HGET more for a reader that is not the last); else a bounded number of calls.
+-- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HSET (two HGET more for a reader that is not the last); the last holder's, with writers waiting and
+-- nobody else, TIME, HMGET twice, HGET once or twice, HDEL, HSET, SPUBLISH and at times PEXPIREAT; else a bounded number of calls.
 
 -- @include constants
 -- @include clock
 
--- Nobody waits, no reader is dead or forced out, and the clock is past the last token: the usual case, without the machinery below.
+-- No reader is dead or forced out, and the clock is past the last token: the usual cases, without the machinery below. Nobody waits, or one who does
+-- gets what the last holder leaves.
 local mine = 'r:' .. tostring(ARGV[3])
 local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence')
-if lock[1] == VERSION and not lock[4] and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' and (tonumber(lock[7]) or us) < us then
+local simple = lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' and (tonumber(lock[7]) or us) < us
+local handed
+if simple and not lock[4] then
   local writer, reader, done = lock[2], lock[5], false
   if writer and string.sub(writer, 31) == ARGV[3] then
     if (tonumber(string.sub(writer, 2, 14)) or 0) > now then
@@ -48,6 +52,17 @@ if lock[1] == VERSION and not lock[4] and #KEYS == 1 and #ARGV == 4 and ARGV[4] 
     end
   end
   if done then
+    return { now, 'released', 0 }
+  end
+elseif simple then
+-- @include handoff
+  local writer, reader = lock[2], lock[5]
+  if writer and not lock[3] and string.sub(writer, 31) == ARGV[3] and (tonumber(string.sub(writer, 2, 14)) or 0) > now then
+    handed = hand_off()
+  elseif reader and not writer and lock[3] == '1' and string.sub(reader, 31) == '0' and (tonumber(lock[6]) or 0) > now then
+    handed = hand_off(mine, 'i:0', 'readers', 'read_min')
+  end
+  if handed == 'heard' then
     return { now, 'released', 0 }
   end
 end
@@ -106,6 +121,12 @@ local function end_waiting(owner)
 end
 
 return answer(function()
+  if handed == 'unheard' then
+    put('writer', false)
+    settle(true)
+    return { now, 'released', more }
+  end
+  seed({ 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence' }, lock)
   if only_wait then
     local owner, _, deadline, token = writing()
     if owner == ARGV[3] then

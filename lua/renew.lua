@@ -9,7 +9,7 @@
 --   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed all the same)
 --   lost      it does not hold
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded number of calls.
+-- Cost: of a write or with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded number of calls.
 
 -- @include constants
 -- @include clock
@@ -42,8 +42,8 @@ if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and
       end
     end
     reply = { now, status, 0, token, deadline }
-    if not lock[7] then
-      return reply -- it blocks nobody
+    if not lock[7] or field == 'writer' then
+      return reply -- it blocks nobody, or all that wait
     end
   end
 end

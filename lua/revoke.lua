@@ -1,11 +1,13 @@
--- Refuses every further renewal to those that hold now: the lock is free at the latest of their deadlines. Nobody's lease is cut.
+-- Refuses every further renewal to those that hold by a token up to this one: they are gone at the latest of their deadlines. Nobody's lease is
+-- cut. Whoever holds by a newer token is not concerned, so a call that comes twice, or late, revokes nobody else.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  the token
 --
 -- Reply: now, status, more
---   revoked   the token up to which renewals are refused, readers, the writer's deadline (0: none)
---   free      nobody holds; nothing was done
+--   revoked   the token up to which renewals are refused, readers (dead and newer ones are among them), the writer's deadline (0: none)
+--   free      none of them writes, and nobody reads; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
@@ -13,8 +15,11 @@
 -- @include clock
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 2 then
+local limit = whole(3, 1, MOST_EXACT)
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
+elseif not limit then
+  return refuse('token')
 end
 local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'fence' }
 local lock = redis.pcall('HMGET', key, unpack(names))
@@ -30,15 +35,19 @@ end
 
 return answer(function()
   seed(names, lock)
-  local _, _, deadline = writing()
+  -- A token of the future would revoke those to come.
+  limit = math.min(limit, number('fence'))
+  local _, _, deadline, writes_by = writing()
+  if writes_by and writes_by > limit then
+    deadline = nil
+  end
   local held = deadline or number('readers') > 0
-  local token = number('fence')
-  if held and number('revoked') ~= token then
-    put('revoked', token)
+  if held and number('revoked') < limit then
+    put('revoked', limit)
   end
   settle(true)
   if held then
-    return { now, 'revoked', more, token, number('readers'), deadline or 0 }
+    return { now, 'revoked', more, limit, number('readers'), deadline or 0 }
   end
   return { now, 'free', more }
 end)

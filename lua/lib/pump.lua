@@ -121,7 +121,8 @@ local function reads_next(reader, waits_to_write)
   return not waits_to_write or reader.ticket <= number('phase') or (reader.fairness == 'r' and number('fair') == 0)
 end
 
--- Grants one waiter its turn; false if nobody can go.
+-- Grants one waiter its turn; false if nobody can go. The look at the readers may show that the client of the one who is next
+-- is gone: then there is another who is.
 local function step()
   if writing() then
     return false
@@ -129,7 +130,7 @@ local function step()
   local upgrader = upgrading()
   if upgrader then
     if blocked_by_readers(1) then
-      return false
+      return upgrading() ~= upgrader
     end
     grant(upgrader)
     return true
@@ -141,14 +142,17 @@ local function step()
     grant(next_reader)
     return true
   elseif not next_writer then
-    looks = math.min(looks, LOOKS_UNBLOCKED)
-    sweep(looks)
+    -- The dead are in nobody's way, and go by and by; but those that were cut off are to be gone soon.
+    local forced = get('forced')
+    looks = math.min(looks, forced and LOOKS or LOOKS_UNBLOCKED)
+    if sweep(looks) and forced then
+      more = 1
+    end
     looks = 0
     return false
   elseif blocked_by_readers(0) then
-    return false
+    return first('w') ~= next_writer
   end
-  -- The look at the readers may have shown that the writer's client is gone.
   next_writer = first('w')
   if next_writer and steps > 0 then
     grant(next_writer)

@@ -78,6 +78,8 @@ struct Shared {
 struct Server {
     door: Door,
     dials: usize,
+    /// Pipelines that came, with those of one command.
+    pipelines: usize,
     /// Does not answer anything.
     stopped: bool,
     /// What happens to the next scripts; then they are answered.
@@ -166,6 +168,10 @@ impl Fakes {
 
     pub(crate) fn dials(&self, host: &str) -> usize {
         self.with(host, |server| server.dials)
+    }
+
+    pub(crate) fn pipelines(&self, host: &str) -> usize {
+        self.with(host, |server| server.pipelines)
     }
 
     /// The commands that server got since the last look, but those of the handshake.
@@ -316,6 +322,7 @@ impl Node for FakeNode {
             if !self.is_usable() {
                 return Err(broken(false));
             }
+            self.fakes.with(&self.host, |server| server.pipelines += 1);
             let mut replies = Vec::new();
             // A server takes the whole pipeline, whatever becomes of the first commands of it.
             let acts: Vec<Act> = commands

@@ -83,7 +83,7 @@ impl Scripts {
 
     /// The scripts in a folder laid out as `lua/`, for trying changed ones without a build.
     #[cfg_attr(
-        not(feature = "embedded"),
+        not(any(test, feature = "embedded")),
         expect(dead_code, reason = "only the embedded engine offers it")
     )]
     pub(crate) fn from_folder(folder: &Path) -> io::Result<Scripts> {
@@ -175,6 +175,7 @@ const FILES: &[(&str, &str)] = files![
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/simple.lua",
+    "lib/handoff.lua",
     "lib/prelude.lua",
     "lib/demand.lua",
     "lib/hash.lua",

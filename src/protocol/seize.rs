@@ -26,21 +26,23 @@ pub(crate) struct Forced {
     pub(crate) readers: u64,
 }
 
-pub(crate) fn revoke(scripts: &'static Scripts, lock: &LockKey) -> Call {
-    call(&scripts.revoke, lock)
+/// For those that hold by a token up to this one.
+pub(crate) fn revoke(scripts: &'static Scripts, lock: &LockKey, token: u64) -> Call {
+    call(&scripts.revoke, lock, token)
 }
 
-pub(crate) fn force_release(scripts: &'static Scripts, lock: &LockKey) -> Call {
-    call(&scripts.force_release, lock)
+/// As `revoke`.
+pub(crate) fn force_release(scripts: &'static Scripts, lock: &LockKey, token: u64) -> Call {
+    call(&scripts.force_release, lock, token)
 }
 
-fn call(script: &'static Script, lock: &LockKey) -> Call {
+fn call(script: &'static Script, lock: &LockKey, token: u64) -> Call {
     Call {
         script,
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Words::new(),
+        args: Words::new().number(token),
         not_after: None,
     }
 }

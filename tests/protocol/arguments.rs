@@ -59,6 +59,7 @@ const PLAIN: [Kind; 2] = [Any(HERE), Any("0")];
 const RELEASE: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), OneOf("all")];
 const RENEW: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), Span("1000")];
 const DOWNGRADE: [Kind; 5] = [Any(HERE), Any("0"), Owner("new1"), Token, Span("1000")];
+const SEIZE: [Kind; 3] = [Any(HERE), Any("0"), Token];
 const HOLDS: [Kind; 3] = [Any(HERE), Any("0"), Owner("new1")];
 const RAISE_TOKEN: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), Token];
 const MUTEX_ACQUIRE: [Kind; 4] = [Any(HERE), NotAfter, Owner("new1"), Span("1000")];
@@ -84,8 +85,8 @@ fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
         ("renew", RENEW.into()),
         ("downgrade", DOWNGRADE.into()),
         ("pump", PLAIN.into()),
-        ("revoke", PLAIN.into()),
-        ("force_release", PLAIN.into()),
+        ("revoke", SEIZE.into()),
+        ("force_release", SEIZE.into()),
         ("inspect", INSPECT.into()),
         ("holds", HOLDS.into()),
         ("raise_token", RAISE_TOKEN.into()),

@@ -344,6 +344,44 @@ fn a_forced_release_of_many_readers() {
 }
 
 #[test]
+fn who_comes_later_is_not_seized_by_a_call_that_comes_again() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    lab.force().unwrap();
+    let bob = lab.write("bob1").granted();
+    assert_eq!(lab.unchanged(|lab| lab.force_up_to(ann.token)).status(), "free");
+    assert_eq!(lab.unchanged(|lab| lab.revoke_up_to(ann.token)).status(), "free");
+    assert_eq!(lab.renew("bob1", 60_000).status(), "renewed");
+    let read = lab.downgrade("bob1", bob.token, 60_000).granted();
+    lab.read("cat1").granted();
+    let forced = lab.force_up_to(read.token).unwrap();
+    assert_eq!((forced.status.as_str(), forced.number(2)), ("forced", 2));
+    assert_eq!(lab.state().reads(), [owner("cat1")].into(), "she has a newer token");
+    lab.revoke_up_to(read.token).unwrap();
+    assert_eq!(lab.renew("cat1", 60_000).status(), "renewed");
+    assert_eq!(lab.force_up_to(read.token).status(), "free");
+    // No token of the future takes hold of those to come.
+    lab.revoke_up_to(u64::pow(2, 53)).unwrap();
+    assert_eq!(lab.renew("cat1", 60_000).status(), "revoked");
+    lab.force_up_to(u64::pow(2, 53)).unwrap();
+    let dan = lab.write("dan1").granted();
+    assert_eq!(lab.renew("dan1", 60_000).status(), "renewed");
+    assert!(dan.token > read.token);
+}
+
+#[test]
+fn what_was_cut_off_is_swept_away_though_nobody_waits() {
+    let mut lab = Lab::new();
+    for reader in 0..100 {
+        lab.read(&format!("x{reader}")).granted();
+    }
+    assert!(lab.force().unwrap().more);
+    lab.pump_dry();
+    assert_eq!(lab.state().readers().len(), 0);
+    assert_eq!(lab.state().fields.get("forced"), None);
+}
+
+#[test]
 fn readers_that_come_after_a_forced_release_stay() {
     let mut lab = Lab::new();
     for reader in 0..40 {

@@ -69,7 +69,8 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args())
         .queued();
     lab.twice("pump", &[HERE, "0"]).unwrap();
-    lab.twice("revoke", &[HERE, "0"]).unwrap();
+    let token = lab.last_token().to_string();
+    lab.twice("revoke", &[HERE, "0", &token]).unwrap();
     lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]).unwrap();
     assert_eq!(lab.release("ann1").status(), "released");
     lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args())

@@ -20,6 +20,7 @@ mod arguments;
 mod changing;
 mod cluster;
 mod full_memory;
+mod handoff;
 mod holding;
 mod mutex;
 mod pushing;

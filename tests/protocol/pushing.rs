@@ -20,7 +20,7 @@ fn alone() -> (Server, Lab) {
     (server, lab)
 }
 
-fn has_push(lab: &mut Lab) -> bool {
+pub fn has_push(lab: &mut Lab) -> bool {
     let info: String = lab.command(redis::cmd("INFO").arg("server"));
     let version = info
         .lines()

@@ -417,6 +417,34 @@ fn a_claimed_lease_that_runs_out_is_no_lapse() {
 }
 
 #[test]
+fn a_grant_that_was_forced_out_is_no_lapse() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.wait_read("ann2").queued();
+    lab.wait_write("ann3").queued();
+    lab.wait_write("bob1").queued();
+    lab.release("ann1").status();
+    assert_eq!(holders(&mut lab), ["ann2"]);
+    assert_eq!(lab.force().status(), "forced");
+    assert_eq!(holders(&mut lab), ["ann3"], "its client is not gone");
+}
+
+#[test]
+fn readers_are_let_in_when_the_sweep_shows_that_the_waiting_writer_is_gone() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.wait_read("bob1").queued();
+    lab.wait_read("gone1").queued();
+    lab.ask(&Ask::write("gone2").waiting().liveness(60_000)).queued();
+    lab.release("ann1").status();
+    lab.renew("bob1", 60_000).status();
+    lab.ask(&Ask::read("cat1").waiting().liveness(60_000)).queued();
+    lab.pass(1_000);
+    lab.pump().status();
+    assert_eq!(holders(&mut lab), ["bob1", "cat1"]);
+}
+
+#[test]
 fn a_queue_has_a_limit() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();

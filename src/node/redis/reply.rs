@@ -28,20 +28,22 @@ pub(crate) fn reply_of(value: Value) -> Reply {
             detail: error.details().unwrap_or_default().to_owned(),
         }),
         Value::Double(number) => Reply::Text(number.to_string().into()),
-        other => {
-            let fallback = format!("{other:?}");
-            Reply::Text(text_of(other).unwrap_or_else(|| fallback.into()))
-        }
+        other => Reply::Text(text(other).unwrap_or_else(|other| format!("{other:?}").into())),
     }
 }
 
 /// The text in a value, if it is one.
 pub(super) fn text_of(value: Value) -> Option<Bytes> {
+    text(value).ok()
+}
+
+/// The text in a value, or the value.
+fn text(value: Value) -> Result<Bytes, Value> {
     match value {
-        Value::BulkString(bytes) => Some(bytes.into()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.into()),
-        Value::Okay => Some(Bytes::from_static(b"OK")),
-        _ => None,
+        Value::BulkString(bytes) => Ok(bytes.into()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.into()),
+        Value::Okay => Ok(Bytes::from_static(b"OK")),
+        other => Err(other),
     }
 }
 

@@ -33,6 +33,7 @@ impl Judge {
         let ServerError { code, detail } = error;
         let detail = match code.as_str() {
             "MOVED" | "ASK" => detail,
+            _ if code.starts_with("LOCK") => detail, // the script's own words
             _ if !self.is_same_version => String::new(),
             _ => detail.split(" script: ").next().unwrap_or_default().to_owned(),
         };

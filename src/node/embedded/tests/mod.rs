@@ -4,7 +4,9 @@ mod equals_server;
 mod faults;
 mod judge;
 mod moves_equal_server;
+mod random_calls;
 mod real;
+mod scripts_equal_server;
 mod subscriptions;
 mod throughput;
 

@@ -72,17 +72,18 @@ pub(super) struct RealConnection(BufReader<TcpStream>);
 
 impl RealConnection {
     pub(super) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Reply {
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            let word = word.as_ref();
-            request.extend(format!("${}\r\n", word.len()).bytes());
-            request.extend(word.iter().chain(b"\r\n"));
-        }
-        self.0.get_mut().write_all(&request).unwrap();
+        self.0.get_mut().write_all(&request(words)).unwrap();
         self.reply()
     }
 
-    fn reply(&mut self) -> Reply {
+    /// Sends all commands before it reads the first reply.
+    pub(super) fn ask_all<'a>(&mut self, commands: impl Iterator<Item = &'a [Vec<u8>]>) -> Vec<Reply> {
+        let requests: Vec<Vec<u8>> = commands.map(request).collect();
+        self.0.get_mut().write_all(&requests.concat()).unwrap();
+        requests.iter().map(|_| self.reply()).collect()
+    }
+
+    pub(super) fn reply(&mut self) -> Reply {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).unwrap();
         assert!(line.ends_with(b"\r\n"), "the server closed the connection");
@@ -110,8 +111,18 @@ impl RealConnection {
     }
 }
 
+fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        request.extend(format!("${}\r\n", word.len()).bytes());
+        request.extend(word.iter().chain(b"\r\n"));
+    }
+    request
+}
+
 /// The server that the environment names, or the one on the path, or the one that was fetched for the tests.
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/redis-server");
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).map(|directory| directory.join("redis-server"));

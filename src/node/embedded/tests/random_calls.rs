@@ -1,0 +1,380 @@
+//! Random calls of the lock scripts: most are what clients send, some come late or twice, and some are what no client would send.
+
+use fastrand::Rng;
+
+use crate::node::Reply;
+
+/// One call of a script.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) script: &'static str,
+    pub(super) keys: Vec<String>,
+    pub(super) args: Vec<Vec<u8>>,
+}
+
+/// The keys of the locks, of the mutexes, and of the two-key lock.
+pub(super) const LOCKS: [&str; 3] = ["rwlease:a", "rwlease:b", "rwlease:c"];
+const MUTEX: &str = "mutex";
+const LEGACY: [&str; 2] = ["legacy-read", "legacy-write"];
+
+/// All keys that there are.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    LOCKS.into_iter().chain([MUTEX]).chain(LEGACY)
+}
+
+/// Clients, by their names in owner ids. The first three hear what is published to them.
+const CLIENTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// The channels that somebody hears.
+pub(super) fn heard_channels() -> impl Iterator<Item = String> {
+    CLIENTS[..3].iter().map(|client| format!("{{0}}rwlease:{client:_<11}"))
+}
+
+/// The greatest token there can be.
+const MOST_EXACT: u64 = 1 << 53;
+
+/// Words in the place of any other.
+const ODD: &[&[u8]] = &[
+    b"",
+    b"0",
+    b"-1",
+    b"1.5",
+    b"1e3",
+    b" 7",
+    b"0x10",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"1e400",
+    b"999999999999",
+    b"1000000000001",
+    b"9007199254740992",
+    b"9007199254740993",
+    b"9223372036854775808",
+    b"-",
+    b"a",
+    b"f",
+    b"r",
+    b"all",
+    b"%s %d",
+    b"with space",
+    b"a\0b",
+    b"\xff\xfe",
+    b"{0}",
+    b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+];
+
+/// Fields that are tampered with.
+const FIELDS: &[&str] = &[
+    "version",
+    "fence",
+    "writer",
+    "readers",
+    "waiters",
+    "fair",
+    "read_min",
+    "sweep",
+    "until",
+    "revoked",
+    "forced",
+    "lapsed",
+    "phase",
+    "ticket",
+    "readers_head",
+    "readers_tail",
+    "writers_head",
+    "writers_tail",
+    "upgrader",
+    "i:0",
+    "i:1",
+];
+
+/// How many owners of a lock are remembered.
+const MOST_KNOWN: usize = 60;
+
+/// How many calls are kept to be sent again.
+const MOST_SENT: usize = 40;
+
+/// What a client knows of one of its owners.
+#[derive(Clone, Debug)]
+struct Known {
+    key: &'static str,
+    owner: String,
+    writes: bool,
+    token: u64,
+    ticket: u64,
+}
+
+/// Makes the calls up, and goes by their replies.
+#[derive(Debug)]
+pub(super) struct Calls {
+    rng: Rng,
+    owners: u32,
+    known: Vec<Known>,
+    sent: Vec<Call>,
+    /// Of a hundred calls, how many bring a new owner.
+    newcomers: u32,
+    /// Of a thousand calls, how many are odd.
+    odd: u32,
+}
+
+impl Calls {
+    pub(super) fn new(seed: u64) -> Calls {
+        let mut rng = Rng::with_seed(seed);
+        Calls {
+            newcomers: [15, 30, 60][rng.usize(..3)],
+            odd: [0, 20, 150][rng.usize(..3)],
+            rng,
+            owners: 0,
+            known: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// The next call, at this time in ms.
+    pub(super) fn next(&mut self, now: u64) -> Call {
+        let call = match self.rng.u32(..100) {
+            0..4 if !self.sent.is_empty() => self.sent[self.rng.usize(..self.sent.len())].clone(),
+            4..12 => self.mutex(now),
+            12..16 => self.legacy(now),
+            16..22 => self.of_a_lock(),
+            other if other - 22 < self.newcomers => self.newcomer(now),
+            _ => self.again(now),
+        };
+        let call = if self.rng.u32(..1000) < self.odd {
+            self.made_odd(call)
+        } else {
+            call
+        };
+        if self.sent.len() == MOST_SENT {
+            self.sent.remove(0);
+        }
+        self.sent.push(call.clone());
+        call
+    }
+
+    /// What a field of a lock is set to by somebody who should not.
+    pub(super) fn tampering(&mut self) -> (&'static str, Vec<u8>) {
+        let field = FIELDS[self.rng.usize(..FIELDS.len())];
+        let value = match self.rng.u32(..3) {
+            0 => b"h9999999999999000000000000000100".to_vec(),
+            1 => self
+                .known
+                .first()
+                .map_or(Vec::new(), |known| known.owner.clone().into()),
+            _ => self.odd_word(),
+        };
+        (field, value)
+    }
+
+    /// Learns from a reply.
+    pub(super) fn learn(&mut self, call: &Call, reply: &Reply) {
+        let (Reply::List(parts), Some(key)) = (reply, call.keys.first()) else {
+            return;
+        };
+        let status = match parts.get(1) {
+            Some(Reply::Text(status)) => status.as_ref(),
+            _ => return,
+        };
+        let number = match parts.get(3) {
+            Some(Reply::Int(number)) => *number as u64,
+            _ => 0,
+        };
+        let owner = call.args.get(2).map_or(&b""[..], Vec::as_slice);
+        let place = |known: &Known| known.key == key && known.owner.as_bytes() == owner;
+        let Some(at) = self.known.iter().position(place) else {
+            return;
+        };
+        let known = &mut self.known[at];
+        match (call.script, status) {
+            (_, b"queued") => known.ticket = number.max(known.ticket),
+            ("downgrade", b"granted") => known.writes = false,
+            ("upgrade", b"granted") | (_, b"writing") => (known.writes, known.token) = (true, number),
+            (_, b"granted" | b"renewed") => known.token = number,
+            // Some go on asking all the same.
+            (_, b"released" | b"left" | b"expired" | b"absent" | b"lost" | b"stale" | b"refused" | b"full")
+                if self.rng.u32(..4) > 0 =>
+            {
+                self.known.swap_remove(at);
+            }
+            _ => {}
+        }
+    }
+
+    fn newcomer(&mut self, now: u64) -> Call {
+        self.owners += 1;
+        let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
+        let known = Known {
+            key: LOCKS[self.rng.usize(..LOCKS.len())],
+            owner: format!("{client:_<11}{:07}", self.owners),
+            writes: self.rng.u32(..10) < 3,
+            token: 0,
+            ticket: 0,
+        };
+        if self.known.len() == MOST_KNOWN {
+            self.known.swap_remove(self.rng.usize(..MOST_KNOWN));
+        }
+        self.known.push(known.clone());
+        self.acquire(&known, now)
+    }
+
+    fn acquire(&mut self, known: &Known, now: u64) -> Call {
+        let script = if known.writes { "acquire_write" } else { "acquire_read" };
+        let fairness = if self.rng.u32(..5) == 0 { "r" } else { "f" };
+        let waits = known.ticket > 0 || self.rng.u32(..4) > 0;
+        self.demand(script, known, fairness.into(), waits, now)
+    }
+
+    /// Something that an owner may ask who is known already.
+    fn again(&mut self, now: u64) -> Call {
+        if self.known.is_empty() {
+            return self.newcomer(now);
+        }
+        let known = self.known[self.rng.usize(..self.known.len())].clone();
+        let Known { owner, token, .. } = &known;
+        let token = token.to_string();
+        match self.rng.u32(..20) {
+            0..6 => self.acquire(&known, now),
+            6..11 => call("release", &known, &[owner, "all"]),
+            11 => call("release", &known, &[owner, "wait"]),
+            12..15 => {
+                let lease = self.lease();
+                call("renew", &known, &[owner, &lease])
+            }
+            15 => {
+                let lease = self.lease();
+                call("downgrade", &known, &[owner, &token, &lease])
+            }
+            16..18 => {
+                let waits = self.rng.bool();
+                self.demand("upgrade", &known, token, waits, now)
+            }
+            18 => call("holds", &known, &[owner]),
+            _ => {
+                let higher = known.token + self.rng.u64(..3_000_000);
+                call("raise_token", &known, &[owner, &higher.to_string()])
+            }
+        }
+    }
+
+    /// The arguments of an acquire or an upgrade.
+    fn demand(&mut self, script: &'static str, known: &Known, fifth: String, waits: bool, now: u64) -> Call {
+        let rng = &mut self.rng;
+        let not_after = match rng.u32(..10) {
+            0 => 0,
+            1 => now - rng.u64(..100),
+            _ => now + rng.u64(..500),
+        };
+        let window = rng.u64(1..400).to_string();
+        let liveness = rng.u64(1..2_000).to_string();
+        let limit = [0, 3, 1_000][rng.usize(..3)].to_string();
+        let node = ["here", "there", "-"][rng.usize(..3)];
+        let ticket = known.ticket.to_string();
+        let upgrades = script == "upgrade";
+        let lease = self.lease();
+        let mut args = vec![known.owner.as_str(), &lease, &fifth];
+        if waits {
+            args.extend([window.as_str(), &liveness]);
+            args.extend(if upgrades {
+                ["0", "0"]
+            } else {
+                [ticket.as_str(), &limit]
+            });
+            args.extend([node, "0"]);
+        }
+        let mut call = call(script, known, &args);
+        call.args[1] = not_after.to_string().into();
+        call
+    }
+
+    /// What concerns the lock and no owner.
+    fn of_a_lock(&mut self) -> Call {
+        let rng = &mut self.rng;
+        let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"][rng.usize(..7)];
+        let key = LOCKS[rng.usize(..LOCKS.len())];
+        let mut args = words(&["here", "0"]);
+        if script == "inspect" {
+            let from = if rng.bool() { 0 } else { rng.u64(..20) };
+            args.extend(words(&[&from.to_string(), "-", "-", &rng.u64(1..30).to_string()]));
+        } else if script != "pump" {
+            // All that hold, or those up to one of them.
+            let tokens: Vec<u64> = self.known.iter().map(|known| known.token.max(1)).collect();
+            let token = rng.choice(tokens).filter(|_| rng.bool()).unwrap_or(MOST_EXACT);
+            args.extend(words(&[&token.to_string()]));
+        }
+        let keys = vec![key.to_owned()];
+        Call { script, keys, args }
+    }
+
+    fn mutex(&mut self, now: u64) -> Call {
+        let rng = &mut self.rng;
+        let owner = format!("mutex_owner_{}", rng.u32(..4));
+        let not_after = (now + rng.u64(..200)).saturating_sub(50).to_string();
+        let lease = self.lease();
+        let (script, args) = match self.rng.u32(..6) {
+            0..2 => ("mutex/acquire", words(&["here", &not_after, &owner, &lease])),
+            2 => ("mutex/renew", words(&["here", "0", &owner, &lease])),
+            3 => ("mutex/release", words(&["here", "0", &owner])),
+            _ => ("mutex/inspect", words(&["here", "0"])),
+        };
+        let keys = vec![MUTEX.to_owned()];
+        Call { script, keys, args }
+    }
+
+    fn legacy(&mut self, now: u64) -> Call {
+        let rng = &mut self.rng;
+        let owner = format!("legacy_owner_{}", rng.u32(..4));
+        let not_after = (now + rng.u64(..200)).saturating_sub(50).to_string();
+        let acquire = words(&["here", &not_after, &owner, &rng.u64(1..4).to_string()]);
+        let release = words(&["here", "0", &owner]);
+        let (script, keys, args) = match rng.u32(..4) {
+            0 => ("legacy/acquire_read", &LEGACY[..], acquire),
+            1 => ("legacy/acquire_write", &LEGACY[..], acquire),
+            2 => ("legacy/release", &LEGACY[..1], release),
+            _ => ("legacy/release", &LEGACY[1..], release),
+        };
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Call { script, keys, args }
+    }
+
+    fn lease(&mut self) -> String {
+        let ms = match self.rng.u32(..50) {
+            0 => self.rng.u64(1..1_000_000_000_000),
+            _ => self.rng.u64(1..1_500),
+        };
+        ms.to_string()
+    }
+
+    /// The same with something in it that does not belong there.
+    fn made_odd(&mut self, mut call: Call) -> Call {
+        let at = self.rng.usize(..call.args.len());
+        match self.rng.u32(..16) {
+            0 => drop(call.args.remove(at)),
+            1 => call.args.insert(at, self.odd_word()),
+            2 => call.keys.clear(),
+            3 => call.keys.push(LOCKS[0].to_owned()),
+            4 => call.keys = vec![keys().nth(self.rng.usize(..6)).unwrap_or(MUTEX).to_owned()],
+            _ => call.args[at] = self.odd_word(),
+        }
+        call
+    }
+
+    fn odd_word(&mut self) -> Vec<u8> {
+        ODD[self.rng.usize(..ODD.len())].to_vec()
+    }
+}
+
+/// A call for an owner. Of the envelope, only the server's name matters.
+fn call(script: &'static str, known: &Known, args: &[&str]) -> Call {
+    let mut all = words(&["here", "0"]);
+    all.extend(words(args));
+    Call {
+        script,
+        keys: vec![known.key.to_owned()],
+        args: all,
+    }
+}
+
+fn words(words: &[&str]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}

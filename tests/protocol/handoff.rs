@@ -1,0 +1,131 @@
+//! The short cut of the commonest hand-off does what the machinery does: one and the same release is carried out by both, over random queues.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use redis::cmd;
+
+use super::ask::Ask;
+use super::lab::{Answer, HERE, Lab, MACHINERY, channel, owner, start};
+use super::pushing::has_push;
+
+const ROUNDS: u32 = 300;
+
+#[test]
+fn the_short_cut_does_what_the_machinery_does() {
+    let seed = std::env::var("RWLEASE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("RWLEASE_SEED={seed}");
+    let (server, mut random) = (start(""), Rng::with_seed(seed));
+    let mut short = 0;
+    for _ in 0..ROUNDS {
+        let mut lab = Lab::on(&server);
+        queue_up(&mut lab, &mut random);
+        let before = Before::of(&mut lab);
+        let quick = released(&mut lab, "release");
+        short += u32::from(quick.looks <= 2);
+        before.restore(&mut lab);
+        let full = released(&mut lab, MACHINERY);
+        assert_eq!(quick.effects, full.effects, "from {:#?}", before.fields);
+        assert!(full.looks > 2, "the machinery has looked at little: {}", full.looks);
+    }
+    assert!(short > ROUNDS / 10, "the short cut was taken {short} times");
+}
+
+/// `ann1` holds, alone for the most part, and some wait, most of them to write.
+fn queue_up(lab: &mut Lab, random: &mut Rng) {
+    let reads = random.u32(..3) == 0;
+    lab.ask(&if reads { Ask::read("ann1") } else { Ask::write("ann1") })
+        .unwrap();
+    if reads && random.u32(..4) == 0 {
+        lab.read("ann2").unwrap();
+    }
+    for number in 1..=random.u32(1..5) {
+        let name = format!("{}{number}", random.choice(["bob", "cat", "gone"]).unwrap());
+        let ask = if random.u32(..8) == 0 {
+            Ask::read(&name)
+        } else {
+            Ask::write(&name)
+        };
+        let ask = ask.waiting().liveness(random.choice([300, 5_000]).unwrap());
+        let ask = ask.window(random.choice([500, 15_000]).unwrap());
+        let ask = if random.u32(..4) == 0 { ask.readers_first() } else { ask };
+        let ask = match random.u32(..4) {
+            0 => ask,
+            1 => ask.subscribed("there"),
+            _ => ask.subscribed(HERE),
+        };
+        lab.ask(&ask).unwrap();
+        lab.pass(random.u64(..200));
+    }
+    if random.u32(..6) == 0 {
+        let client = &owner(random.choice(["bob1", "eve1"]).unwrap())[..11];
+        let lapsed = format!("{client} {}", lab.now());
+        lab.set_field("lapsed", &lapsed);
+    }
+}
+
+/// A lock as it was, and the time.
+struct Before {
+    fields: BTreeMap<String, String>,
+    ends: Option<u64>,
+    us: u64,
+}
+
+impl Before {
+    fn of(lab: &mut Lab) -> Before {
+        let (_, fields, ends) = lab.snapshot();
+        let us = lab.now_us();
+        Before { fields, ends, us }
+    }
+
+    fn restore(&self, lab: &mut Lab) {
+        lab.delete();
+        for (field, value) in &self.fields {
+            lab.set_field(field, value);
+        }
+        let key = lab.key().to_owned();
+        lab.command::<()>(cmd("PEXPIREAT").arg(key).arg(self.ends));
+        lab.set_clock(self.us);
+    }
+}
+
+struct Release {
+    effects: Effects,
+    /// How often single fields were read.
+    looks: u64,
+}
+
+#[derive(Debug, PartialEq)]
+struct Effects {
+    answer: Answer,
+    fields: BTreeMap<String, String>,
+    ends: Option<u64>,
+    told: Vec<String>,
+}
+
+/// `gone` does not listen.
+fn released(lab: &mut Lab, script: &str) -> Release {
+    let listening = has_push(lab).then(|| ["bob", "cat"].map(|client| lab.listen(&channel(client))));
+    lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
+    let answer = lab.send(script, &[HERE, "0", &owner("ann1"), "all"]);
+    let looks = looks(lab);
+    let (_, fields, ends) = lab.snapshot();
+    let told = listening
+        .into_iter()
+        .flatten()
+        .flat_map(|client| client.heard())
+        .collect();
+    let effects = Effects {
+        answer,
+        fields,
+        ends,
+        told,
+    };
+    Release { effects, looks }
+}
+
+fn looks(lab: &mut Lab) -> u64 {
+    let stats: String = lab.command(cmd("INFO").arg("commandstats"));
+    let count = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hget:calls="));
+    count.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
