@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::core::lease::Renewals;
 use crate::node::Address;
+use crate::observe;
 use crate::protocol::{Grant, LockKey, Mode, OwnerId};
 
 /// Shared by the one who asked (a request, then a guard), the registry, and the worker.
@@ -189,6 +190,13 @@ impl Acquisition {
 impl Holding {
     pub(crate) fn is_held(&self, now: Moment) -> bool {
         !self.lost && now < self.ends
+    }
+
+    /// Notes its length, if its end was not noted yet.
+    pub(crate) fn end(&self, how: &'static str, now: Moment) {
+        if !self.lost && !self.releasing {
+            observe::held(self.mode, how, now.since(self.since));
+        }
     }
 
     /// Whether a renewal should have succeeded by now: whatever the reason, time is running out.

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use tracing::{debug, trace};
+use tracing::{Instrument, Span};
 
 use crate::acquisition::{Acquisition, Asking, ErrandKind, Holding, Pushed};
 use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
 use crate::core::lease::{self, Renewals};
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::Address;
+use crate::observe::{self, Way};
 use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
@@ -114,7 +116,7 @@ pub(crate) async fn take(
 ) -> Result<Option<Arc<Acquisition>>> {
     let acquisition = client.register(lock, terms.lease)?;
     let mut request = Request::new(client, acquisition, Goal::Take(mode, terms.fairness), mode, terms);
-    request.run(patience).await.map_err(|error| lock.blame(error))
+    request.watched(patience).await.map_err(|error| lock.blame(error))
 }
 
 /// Turns the read that is held into a write. `None`: it was a try, and others read.
@@ -131,7 +133,7 @@ pub(crate) async fn upgrade(
     let token = begun.map_err(|error| lock.blame(error))?;
     let goal = Goal::Upgrade { token };
     let mut request = Request::new(client, acquisition.clone(), goal, Mode::Write, terms);
-    request.run(patience).await.map_err(|error| lock.blame(error))
+    request.watched(patience).await.map_err(|error| lock.blame(error))
 }
 
 /// Waits until no errand of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
@@ -184,6 +186,11 @@ struct Request<'a> {
     /// Where the last call said that this client has subscribed.
     joined_at: Option<String>,
     settled: bool,
+    span: Span,
+    /// Since when it has a place in the queue.
+    queued_since: Option<Moment>,
+    /// What came of it, in a word.
+    outcome: &'static str,
 }
 
 /// What ended a wait.
@@ -198,6 +205,7 @@ enum Woken {
 impl<'a> Request<'a> {
     fn new(client: &'a Arc<Client>, acquisition: Arc<Acquisition>, goal: Goal, mode: Mode, terms: &'a Terms) -> Self {
         let started = client.clock.now();
+        let span = observe::acquire(&acquisition.lock, mode);
         Request {
             client,
             acquisition,
@@ -211,7 +219,22 @@ impl<'a> Request<'a> {
             silent_since: None,
             joined_at: None,
             settled: false,
+            span,
+            queued_since: None,
+            outcome: "dropped",
         }
+    }
+
+    /// Runs, and notes what came of it.
+    async fn watched(&mut self, patience: Patience) -> Result<Option<Arc<Acquisition>>> {
+        let span = self.span.clone();
+        let result = self.run(patience).instrument(span).await;
+        self.outcome = match &result {
+            Ok(Some(_)) => "granted",
+            Ok(None) => "busy",
+            Err(error) => observe::outcome_of(error.kind()),
+        };
+        result
     }
 
     /// The acquisition when it holds, nothing when a try was refused.
@@ -233,7 +256,8 @@ impl<'a> Request<'a> {
                 Err(error) => return Err(error.into()),
             };
             let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
-            trace!(name: "rwlease.acquire", lock = %self.acquisition.lock.name, node = %answer.address);
+            let node = answer.address;
+            observe::answered(&self.span, &node);
             let (envelope, acquired) = Acquire::read(answer.reply)?;
             if envelope.more {
                 self.client.pump(&self.acquisition.lock);
@@ -246,14 +270,14 @@ impl<'a> Request<'a> {
                     let ends = lease::ends(grant, envelope.now, sent, self.margin());
                     if ends <= received {
                         // The answer took longer than the lease is good for: it is as if it had never been had.
-                        debug!(name: "rwlease.grant", lock = %self.acquisition.lock.name, outcome = "late");
+                        observe::granted_late(&self.acquisition.lock, self.mode, &node);
                         return Err(Error::new(
                             ErrorKind::Unavailable,
                             "the answer came when the lease was over",
                         ));
                     }
                     let renew_at = lease::renew_at(sent, self.terms.lease, fastrand::f64());
-                    return self.hold(grant, ends, renew_at).map(Some);
+                    return self.hold(grant, ends, renew_at, (&node, Way::Answer)).map(Some);
                 }
                 Acquired::Refused { .. } if envelope.more && sweeps < SWEEPS_OF_A_TRY => sweeps += 1,
                 Acquired::Refused { .. } => {
@@ -263,7 +287,10 @@ impl<'a> Request<'a> {
                 Acquired::Queued { ticket, ahead, .. } => {
                     // The one upgrader goes before all: what is said of it is how many read.
                     (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
-                    trace!(name: "rwlease.wait", lock = %self.acquisition.lock.name, ahead);
+                    if self.queued_since.is_none() {
+                        self.queued_since = Some(received);
+                        observe::queued(&self.acquisition.lock, self.mode, &node, ahead);
+                    }
                     if let Some(pushed) = self.wait(patience.until()).await?
                         && let Some(held) = self.take_pushed(&pushed)?
                     {
@@ -419,14 +446,20 @@ impl<'a> Request<'a> {
         match ends {
             // Half of what it can be at best must be left, for the claim to come in time.
             Some(ends) if ends.since(now) > (window - margin) / 2 && self.terms.replicas == 0 => {
-                self.hold(pushed.grant, ends, now).map(Some)
+                self.hold(pushed.grant, ends, now, (&pushed.from, Way::Push)).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     /// Holds from here on. Fails if it was given up or lost meanwhile.
-    fn hold(&mut self, grant: Grant, ends: Moment, claim_or_renew_at: Moment) -> Result<Arc<Acquisition>> {
+    fn hold(
+        &mut self,
+        grant: Grant,
+        ends: Moment,
+        claim_or_renew_at: Moment,
+        (node, way): (&Address, Way),
+    ) -> Result<Arc<Acquisition>> {
         let held = match self.goal {
             Goal::Take(..) => self.hold_anew(grant, ends, claim_or_renew_at),
             Goal::Upgrade { .. } => self.hold_as_writer(grant, ends, claim_or_renew_at),
@@ -435,9 +468,9 @@ impl<'a> Request<'a> {
             return Err(self.over());
         }
         self.settled = true;
-        let waited = self.client.clock.now().since(self.started).as_secs_f64();
-        let (name, mode) = (&self.acquisition.lock.name, self.mode);
-        debug!(name: "rwlease.grant", lock = %name, slot = %self.acquisition.lock.slot, ?mode, token = grant.token, waited);
+        let took = self.client.clock.now().since(self.started);
+        let (lock, waited) = (&self.acquisition.lock, self.queued_since.is_some());
+        observe::granted(lock, self.mode, node, grant.token, way, took, waited);
         Ok(self.acquisition.clone())
     }
 
@@ -527,6 +560,12 @@ impl<'a> Request<'a> {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
+        let now = self.client.clock.now();
+        if let Some(since) = self.queued_since {
+            self.span
+                .in_scope(|| observe::waited(&self.acquisition.lock, self.mode, self.outcome, now.since(since)));
+        }
+        observe::acquired(&self.span, self.mode, self.outcome, now.since(self.started));
         match self.goal {
             _ if self.settled => {}
             Goal::Take(..) => self.client.abandon(&self.acquisition),

@@ -128,16 +128,18 @@ impl Client {
     /// Leaves the release of this owner to the worker. Works anywhere, and never waits.
     pub(crate) fn abandon(&self, acquisition: &Acquisition) {
         let now = self.clock.now();
+        crate::worker::notice_loss(self, acquisition, now);
         let pace = &self.settings.pace;
         {
             let mut state = acquisition.state();
             let (loose, over) = match &*state {
                 State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
                 // A renewal without an answer may have made it longer than is known here.
-                State::Held(holding) => (
-                    holding.loose(),
-                    holding.ends.max(now.after(holding.lease)).after(holding.margin),
-                ),
+                State::Held(holding) => {
+                    holding.end("dropped", now);
+                    let ends = holding.ends.max(now.after(holding.lease));
+                    (holding.loose(), ends.after(holding.margin))
+                }
                 State::Leaving(_) | State::Ended => return,
             };
             let over = loose.map_or(over, |loose| over.max(acquisition.ghost_ends(loose)));
@@ -212,7 +214,6 @@ impl Client {
         self.wake.notify_one();
     }
 
-    #[cfg(feature = "embedded")]
     pub(crate) fn id(&self) -> ClientId {
         self.id
     }

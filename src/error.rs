@@ -124,6 +124,8 @@ impl From<ServerError> for Error {
             ),
             "OOM" => (ErrorKind::Refused, "the server's memory is full"),
             "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
+            // As Valkey says it of a command inside a script, with the command's name.
+            _ if said.detail.contains("ACL failure in script") => (ErrorKind::Refused, "the user lacks a right"),
             _ if said.detail.contains("NOPERM") || said.detail.contains("can't run this command") => {
                 // Some versions do not say which.
                 (

@@ -1,10 +1,11 @@
 //! What one holds: guards that give the lease back.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use crate::asking::{self, Asked};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::Lease;
+use crate::lease::{Lease, LeaseState};
 use crate::protocol::{Ended, Mode, Release};
 use crate::worker;
 
@@ -12,7 +13,8 @@ use crate::worker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock was held until now.
+    /// The lock was held until now. Also if the first answer was lost, the second says that nothing is held, and the lease has not ended: then only a
+    /// [forced release](crate::RwLock::force_release), or a failover that lost the lock, could have been before.
     Released,
     /// The lease had ended before: somebody else may have held the lock since.
     AlreadyLost,
@@ -30,7 +32,9 @@ impl Hold {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
         let now = client.clock.now();
+        worker::notice_loss(client, acquisition, now);
         let held = acquisition.with_holding(|holding| {
+            holding.end("released", now);
             holding.releasing = true;
             (holding.ends, holding.loose())
         });
@@ -44,7 +48,7 @@ impl Hold {
         .call(client.scripts, lock);
         let until = now.after(client.settings.call_timeout);
         let result = client.router.call(&call, until).await;
-        match worker::ended(result) {
+        match worker::ended(lock, result) {
             Ok((envelope, ended, retried)) => {
                 if envelope.more {
                     client.pump(lock);
@@ -67,6 +71,23 @@ impl Hold {
                 }
             }
         }
+    }
+}
+
+impl Hold {
+    /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, nothing is released.
+    pub(crate) async fn keep(self) -> Result<Duration> {
+        let Lease { client, acquisition } = &self.0;
+        let renewed = match self.0.state() {
+            LeaseState::Lost => Err(acquisition.lock.blame(Error::new(ErrorKind::Lost, "the lease is lost"))),
+            _ => self.0.renew().await,
+        };
+        let left = self.0.remaining();
+        let now = client.clock.now();
+        worker::notice_loss(client, acquisition, now);
+        acquisition.with_holding(|holding| holding.end("kept", now));
+        client.forget(acquisition); // and so the drop finds nothing to release
+        renewed.map(|()| left)
     }
 }
 
@@ -118,6 +139,43 @@ macro_rules! guard {
             /// Dropped, the release is finished in the background.
             pub async fn release(self) -> Result<Released> {
                 self.0.release().await
+            }
+        }
+
+        impl $name {
+            /// Leaves the lock to its lease: it is not released, and stays taken until the lease ends. For what must not happen again too soon: a job
+            /// that the first of many runs, a limit of once in an hour.
+            ///
+            /// The lease is made as long again as it was asked for, counted from now, and then this client has no more to do with it: it is renewed no more, and
+            /// neither a drop nor [`shutdown`](crate::Locks::shutdown) releases it. Gives what is left of it, at least. Only
+            /// [`force_release`](crate::RwLock::force_release) ends it sooner. One round trip.
+            ///
+            /// ```
+            /// # #[cfg(feature = "embedded")]
+            /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+            /// # let locks = rwlease::Locks::embedded().await?;
+            /// use std::time::Duration;
+            ///
+            /// let hourly = locks.rwlock("report")?;
+            /// if let Some(turn) = hourly.try_write().lease(Duration::from_secs(3600)).await? {
+            ///     // the report
+            ///     turn.keep().await?;
+            /// }
+            /// assert!(hourly.try_write().await?.is_none()); // for an hour
+            /// # Ok(()) }
+            /// # #[cfg(not(feature = "embedded"))] fn main() {}
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked; [`Unavailable`](ErrorKind::Unavailable) when the server did not
+            /// answer: then the lock is left to its lease as it was.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropped, the lock is released.
+            pub async fn keep(self) -> Result<Duration> {
+                self.0.keep().await
             }
         }
 

@@ -142,7 +142,7 @@ impl Lease {
     /// # Errors
     ///
     /// [`Lost`](ErrorKind::Lost) when it is lost or was revoked; [`Unavailable`](ErrorKind::Unavailable) when the server did not
-    /// answer, with the lease as it was.
+    /// answer, and [`Refused`](ErrorKind::Refused) when it said no, with the lease as it was.
     ///
     /// # Cancel safety
     ///

@@ -329,6 +329,6 @@ async fn give_back(lock: &LegacyRwLock, mode: Mode, owner: OwnerId) {
     let until = lock.after(client.settings.call_timeout);
     let outcome = client.router.call(&lock.keys.give_back(mode, owner), until).await;
     if let Err(error) = outcome {
-        tracing::debug!(name: "rwlease.release", lock = %lock.name, outcome = "failed", %error);
+        crate::observe::release_failed(&lock.name, lock.slot(), &error);
     }
 }

@@ -22,6 +22,11 @@
 //! One hash in one slot, changed by scripts alone: who reads, who writes, until when, who waits, the last fencing token. All time in it is the
 //! server's. A lock is a lease: a holder that is not heard of any more loses it when its lease ends, and not before.
 //!
+//! # Seeing it
+//!
+//! Each step of a lock is told by `tracing`; with the feature `metrics` it is counted and measured by the `metrics` facade as well. `docs/observing.md` has
+//! the names. The feature `cli` builds the command `rwlease`, which runs commands under a lock, shows locks, and looks for what would break them.
+//!
 //! # Layers
 //!
 //! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
@@ -44,6 +49,7 @@
 
 // The test support speaks of the crate by its name.
 #[cfg(test)]
+#[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
 extern crate self as rwlease;
 
 mod acquisition;
@@ -62,6 +68,7 @@ mod losses;
 mod multi;
 mod mutex;
 mod node;
+mod observe;
 mod options;
 mod owner;
 mod protocol;

@@ -12,6 +12,7 @@ use crate::losses::{Loss, OnLost};
 use crate::multi::Multi;
 use crate::mutex::Mutex;
 use crate::node::Connector;
+use crate::observe;
 use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
 use crate::router::{Route, Router, RouterSettings};
@@ -150,10 +151,9 @@ impl Locks {
         self.client.scripts.all().into_iter()
     }
 
-    /// The first part of this client's owner ids.
-    #[cfg(feature = "embedded")]
-    #[doc(hidden)]
-    pub fn id(&self) -> String {
+    /// What the ids of all this client's owners begin with: by it one finds oneself in a [`Status`](crate::Status), among those who hold and those who
+    /// wait.
+    pub fn client_id(&self) -> String {
         self.client.id().to_string()
     }
 
@@ -182,6 +182,7 @@ impl Locks {
             scripts,
             ClientId::from_random(random),
         ));
+        observe::describe();
         worker::listen(&client);
         tokio::spawn(worker::run(client.clone()));
         Ok(Locks {

@@ -36,7 +36,7 @@ impl OnLost {
         if let Some(listener) = &self.0
             && catch_unwind(AssertUnwindSafe(|| listener(loss))).is_err()
         {
-            tracing::error!(name: "rwlease.lost", lock = %loss.lock, "the listener panicked");
+            crate::observe::listener_panicked(loss);
         }
     }
 }

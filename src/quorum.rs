@@ -420,8 +420,12 @@ impl QuorumGuard {
             let clock = self.clock();
             let ends = clock.sleep_until(clock.now().after(left));
             let held = self.leases().filter(|lease| lease.is_held());
-            let one_lost = select_all(held.map(|lease| Box::pin(lease.lost())));
-            drop(select(ends, one_lost).await);
+            let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.lost())).collect();
+            // They may all have ended since.
+            if each_lost.is_empty() {
+                return;
+            }
+            drop(select(ends, select_all(each_lost)).await);
         }
     }
 

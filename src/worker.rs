@@ -23,7 +23,7 @@ use crate::protocol::{Envelope, LockKey, pump, pumped};
 
 pub(crate) use hearing::listen;
 pub(crate) use leaving::ended;
-pub(crate) use renewing::{apply_renewal, refusal};
+pub(crate) use renewing::{apply_renewal, notice_loss, refusal};
 
 /// What is due within this time goes out together.
 const HORIZON: Duration = Duration::from_millis(20);

@@ -138,7 +138,7 @@ impl Connections {
                 Ok(connection)
             }
             Err(failure) => {
-                tracing::debug!(name: "rwlease.connect", node = %address, outcome = %failure);
+                crate::observe::connect_failed(address, &failure);
                 let failure = Arc::new(failure);
                 let dial = dials.entry(address.clone()).or_default();
                 let rest = (FIRST_REST * 2u32.saturating_pow(dial.failures)).min(LONGEST_REST);

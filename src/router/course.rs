@@ -1,12 +1,13 @@
 //! The course of one call: from server to server until one answers it, or its time is up.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
 use crate::router::answer::{Decision, decide};
-use crate::router::call::{Answer, Call, CallError, Reason};
+use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
 use crate::router::topology::Whom;
 use crate::router::{Router, jittered};
@@ -32,6 +33,8 @@ pub(crate) struct Course<'a> {
     redirects: u32,
     /// Attempts in a row that came to nothing.
     troubles: u32,
+    /// To wait before the next attempt.
+    pause: Duration,
     loose: Option<u64>,
     last_error: Option<ServerError>,
     last_failure: Option<NodeError>,
@@ -68,7 +71,7 @@ pub(crate) enum Attempt {
 }
 
 /// How a wait ended.
-enum Waited<T> {
+pub(crate) enum Waited<T> {
     Done(T),
     OwnerLeft,
     Late,
@@ -85,6 +88,7 @@ impl<'a> Course<'a> {
             next: Stop::default(),
             redirects: 0,
             troubles: 0,
+            pause: Duration::ZERO,
             loose: None,
             last_error: None,
             last_failure: None,
@@ -101,34 +105,70 @@ impl<'a> Course<'a> {
 
     /// Goes on until there is an answer.
     pub(crate) async fn run(mut self) -> Result<Answer, CallError> {
-        self.check_deadline(Reason::TimedOut(None))?;
         loop {
-            if self.router.connections.is_closed() {
-                return Err(self.failed(Reason::Closed));
+            if let Some(address) = self.destination()? {
+                let attempt = self.attempt(&address).await;
+                if let Some(answer) = self.settle(&address, attempt)? {
+                    return Ok(answer);
+                }
             }
-            let Some(address) = self
-                .next
-                .address
-                .clone()
-                .or_else(|| self.router.topology.owner(self.call.slot))
-            else {
-                drop(self.router.topology.refresh(Whom::Anyone));
-                self.pause(Reason::NoNode(self.call.slot)).await?;
-                continue;
-            };
-            let attempt = self.attempt(&address).await;
-            if let Some(answer) = self.settle(address, attempt).await? {
-                return Ok(answer);
-            }
+            let pause = self.take_pause();
+            self.router.rest(pause, self.deadline).await;
         }
     }
 
-    /// Goes on from what came of an attempt at that server.
-    pub(crate) async fn resume(mut self, address: Address, attempt: Attempt) -> Result<Answer, CallError> {
-        match self.settle(address, attempt).await? {
-            Some(answer) => Ok(answer),
-            None => self.run().await,
+    /// Where to go now; `None` while nobody knows that. Fails when it is too late to go anywhere.
+    pub(crate) fn destination(&mut self) -> Result<Option<Address>, CallError> {
+        if self.router.connections.is_closed() {
+            return Err(self.failed(Reason::Closed));
         }
+        let known = self.next.address.clone();
+        let address = known.or_else(|| self.router.topology.owner(self.call.slot));
+        if self.router.clock.now() >= self.deadline {
+            let late = Reason::TimedOut(self.last_error.take());
+            let reason = address.map_or(Reason::NoNode(self.call.slot), |_| late);
+            return Err(self.failed(reason));
+        }
+        if address.is_none() {
+            drop(self.router.topology.refresh(Whom::Anyone));
+            self.lengthen_pause();
+        }
+        Ok(address)
+    }
+
+    /// How long to wait before the next attempt.
+    pub(crate) fn take_pause(&mut self) -> Duration {
+        mem::take(&mut self.pause)
+    }
+
+    /// Whether it goes to a server that is not the owner of the slot, which takes a command of its own to say.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.next.asking
+    }
+
+    /// Whether an earlier attempt may still arrive.
+    pub(crate) fn is_loose(&self) -> bool {
+        self.loose.is_some()
+    }
+
+    /// The script whose text goes along.
+    pub(crate) fn text(&self) -> Option<&'static Script> {
+        self.next.text.then_some(self.call.script)
+    }
+
+    /// Leaves the text to another call of the same pipeline, before this one.
+    pub(crate) fn without_text(&mut self) {
+        self.next.text = false;
+    }
+
+    /// Until when an attempt at that server may arrive, by its clock.
+    pub(crate) fn not_after(&self, connection: &Connection) -> u64 {
+        connection.server_ms(self.call.not_after)
+    }
+
+    /// What is sent to that server.
+    pub(crate) fn command(&self, connection: &Connection, not_after: u64) -> Words {
+        command(self.call, self.next.text, connection.name(), not_after)
     }
 
     /// Sends the call there and waits for the answer, but not longer than is of use.
@@ -174,8 +214,8 @@ impl<'a> Course<'a> {
 
     async fn send(&self, connection: &Connection) -> Attempt {
         let clock = &*self.router.clock;
-        let not_after = connection.server_ms(self.call.not_after);
-        let command = command(self.call, self.next.text, connection.name(), not_after);
+        let not_after = self.not_after(connection);
+        let command = self.command(connection, not_after);
         let now = clock.now();
         let until = now.after(self.router.response_timeout).min(self.deadline);
         let outcome = if self.next.asking {
@@ -212,7 +252,7 @@ impl<'a> Course<'a> {
     /// As `send`, but ends as soon as another node says that the slot has another owner.
     async fn send_watched(&self, address: &Address, connection: &Arc<Connection>) -> Attempt {
         // Taken before the call is sent, so an attempt that is given up names at least what it was sent with.
-        let not_after = connection.server_ms(self.call.not_after);
+        let not_after = self.not_after(connection);
         match self.wait(address, true, self.send(connection)).await {
             Waited::Done(attempt) => attempt,
             Waited::OwnerLeft | Waited::Late => Attempt::Silent { sent: Some(not_after) },
@@ -220,7 +260,7 @@ impl<'a> Course<'a> {
     }
 
     /// Waits until the work is done, the slot has another owner (if that is watched), or the deadline has passed.
-    async fn wait<T>(&self, address: &Address, watch: bool, work: impl Future<Output = T>) -> Waited<T> {
+    pub(crate) async fn wait<T>(&self, address: &Address, watch: bool, work: impl Future<Output = T>) -> Waited<T> {
         tokio::select! {
             biased;
             done = work => Waited::Done(done),
@@ -230,30 +270,12 @@ impl<'a> Course<'a> {
     }
 
     /// Decides what an attempt means: the answer, an error, or (`None`) another attempt.
-    async fn settle(&mut self, address: Address, attempt: Attempt) -> Result<Option<Answer>, CallError> {
-        let attempt = match attempt {
+    pub(crate) fn settle(&mut self, address: &Address, attempt: Attempt) -> Result<Option<Answer>, CallError> {
+        match attempt {
+            Attempt::Answered(exchange) => return self.take_in(address, exchange),
             Attempt::Confirmed(exchange, confirmed) => {
                 self.confirmed = confirmed;
-                Attempt::Answered(exchange)
-            }
-            other => other,
-        };
-        match attempt {
-            Attempt::Confirmed(..) => {}
-            Attempt::Answered(Exchange { value, sent, received }) => {
-                match decide(value, self.call.slot, &address, self.router.topology.translation()) {
-                    Decision::Done(reply) => {
-                        return Ok(Some(Answer {
-                            reply,
-                            sent,
-                            received,
-                            address,
-                            confirmed: self.confirmed,
-                            loose: self.loose,
-                        }));
-                    }
-                    other => self.follow(address, other).await?,
-                }
+                return self.take_in(address, exchange);
             }
             Attempt::Unconnected(failure) if failure.permanent => {
                 self.last_failure = Some(failure);
@@ -262,35 +284,41 @@ impl<'a> Course<'a> {
             Attempt::Unconnected(failure) => {
                 self.last_failure = Some(failure);
                 self.leave(address);
-                self.pause(Reason::TimedOut(None)).await?;
+                self.lengthen_pause();
             }
             Attempt::Silent { sent } => {
                 self.note_loose(sent);
                 self.leave(address);
-                self.check_deadline(Reason::TimedOut(None))?;
+                if sent.is_none() {
+                    self.note_trouble();
+                }
             }
             Attempt::Broken { failure, not_after } => {
                 self.note_loose(failure.maybe_sent.then_some(not_after));
                 self.last_failure = Some(failure);
                 self.leave(address);
-                // A connection that was cut is usually made again at once.
-                if self.troubles == 0 {
-                    self.troubles = 1;
-                    self.check_deadline(Reason::TimedOut(None))?;
-                } else {
-                    self.pause(Reason::TimedOut(None)).await?;
-                }
+                self.note_trouble();
             }
         }
         Ok(None)
     }
 
-    /// Does what an answer demands that is not the reply.
-    async fn follow(&mut self, address: Address, decision: Decision) -> Result<(), CallError> {
-        match decision {
-            Decision::Done(_) => {}
+    /// Decides what an answer means.
+    fn take_in(&mut self, address: &Address, exchange: Exchange<Reply>) -> Result<Option<Answer>, CallError> {
+        let Exchange { value, sent, received } = exchange;
+        match decide(value, self.call.slot, address, self.router.topology.translation()) {
+            Decision::Done(reply) => {
+                return Ok(Some(Answer {
+                    reply,
+                    sent,
+                    received,
+                    address: address.clone(),
+                    confirmed: self.confirmed,
+                    loose: self.loose,
+                }));
+            }
             Decision::Moved(to) => {
-                self.count_redirect("moved", &address, &to).await?;
+                self.count_redirect("moved", address, &to)?;
                 self.router.topology.moved(self.call.slot, &to);
                 self.next = Stop {
                     address: Some(to),
@@ -298,8 +326,8 @@ impl<'a> Course<'a> {
                 };
             }
             Decision::Ask(to) => {
-                self.count_redirect("ask", &address, &to).await?;
-                self.router.subscriptions.asked(self.call.slot, &address, &to);
+                self.count_redirect("ask", address, &to)?;
+                self.router.subscriptions.asked(self.call.slot, address, &to);
                 self.next = Stop {
                     address: Some(to),
                     asking: true,
@@ -311,18 +339,18 @@ impl<'a> Course<'a> {
             }
             Decision::NoScript => {
                 self.next = Stop {
-                    address: Some(address),
+                    address: Some(address.clone()),
                     asking: self.next.asking,
                     text: true,
                 };
             }
             Decision::Backoff { error, refresh } => {
                 if refresh {
-                    drop(self.router.topology.refresh(Whom::Another(address)));
+                    drop(self.router.topology.refresh(Whom::Another(address.clone())));
                 }
                 self.last_error = Some(error);
                 self.next = Stop::default();
-                self.pause(Reason::TimedOut(None)).await?;
+                self.lengthen_pause();
             }
             Decision::Refused(error) => return Err(self.failed(Reason::Refused(error))),
             Decision::Garbled(what) => {
@@ -331,12 +359,12 @@ impl<'a> Course<'a> {
                 return Err(self.failed(Reason::Garbled(what)));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Turns away from a server that did not answer, to whoever owns the slot by then.
-    fn leave(&mut self, address: Address) {
-        drop(self.router.topology.refresh(Whom::Another(address)));
+    fn leave(&mut self, address: &Address) {
+        drop(self.router.topology.refresh(Whom::Another(address.clone())));
         self.next = Stop::default();
     }
 
@@ -345,44 +373,31 @@ impl<'a> Course<'a> {
     }
 
     /// Follows one more redirect, if the limit allows it.
-    async fn count_redirect(&mut self, kind: &str, from: &Address, to: &Address) -> Result<(), CallError> {
-        tracing::debug!(name: "rwlease.redirect", slot = %self.call.slot, kind, %from, %to);
+    fn count_redirect(&mut self, kind: &'static str, from: &Address, to: &Address) -> Result<(), CallError> {
+        crate::observe::redirected(self.call.slot, kind, from, to);
         if self.redirects == self.router.max_redirects {
             return Err(self.failed(Reason::TooManyRedirects(self.redirects)));
         }
         self.redirects += 1;
         if self.redirects > SWIFT_REDIRECTS {
-            self.sleep(REDIRECT_PAUSE * self.redirects).await;
+            self.pause = jittered(REDIRECT_PAUSE * self.redirects);
         }
-        self.check_deadline(Reason::TimedOut(None))
+        Ok(())
     }
 
-    /// Waits a little, longer each time. Fails for that reason once the deadline has passed.
-    async fn pause(&mut self, reason: Reason) -> Result<(), CallError> {
-        let pause = (FIRST_PAUSE * 2u32.saturating_pow(self.troubles)).min(LONGEST_PAUSE);
+    /// The first time it goes on at once: a connection that was cut is usually made again.
+    fn note_trouble(&mut self) {
+        if self.troubles == 0 {
+            self.troubles = 1;
+        } else {
+            self.lengthen_pause();
+        }
+    }
+
+    /// Waits a little before the next attempt, longer each time.
+    fn lengthen_pause(&mut self) {
+        self.pause = jittered((FIRST_PAUSE * 2u32.saturating_pow(self.troubles)).min(LONGEST_PAUSE));
         self.troubles = (self.troubles + 1).min(16);
-        self.sleep(pause).await;
-        self.check_deadline(reason)
-    }
-
-    async fn sleep(&self, longest: Duration) {
-        let clock = &*self.router.clock;
-        clock
-            .sleep_until(clock.now().after(jittered(longest)).min(self.deadline))
-            .await;
-    }
-
-    fn check_deadline(&mut self, reason: Reason) -> Result<(), CallError> {
-        if self.router.clock.now() < self.deadline {
-            return Ok(());
-        }
-        Err(match reason {
-            Reason::TimedOut(_) => {
-                let last = self.last_error.take();
-                self.failed(Reason::TimedOut(last))
-            }
-            other => self.failed(other),
-        })
     }
 
     fn failed(&mut self, reason: Reason) -> CallError {

@@ -179,6 +179,15 @@ impl Router {
         &self.subscriptions
     }
 
+    /// Waits between two attempts, but not past the deadline.
+    async fn rest(&self, pause: Duration, deadline: Moment) {
+        if !pause.is_zero() {
+            self.clock
+                .sleep_until(self.clock.now().after(pause).min(deadline))
+                .await;
+        }
+    }
+
     /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
     pub(crate) async fn close(&self) {
         self.background.abort();

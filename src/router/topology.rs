@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::observe;
 use crate::router::connection::Failure;
 use crate::router::connections::Connections;
 use crate::router::map::SlotMap;
@@ -149,7 +150,7 @@ impl Topology {
             match candidates.next() {
                 Some(candidate) => asked.push(self.ask(candidate)),
                 None if asked.is_empty() => {
-                    tracing::debug!(name: "rwlease.refresh", outcome = %last_failure);
+                    observe::refresh_failed(&last_failure);
                     return Err(last_failure);
                 }
                 None => {}
@@ -188,7 +189,7 @@ impl Topology {
             *current = map;
             changed
         };
-        tracing::debug!(name: "rwlease.refresh", %node, changed);
+        observe::refreshed(node, changed);
         if changed {
             self.changes.send_modify(|changes| *changes += 1);
         }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tracing::warn;
-
 use super::leaving::{AGAIN, ghost_gone, releases};
 use super::reading::{Failure, Told, read};
 use super::renewing::lose;
@@ -11,6 +9,7 @@ use crate::acquisition::{Acquisition, Errand, ErrandKind, State};
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::core::lease;
+use crate::observe;
 use crate::protocol::{Downgrade, Ended, Mode, Release, Renewed};
 use crate::router::{Answer, CallError};
 
@@ -114,7 +113,7 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
 
 fn put_off(acquisition: &Acquisition, errand: &mut Errand, failure: &Failure, now: Moment) {
     if let Failure::Final(error) = failure {
-        warn!(name: "rwlease.change", lock = %acquisition.lock.name, outcome = "refused", %error);
+        observe::change_refused(&acquisition.lock, error);
     }
     errand.due = now.after(AGAIN);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::acquisition::Pushed;
 use crate::client::Client;
+use crate::observe;
 use crate::protocol::Push;
 use crate::router::Event;
 
@@ -36,6 +37,7 @@ fn hear(client: &Client, event: Event) {
                 let Some(acquisition) = client.find(owner) else {
                     continue;
                 };
+                observe::pushed(&acquisition.lock, &address, grant.token);
                 acquisition.with_asking(|asking| {
                     let known = asking.pushed.as_ref();
                     // Messages from two servers, while a slot moves, need not come in their order.

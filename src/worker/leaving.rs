@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::warn;
-
 use super::reading::{Failure, Told, read};
 use crate::acquisition::{Acquisition, Leaving, State};
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::ErrorKind;
+use crate::observe;
 use crate::protocol::{BadReply, Ended, Envelope, LockKey, Release};
 use crate::router::{Answer, Call, CallError, Reason};
 
@@ -61,7 +60,14 @@ fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answ
 fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<Answer, CallError>) -> bool {
     let now = client.clock.now();
     match read(result, Release::read) {
-        Ok(Told { envelope, sent, .. }) => {
+        Ok(Told {
+            envelope,
+            sent,
+            what,
+            node,
+            ..
+        }) => {
+            observe::released(lock, &node, &what, now.since(sent));
             if envelope.more {
                 client.pump(lock);
             }
@@ -77,7 +83,7 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<A
         }
         Err(failure) => {
             if let Failure::Final(error) = failure {
-                warn!(name: "rwlease.release", lock = %lock.name, outcome = "refused", %error);
+                observe::release_failed(&lock.name, lock.slot, &error);
             }
             leaving.due = now.after(AGAIN * 2u32.pow(leaving.failures));
             leaving.failures = (leaving.failures + 1).min(MOST_DOUBLINGS);
@@ -103,11 +109,15 @@ pub(super) fn ghost_gone(
 }
 
 /// How the release of a lease went, told to the one who waits for it; and whether more than one attempt was made.
-pub(crate) fn ended(result: Result<Answer, CallError>) -> Result<(Envelope, Ended, bool), CallError> {
-    let answer = result?;
+pub(crate) fn ended(lock: &LockKey, result: Result<Answer, CallError>) -> Result<(Envelope, Ended, bool), CallError> {
+    let answer = result.inspect_err(|error| observe::release_failed(&lock.name, lock.slot, error))?;
+    let took = answer.received.since(answer.sent);
     let retried = answer.loose.is_some();
     match Release::read(answer.reply) {
-        Ok((envelope, ended)) => Ok((envelope, ended, retried)),
+        Ok((envelope, ended)) => {
+            observe::released(lock, &answer.address, &ended, took);
+            Ok((envelope, ended, retried))
+        }
         Err(bad) => {
             let reason = match bad {
                 BadReply::Error(said) => Reason::Refused(said),

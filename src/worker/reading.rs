@@ -1,7 +1,7 @@
 //! Answers to what the worker sends.
 
 use crate::clock::Moment;
-use crate::node::Reply;
+use crate::node::{Address, Reply};
 use crate::protocol::{BadReply, Envelope};
 use crate::router::{Answer, CallError, Reason};
 
@@ -19,6 +19,7 @@ pub(super) struct Told<T> {
     pub(super) what: T,
     pub(super) envelope: Envelope,
     pub(super) sent: Moment,
+    pub(super) node: Address,
     pub(super) confirmed: u32,
 }
 
@@ -33,6 +34,7 @@ pub(super) fn read<T>(
                 what,
                 envelope,
                 sent: answer.sent,
+                node: answer.address,
                 confirmed: answer.confirmed,
             })
         }

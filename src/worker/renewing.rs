@@ -4,7 +4,6 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tracing::{debug, warn};
 
 use super::reading::{Told, read};
 use crate::acquisition::{Acquisition, State};
@@ -13,8 +12,9 @@ use crate::clock::Moment;
 use crate::core::lease;
 use crate::error::Error;
 use crate::losses::Loss;
+use crate::observe;
 use crate::protocol::{Renew, Renewed};
-use crate::router::{Answer, Call, CallError};
+use crate::router::{Answer, Call, CallError, Reason};
 
 pub(super) async fn renew(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
     let now = client.clock.now();
@@ -79,8 +79,10 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
             what: Renewed::Held(grant),
             envelope,
             sent,
+            node,
             confirmed,
         }) if confirmed >= holding.replicas => {
+            observe::renewed(&acquisition.lock, holding.mode, &node, "held", now.since(sent));
             holding.failing = false;
             holding.renewals.count_one();
             let ends = lease::ends(grant, envelope.now, sent, holding.margin);
@@ -96,19 +98,28 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
         }) => Some(format!("{confirmed} of {} replicas confirmed it", holding.replicas)),
         Ok(Told {
             what: Renewed::Revoked(_),
+            sent,
+            node,
             ..
         }) => {
+            observe::renewed(&acquisition.lock, holding.mode, &node, "revoked", now.since(sent));
             (holding.revoked, holding.renew_at) = (true, None);
             acquisition.changed.notify_waiters();
             None
         }
         Ok(Told {
-            what: Renewed::Lost, ..
-        }) => return lose(client, acquisition, state, now),
+            what: Renewed::Lost,
+            sent,
+            node,
+            ..
+        }) => {
+            observe::renewed(&acquisition.lock, holding.mode, &node, "lost", now.since(sent));
+            return lose(client, acquisition, state, now);
+        }
         Err(failure) => Some(failure.to_string()),
     };
     if let Some(why) = failure {
-        debug!(name: "rwlease.renew", lock = %acquisition.lock.name, outcome = "failed", why);
+        observe::renewal_failed(&acquisition.lock, holding.mode, &why);
         holding.failing = true;
         holding.renew_at = holding
             .renewals
@@ -121,6 +132,17 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
     client.schedule(acquisition, due);
 }
 
+/// Of a lease that has ended before the worker looked: it was lost all the same.
+pub(crate) fn notice_loss(client: &Client, acquisition: &Acquisition, now: Moment) {
+    let state = acquisition.state();
+    if let State::Held(holding) = &*state
+        && !holding.releasing
+        && !holding.is_held(now)
+    {
+        lose(client, acquisition, state, now);
+    }
+}
+
 /// The lease is lost for good: tells all who want to know.
 pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexGuard<'_, State>, now: Moment) {
     let State::Held(holding) = &mut *state else { return };
@@ -131,6 +153,7 @@ pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexG
     holding.loose = holding.loose();
     (holding.upgrade, holding.errand) = (None, None);
     let lock = &acquisition.lock;
+    let outcome = if now < holding.ends { "taken" } else { "expired" };
     let loss = Loss {
         lock: lock.name.clone(),
         slot: lock.slot,
@@ -139,8 +162,7 @@ pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexG
         held: now.since(holding.since),
     };
     drop(state);
-    let held = loss.held.as_secs_f64();
-    warn!(name: "rwlease.lost", lock = %lock.name, slot = %lock.slot, token = loss.token, held);
+    observe::lost(&loss, outcome);
     acquisition.tell_end();
     client.settings.on_lost.tell(&loss);
 }
@@ -150,6 +172,10 @@ pub(crate) fn refusal(result: &Result<Answer, CallError>, replicas: u32) -> Opti
     match result {
         Ok(answer) if answer.confirmed < replicas => Some(crate::asking::too_few_replicas(answer.confirmed, replicas)),
         Ok(_) => None,
+        Err(CallError {
+            reason: Reason::Refused(said),
+            ..
+        }) => Some(said.clone().into()),
         Err(error) => Some(Error::new(crate::ErrorKind::Unavailable, error.to_string())),
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed};
+use crate::observe;
 use crate::router::Slot;
 use crate::router::subscriptions::{Event, Events};
 
@@ -81,7 +82,7 @@ impl Link {
                 self.serve(subscribed).await
             }
             Err(failure) => {
-                tracing::debug!(name: "rwlease.subscribe", node = %self.address, outcome = %failure);
+                observe::subscribe_failed(&self.address, None, &failure);
                 End::Lost
             }
         };
@@ -119,7 +120,7 @@ impl Link {
                 Some(outcome) = under_way.next() => match outcome {
                     Ok(()) => continue,
                     Err(failure) => {
-                        tracing::debug!(name: "rwlease.subscribe", node = %self.address, outcome = %failure);
+                        observe::subscribe_failed(&self.address, None, &failure);
                         return End::Lost;
                     }
                 },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::node::{Address, ServerError};
+use crate::observe;
 use crate::router::Slot;
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
@@ -79,7 +80,7 @@ impl Keeper {
             return;
         };
         let was_joined = matches!(place.state, State::Joined(_));
-        tracing::debug!(name: "rwlease.subscribe", %slot, node = %address, outcome = %error);
+        observe::subscribe_failed(address, Some(slot), error);
         if let Some((_, owner)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
             self.fail(slot, address, None);
             self.topology.moved(slot, &owner);

@@ -71,3 +71,128 @@ async fn a_server_has_no_more_than_a_few_pipelines_to_answer() {
     assert!(tokio::time::timeout(late, batch).await.is_err());
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 1 + 4 * 128);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("x").await.unwrap();
+    bench.call("k").await.unwrap();
+    bench.fakes.stop("a", true);
+    let before = bench.fakes.pipelines("b");
+    let calls: Vec<Call> = (0..512).map(|number| call(&format!("{{k}}{number}"))).collect();
+    let fakes = bench.fakes.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        fakes.set_slots(&[(0, 16383, "b")]);
+    });
+    for outcome in bench.router.batch(&calls, bench.within(5)).await {
+        let answer = outcome.unwrap();
+        assert_eq!((answer.address, answer.loose), (address("b"), Some(0)));
+    }
+    // The others carried the question who owns the slots.
+    let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER");
+    assert_eq!(pipelines, 512 / 128);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_is_dialled_for_all_of_a_batch_at_once() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.cut("a");
+    bench.fakes.set_door("a", Door::Refuses);
+    let calls: Vec<Call> = (0..512).map(|number| call(&format!("{{k}}{number}"))).collect();
+    for outcome in bench.router.batch(&calls, bench.within(2)).await {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
+        assert_eq!(error.loose, None);
+    }
+    let dials = bench.fakes.dials("a");
+    assert!(dials < 20, "{dials} dials in 2 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_that_a_node_does_not_know_is_sent_to_it_once() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.log("a");
+    bench.fakes.script("a", (0..100).map(|_| refusal("NOSCRIPT x")));
+    let calls: Vec<Call> = (0..100).map(|number| call(&number.to_string())).collect();
+    for outcome in bench.router.batch(&calls, bench.within(2)).await {
+        outcome.unwrap();
+    }
+    assert_eq!(bench.fakes.count("a", "EVAL "), 1);
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 199);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shut_down_ends_a_batch() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.cut("a");
+    bench.fakes.set_door("a", Door::Refuses);
+    let router = bench.router.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        router.close().await;
+    });
+    let start = bench.clock.now();
+    let outcomes = bench.router.batch(&[call("k"), call("{k}2")], bench.within(5)).await;
+    for outcome in outcomes {
+        assert!(matches!(outcome.unwrap_err().reason, Reason::Closed));
+    }
+    assert!(bench.clock.now().since(start) < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn guests_go_in_pipelines_too() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("k").await.unwrap();
+    bench.call("x").await.unwrap();
+    bench.fakes.log("b");
+    let before = bench.fakes.pipelines("b");
+    bench.fakes.always("a", redirect("ASK", "k", "b"));
+    bench.fakes.script("b", (0..128).map(|_| refusal("NOSCRIPT x")));
+    let calls: Vec<Call> = (0..128).map(|number| call(&format!("{{k}}{number}"))).collect();
+    for outcome in bench.router.batch(&calls, bench.within(2)).await {
+        assert_eq!(outcome.unwrap().address, address("b"));
+    }
+    assert_eq!(bench.fakes.pipelines("b") - before, 2);
+    assert_eq!(bench.fakes.count("b", "EVAL "), 1);
+    let log = bench.fakes.log("b");
+    assert_eq!(log.len(), 2 * 2 * 128);
+    for pair in log.chunks(2) {
+        assert!(pair[0] == "ASKING" && pair[1].starts_with("EVAL"), "{pair:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_without_an_answer_says_until_when_it_may_arrive() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.stop("a", true);
+    let now = bench.fakes.server_ms();
+    let calls = [1, 2, 3].map(|seconds| Call {
+        not_after: Some(bench.within(seconds)),
+        ..call("k")
+    });
+    let outcomes = bench.router.batch(&calls, bench.within(4)).await;
+    let loose: Vec<u64> = outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap_err().loose.unwrap() - now)
+        .collect();
+    // The bound of the server's clock is a millisecond wide.
+    assert_eq!(loose, [1001, 2001, 3001]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_redirected_does_not_wait_for_one_in_trouble() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("k").await.unwrap();
+    bench.call("x").await.unwrap();
+    bench
+        .fakes
+        .script("a", [redirect("MOVED", "k", "b"), refusal("CLUSTERDOWN x")]);
+    let start = bench.clock.now();
+    let answers = bench.router.batch(&[call("k"), call("{k}2")], bench.within(2)).await;
+    let took = |at: usize| answers[at].as_ref().unwrap().received.since(start);
+    assert_eq!(took(0), Duration::ZERO);
+    assert!(took(1) > Duration::ZERO);
+}

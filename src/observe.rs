@@ -1,0 +1,257 @@
+//! What a client shows of itself: `tracing` spans and events, and counters and histograms by the `metrics` facade (feature `metrics`).
+//!
+//! Everything that is told has its one place here, by its name, so that the rest says it in a line. `docs/observing.md` lists the names and their fields.
+//! Durations are in seconds. Metrics have no label with a lock's name: there can be millions of them.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use tracing::field::{Empty, display};
+use tracing::{Span, debug, debug_span, error, trace, warn};
+
+use crate::error::ErrorKind;
+use crate::losses::Loss;
+use crate::node::Address;
+use crate::protocol::{Ended, LockKey, Mode};
+use crate::router::Slot;
+
+/// Adds one to a counter.
+macro_rules! count {
+    ($name:literal $(, $label:literal => $value:expr)*) => {{
+        #[cfg(feature = "metrics")]
+        ::metrics::counter!($name $(, $label => $value)*).increment(1);
+    }};
+}
+
+/// Notes a duration in a histogram.
+macro_rules! measure {
+    ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
+        #[cfg(feature = "metrics")]
+        ::metrics::histogram!($name $(, $label => $value)*).record($time.as_secs_f64());
+        #[cfg(not(feature = "metrics"))]
+        let _ = ($time, $($value),*);
+    }};
+}
+
+/// What the metrics are, for exporters that tell.
+pub(crate) fn describe() {
+    #[cfg(feature = "metrics")]
+    {
+        use metrics::{Unit, describe_counter, describe_histogram};
+
+        describe_histogram!(
+            "rwlease_acquire_seconds",
+            Unit::Seconds,
+            "Requests for a lock, from the call to its outcome"
+        );
+        describe_histogram!("rwlease_wait_seconds", Unit::Seconds, "Time in a lock's queue");
+        describe_counter!("rwlease_handoffs_total", "Grants to those who waited");
+        describe_histogram!(
+            "rwlease_hold_seconds",
+            Unit::Seconds,
+            "Holds, from the grant to their end"
+        );
+        describe_counter!("rwlease_renewals_total", "Renewals of leases");
+        describe_histogram!(
+            "rwlease_renewal_seconds",
+            Unit::Seconds,
+            "Renewals that were answered, from sending to answer"
+        );
+        describe_counter!("rwlease_lost_total", "Leases that were lost");
+        // A rate sees only what has been there before.
+        for mode in [Mode::Read, Mode::Write].map(word) {
+            for outcome in ["taken", "expired"] {
+                metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome).increment(0);
+            }
+        }
+        metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
+        describe_counter!("rwlease_releases_total", "Releases");
+        describe_counter!("rwlease_redirects_total", "MOVED and ASK that were followed");
+        describe_counter!("rwlease_refreshes_total", "Fetches of the slot map");
+        describe_counter!("rwlease_pushes_total", "Grants that came by push");
+    }
+}
+
+// Requests.
+
+/// The whole of a request; its outcome is recorded at its end.
+pub(crate) fn acquire(lock: &LockKey, mode: Mode) -> Span {
+    let mode = word(mode);
+    debug_span!("rwlease.acquire", lock = %lock.name, slot = %lock.slot, mode, node = Empty, outcome = Empty, seconds = Empty)
+}
+
+/// A server answered the request.
+pub(crate) fn answered(span: &Span, node: &Address) {
+    span.record("node", display(node));
+}
+
+/// The request is over.
+pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Duration) {
+    span.record("outcome", outcome);
+    span.record("seconds", took.as_secs_f64());
+    measure!("rwlease_acquire_seconds", took, "mode" => word(mode), "outcome" => outcome);
+}
+
+/// A place in the queue was had.
+pub(crate) fn queued(lock: &LockKey, mode: Mode, node: &Address, ahead: u64) {
+    let mode = word(mode);
+    debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, %node, ahead, outcome = "queued");
+}
+
+/// The wait in the queue is over.
+pub(crate) fn waited(lock: &LockKey, mode: Mode, outcome: &'static str, took: Duration) {
+    let (mode, seconds) = (word(mode), took.as_secs_f64());
+    debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, outcome, seconds);
+    measure!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
+}
+
+/// How a grant came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Answer,
+    Push,
+}
+
+/// The lock is held; `waited` if it was waited for.
+pub(crate) fn granted(lock: &LockKey, mode: Mode, node: &Address, token: u64, way: Way, took: Duration, waited: bool) {
+    let (mode, seconds) = (word(mode), took.as_secs_f64());
+    let outcome = match way {
+        Way::Answer => "answer",
+        Way::Push => "push",
+    };
+    debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, token, outcome, seconds);
+    if waited {
+        count!("rwlease_handoffs_total", "mode" => mode, "way" => outcome);
+    }
+}
+
+/// The answer took longer than what it grants.
+pub(crate) fn granted_late(lock: &LockKey, mode: Mode, node: &Address) {
+    let mode = word(mode);
+    debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, outcome = "late");
+}
+
+/// A grant for an owner of this client came by push.
+pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
+    trace!(name: "rwlease.push", lock = %lock.name, slot = %lock.slot, %node, token);
+    count!("rwlease_pushes_total");
+}
+
+// Leases.
+
+/// A renewal that was answered.
+pub(crate) fn renewed(lock: &LockKey, mode: Mode, node: &Address, outcome: &'static str, took: Duration) {
+    let (mode, seconds) = (word(mode), took.as_secs_f64());
+    debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
+    count!("rwlease_renewals_total", "outcome" => outcome);
+    measure!("rwlease_renewal_seconds", took, "outcome" => outcome);
+}
+
+/// A renewal that came to nothing; the lease is good as long as it was.
+pub(crate) fn renewal_failed(lock: &LockKey, mode: Mode, why: &str) {
+    let mode = word(mode);
+    debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, outcome = "failed", why);
+    count!("rwlease_renewals_total", "outcome" => "failed");
+}
+
+/// A lease was lost: it has ended, or the server says that it is no more.
+pub(crate) fn lost(loss: &Loss, outcome: &'static str) {
+    let (mode, seconds) = (word(loss.mode), loss.held.as_secs_f64());
+    warn!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, mode, token = loss.token, outcome, seconds);
+    count!("rwlease_lost_total", "mode" => mode, "outcome" => outcome);
+    held(loss.mode, "lost", loss.held);
+}
+
+/// Whoever was to be told of losses panicked.
+pub(crate) fn listener_panicked(loss: &Loss) {
+    error!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, outcome = "listener panicked");
+}
+
+/// A hold has ended.
+pub(crate) fn held(mode: Mode, outcome: &'static str, took: Duration) {
+    measure!("rwlease_hold_seconds", took, "mode" => word(mode), "outcome" => outcome);
+}
+
+/// A release that was answered.
+pub(crate) fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
+    let outcome = match ended {
+        Ended::Released => "released",
+        Ended::Left => "left",
+        Ended::Expired => "expired",
+        Ended::Absent => "absent",
+        Ended::Writing(_) => "writing",
+    };
+    let seconds = took.as_secs_f64();
+    debug!(name: "rwlease.release", lock = %lock.name, slot = %lock.slot, %node, outcome, seconds);
+    count!("rwlease_releases_total", "outcome" => outcome);
+}
+
+/// A release that came to nothing, or maybe did not.
+pub(crate) fn release_failed(lock: &str, slot: Slot, why: &dyn Display) {
+    warn!(name: "rwlease.release", lock, %slot, outcome = "failed", %why);
+    count!("rwlease_releases_total", "outcome" => "failed");
+}
+
+/// A downgrade or the end of a wait for an upgrade that the server refused.
+pub(crate) fn change_refused(lock: &LockKey, why: &dyn Display) {
+    warn!(name: "rwlease.change", lock = %lock.name, slot = %lock.slot, outcome = "refused", %why);
+}
+
+// Servers.
+
+/// A server sent a call elsewhere.
+pub(crate) fn redirected(slot: Slot, kind: &'static str, node: &Address, to: &Address) {
+    debug!(name: "rwlease.redirect", %slot, %node, %to, outcome = kind);
+    count!("rwlease_redirects_total", "kind" => kind);
+}
+
+/// The slot map was fetched.
+pub(crate) fn refreshed(node: &Address, changed: bool) {
+    let outcome = if changed { "changed" } else { "same" };
+    debug!(name: "rwlease.refresh", %node, outcome);
+    count!("rwlease_refreshes_total", "outcome" => outcome);
+}
+
+/// No node gave a slot map.
+pub(crate) fn refresh_failed(why: &dyn Display) {
+    debug!(name: "rwlease.refresh", outcome = "failed", %why);
+    count!("rwlease_refreshes_total", "outcome" => "failed");
+}
+
+/// A connection could not be made.
+pub(crate) fn connect_failed(node: &Address, why: &dyn Display) {
+    debug!(name: "rwlease.connect", %node, outcome = "failed", %why);
+}
+
+/// A subscription was refused, or its connection is gone; `slot` if it is about one.
+pub(crate) fn subscribe_failed(node: &Address, slot: Option<Slot>, why: &dyn Display) {
+    let slot = slot.map(display);
+    debug!(name: "rwlease.subscribe", slot, %node, outcome = "failed", %why);
+}
+
+// Words.
+
+fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "read",
+        Mode::Write => "write",
+    }
+}
+
+/// What a failed request is called.
+pub(crate) fn outcome_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::TimedOut => "timed_out",
+        ErrorKind::TriesUsedUp => "tries_used_up",
+        ErrorKind::Cancelled => "cancelled",
+        ErrorKind::Lost => "lost",
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Refused => "refused",
+        ErrorKind::Invalid => "invalid",
+        ErrorKind::Foreign => "foreign",
+        ErrorKind::Incompatible => "incompatible",
+        ErrorKind::CrossSlot => "cross_slot",
+        ErrorKind::TooManyWaiters => "too_many_waiters",
+    }
+}
