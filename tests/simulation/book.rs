@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{Lease, Mode};
+use rwlease::{Lease, Mode, QuorumGuard};
 
 use crate::census::Census;
 use crate::court::Court;
@@ -40,15 +40,47 @@ struct Doubt {
     unreplicated: Duration,
 }
 
+/// What somebody believes to hold.
+pub trait Held: std::fmt::Debug + Send + 'static {
+    fn is_held(&self) -> bool;
+    fn remaining(&self) -> Duration;
+}
+
+impl Held for Lease {
+    fn is_held(&self) -> bool {
+        Lease::is_held(self)
+    }
+
+    fn remaining(&self) -> Duration {
+        Lease::remaining(self)
+    }
+}
+
+impl Held for Arc<QuorumGuard> {
+    fn is_held(&self) -> bool {
+        QuorumGuard::is_held(self)
+    }
+
+    fn remaining(&self) -> Duration {
+        QuorumGuard::remaining(self)
+    }
+}
+
+/// Which lock is held, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    pub lock: usize,
+    pub host: usize,
+    pub mode: Mode,
+    pub token: u64,
+    /// It is confirmed by a replica, and so is each renewal.
+    pub is_replicated: bool,
+}
+
 #[derive(Debug)]
 struct Belief {
-    lock: usize,
-    host: usize,
-    mode: Mode,
-    token: u64,
-    lease: Lease,
-    /// It is confirmed by a replica, and so is each renewal.
-    is_replicated: bool,
+    claim: Claim,
+    held: Box<dyn Held>,
     /// It began when an assumption was broken: only the tokens protect from it.
     is_doubtful: bool,
 }
@@ -64,24 +96,18 @@ impl Book {
     }
 
     /// A user begins to believe that it holds. The number that it gets is for `leave`.
-    pub fn enter(&self, lock: usize, host: usize, lease: Lease, is_replicated: bool) -> u64 {
+    pub fn enter(&self, claim: Claim, held: impl Held) -> u64 {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
-        let mode = lease.mode().unwrap_or(Mode::Read);
-        let doubt = pages.doubtful_until.get(&lock).copied().unwrap_or_default();
-        let is_doubtful = now < doubt.all || (now < doubt.unreplicated && !is_replicated);
+        let doubt = pages.doubtful_until.get(&claim.lock).copied().unwrap_or_default();
+        let is_doubtful = now < doubt.all || (now < doubt.unreplicated && !claim.is_replicated);
         pages.next += 1;
         let number = pages.next;
-        let token = lease.token();
         pages.beliefs.insert(
             number,
             Belief {
-                lock,
-                host,
-                mode,
-                token,
-                lease,
-                is_replicated,
+                claim,
+                held: Box::new(held),
                 is_doubtful,
             },
         );
@@ -99,7 +125,7 @@ impl Book {
             .lock()
             .unwrap()
             .beliefs
-            .retain(|_, belief| belief.host != host);
+            .retain(|_, belief| belief.claim.host != host);
     }
 
     /// An assumption is broken for this lock: what is held now, and what is granted until then, may overlap; with `spares`,
@@ -114,7 +140,7 @@ impl Book {
             &mut doubt.all
         };
         *end = until.max(*end);
-        let doubted = |belief: &&mut Belief| belief.lock == lock && !(spares && belief.is_replicated);
+        let doubted = |belief: &&mut Belief| belief.claim.lock == lock && !(spares && belief.claim.is_replicated);
         let beliefs = pages.beliefs.values_mut().filter(doubted);
         beliefs.for_each(|belief| belief.is_doubtful = true);
     }
@@ -128,14 +154,14 @@ impl Book {
     pub fn judge(&self) {
         let pages = self.pages.lock().unwrap();
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
-        let trusted = |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.lease.is_held();
+        let trusted = |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.held.is_held();
         for writer in pages
             .beliefs
             .values()
-            .filter(|belief| belief.mode == Mode::Write)
+            .filter(|belief| belief.claim.mode == Mode::Write)
             .filter(trusted)
         {
-            if let Some(other) = writers.insert(writer.lock, writer) {
+            if let Some(other) = writers.insert(writer.claim.lock, writer) {
                 self.court
                     .accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
             }
@@ -146,10 +172,10 @@ impl Book {
         for reader in pages
             .beliefs
             .values()
-            .filter(|belief| belief.mode == Mode::Read)
+            .filter(|belief| belief.claim.mode == Mode::Read)
             .filter(trusted)
         {
-            if let Some(writer) = writers.get(&reader.lock) {
+            if let Some(writer) = writers.get(&reader.claim.lock) {
                 self.court.accuse("no reader beside a writer", || {
                     format!("{} and {}", reader.tell(), writer.tell())
                 });
@@ -164,34 +190,36 @@ impl Book {
         let Some(belief) = pages.beliefs.get(&number) else {
             return;
         };
-        let greatest = pages.stores.entry(belief.lock).or_default();
-        if belief.token < *greatest {
+        let greatest = pages.stores.entry(belief.claim.lock).or_default();
+        if belief.claim.token < *greatest {
             self.census.count("the store refused a stale token");
             // One who holds is overtaken by nobody.
-            if belief.lease.is_held() && !pages.spoilt.contains(&belief.lock) && (self.is_strict || !belief.is_doubtful)
+            if belief.held.is_held()
+                && !pages.spoilt.contains(&belief.claim.lock)
+                && (self.is_strict || !belief.is_doubtful)
             {
                 self.court.accuse("a holder's token is not stale", || {
                     format!("{} after {greatest}", belief.tell())
                 });
             }
         } else {
-            *greatest = belief.token;
+            *greatest = belief.claim.token;
         }
     }
 }
 
 impl Belief {
     fn tell(&self) -> String {
-        let Belief {
+        let Claim {
             lock,
             host,
             mode,
             token,
             ..
-        } = self;
+        } = self.claim;
         format!(
             "host {host} ({mode:?}, token {token}, {:?} left) of lock {lock}",
-            self.lease.remaining()
+            self.held.remaining()
         )
     }
 }

@@ -56,6 +56,7 @@ pub struct Rules {
 pub struct Step<'a> {
     pub script: &'static str,
     pub lock: usize,
+    pub server: usize,
     /// The server's time in ms.
     pub now: u64,
     /// What comes after the envelope.
@@ -66,8 +67,6 @@ pub struct Step<'a> {
     pub after: &'a Hash,
     /// The name of the server.
     pub here: &'a str,
-    /// When the key ends, in the server's ms.
-    pub expires: Option<u64>,
     pub memory_is_full: bool,
     /// The servers' clocks are close to each other, and nobody sets them.
     pub trusts_clocks: bool,
@@ -76,8 +75,12 @@ pub struct Step<'a> {
 impl Step<'_> {
     /// Whether the reply says this token and deadline.
     pub fn says(&self, record: Option<Record>) -> bool {
-        let number = |at: usize| self.reply.get(at).and_then(|word| word.parse().ok());
-        record.is_some_and(|record| number(3) == Some(record.token) && number(4) == Some(record.deadline))
+        record.is_some_and(|record| self.number(3) == Some(record.token) && self.number(4) == Some(record.deadline))
+    }
+
+    /// A number of the reply.
+    pub fn number(&self, at: usize) -> Option<u64> {
+        self.reply.get(at)?.parse().ok()
     }
 
     pub fn status(&self) -> &str {
@@ -119,7 +122,7 @@ impl Checker {
             rules.scripts.insert(script.digest().as_bytes().to_vec(), script.name());
             rules.scripts.insert(script.text().as_bytes().to_vec(), script.name());
         }
-        rules.clients.insert(locks.id(), locks.clone());
+        rules.clients.insert(locks.client_id(), locks.clone());
     }
 
     pub fn remove_client(&self, id: &str) {
@@ -135,14 +138,18 @@ impl Checker {
 
     /// What a server had of a lock before it becomes its owner is of no use.
     pub fn forget_at(&self, lock: usize, server: usize) {
-        self.0.lock().unwrap().seen.remove(&(lock, server));
+        let mut rules = self.0.lock().unwrap();
+        rules.seen.remove(&(lock, server));
+        rules.queues.forget_at(lock, server);
     }
 
-    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place since.
+    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place since. (By a clock that is far ahead,
+    /// its key may have ended on the way.)
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
-        if let Some(hash) = rules.seen.remove(&(lock, from)) {
+        if let Some(hash) = rules.seen.remove(&(lock, from)).filter(|_| rules.trusts_clocks) {
             rules.seen.entry((lock, to)).or_insert(hash);
+            rules.queues.has_moved(lock, from, to);
         }
     }
 
@@ -215,7 +222,15 @@ impl Rules {
             return;
         }
         self.most_calls = self.most_calls.max(served.calls());
+        let now = served.now() / 1000;
         let (before, after) = (self.seen.remove(&(lock, served.server())), Hash::read(served));
+        // By a clock that was set, a key may end before what it says.
+        let has_ended = |before: &Hash| !self.trusts_clocks && before.expires.is_some_and(|expires| expires <= now);
+        if before.as_ref().is_some_and(has_ended) {
+            self.forgiven.insert(lock);
+            self.book.spoil(lock);
+        }
+        let before = before.filter(|before| !has_ended(before));
         let args = args
             .iter()
             .map(|word| std::str::from_utf8(word).unwrap_or(""))
@@ -223,13 +238,13 @@ impl Rules {
         let step = Step {
             script,
             lock,
-            now: served.now() / 1000,
+            server: served.server(),
+            now,
             args,
             reply,
             before: before.as_ref(),
             after: &after,
             here: std::str::from_utf8(words[4]).unwrap_or("-"),
-            expires: served.expires(),
             memory_is_full: self.full.contains(&served.server()),
             trusts_clocks: self.trusts_clocks,
         };
@@ -259,8 +274,10 @@ impl Rules {
             "-CLUSTERDOWN",
             "-OOM",
             "-LOADING",
-            // To an attempt to take the lock that comes after its owner has turned a write into a read, or a read into a write.
+            // To an attempt to take the lock that comes after its owner has turned a write into a read, or a read into a write,
+            // or has begun to wait for that.
             "-LOCKARGS owner holds in the other mode",
+            "-LOCKARGS owner waits in the other mode",
         ];
         if !expected.iter().any(|expected| error.starts_with(expected)) {
             self.court.accuse("no script fails", || format!("{script}: {error}"));

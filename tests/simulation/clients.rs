@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::Locks;
 use rwlease::embedded::{Host, Network};
+use rwlease::{Locks, Quorum};
 use tokio::task::JoinHandle;
 
 use crate::book::Book;
 use crate::census::Census;
 use crate::checker::Checker;
 use crate::plan::Plan;
-use crate::users::Users;
+use crate::users::{MEMBERS, Users};
 
 pub struct Clients {
     plan: Arc<Plan>,
@@ -30,8 +30,8 @@ pub struct Clients {
 
 struct Client {
     host: Host,
-    /// There once it is connected.
-    locks: Arc<Mutex<Option<Locks>>>,
+    /// There once it is connected; of a quorum, all members.
+    locks: Arc<Mutex<Vec<Locks>>>,
     users: JoinHandle<()>,
 }
 
@@ -75,8 +75,8 @@ impl Clients {
         };
         client.host.crash(cleanly);
         self.book.forget_host(number);
-        if let Some(locks) = &*client.locks.lock().unwrap() {
-            self.checker.remove_client(&locks.id());
+        for locks in &*client.locks.lock().unwrap() {
+            self.checker.remove_client(&locks.client_id());
         }
         // Its tasks stay as they are: nothing wakes them any more.
         std::mem::forget(client.users);
@@ -90,13 +90,7 @@ impl Clients {
     /// Whether the client of that id runs.
     pub fn runs(&self, id: &str) -> bool {
         self.hosts.values().any(|client| {
-            client.host.is_running()
-                && client
-                    .locks
-                    .lock()
-                    .unwrap()
-                    .as_ref()
-                    .is_some_and(|locks| locks.id() == id)
+            client.host.is_running() && client.locks.lock().unwrap().iter().any(|locks| locks.client_id() == id)
         })
     }
 
@@ -112,7 +106,7 @@ impl Clients {
     pub fn all(&self) -> Vec<Locks> {
         self.hosts
             .values()
-            .filter_map(|client| client.locks.lock().unwrap().clone())
+            .flat_map(|client| client.locks.lock().unwrap().clone())
             .collect()
     }
 
@@ -132,9 +126,10 @@ impl Clients {
             Arc::clone(&locks),
             host.clone(),
             seeds,
-            move |locks, host| Users {
+            move |locks, quorum, host| Users {
                 plan,
                 locks,
+                quorum,
                 host,
                 book,
                 census,
@@ -149,31 +144,47 @@ impl Clients {
 async fn run(
     plan: Arc<Plan>,
     checker: Checker,
-    place: Arc<Mutex<Option<Locks>>>,
+    place: Arc<Mutex<Vec<Locks>>>,
     host: Host,
     seeds: Vec<u64>,
-    users: impl FnOnce(Locks, Host) -> Users,
+    users: impl FnOnce(Locks, Option<Quorum>, Host) -> Users,
 ) {
     let users_of = users;
-    let locks = loop {
-        match connect(&plan, &host).await {
-            Ok(locks) => break locks,
-            Err(_) => host.sleep(Duration::from_millis(50)).await,
-        }
+    let prefixes = match plan.is_quorum {
+        true => &MEMBERS[..],
+        false => &[PREFIX],
     };
-    checker.add_client(&locks);
-    *place.lock().unwrap() = Some(locks.clone());
-    let users = users_of(locks, host);
+    let mut all = Vec::new();
+    for prefix in prefixes {
+        let locks = connect_in_the_end(&plan, &host, prefix).await;
+        checker.add_client(&locks);
+        place.lock().unwrap().push(locks.clone());
+        all.push(locks);
+    }
+    let quorum = plan.is_quorum.then(|| Quorum::new(all.clone()).unwrap());
+    let users = users_of(all.swap_remove(0), quorum, host);
     let lives = seeds.into_iter().map(|seed| users.clone().live(seed));
     futures::future::join_all(lives).await;
 }
 
-async fn connect(plan: &Plan, host: &Host) -> rwlease::Result<Locks> {
+async fn connect_in_the_end(plan: &Plan, host: &Host, prefix: &str) -> Locks {
+    loop {
+        match connect(plan, host, prefix).await {
+            Ok(locks) => return locks,
+            Err(_) => host.sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+const PREFIX: &str = "rwlease:";
+
+async fn connect(plan: &Plan, host: &Host, prefix: &str) -> rwlease::Result<Locks> {
     let mut settings = Locks::builder();
     if let Some(folder) = &plan.scripts {
         settings = settings.scripts_from(folder).unwrap();
     }
     settings
+        .prefix(prefix)
         .margin(plan.margin)
         .lease(Duration::from_secs(2))
         .most_waiters(plan.most_waiters)

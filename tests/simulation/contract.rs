@@ -2,7 +2,7 @@
 
 use crate::checker::Step;
 use crate::court::Court;
-use crate::hash::{CLIENT, Hash};
+use crate::hash::{CLIENT, Hash, Record, Waiter};
 
 /// How much longer than all that it says a key must live: the grace of 10 s, less what small skews take from it.
 const GRACE_MS: u64 = 9_000;
@@ -40,6 +40,24 @@ fn check_shape(court: &Court, step: &Step<'_>) {
         });
     }
     let first_end = hash.readers.values().map(|record| record.deadline).min();
+    let holds_and_waits = |(owner, waiter): &(&String, &Waiter)| {
+        let (writes, reads) = (hash.writes(owner, step.now), hash.reads(owner, step.now));
+        if waiter.mode == 'u' { writes } else { writes || reads }
+    };
+    if let Some((owner, waiter)) = hash.waiters.iter().find(holds_and_waits) {
+        court.accuse("nobody waits for what it holds", || {
+            format!("lock {} after {}: {owner} {waiter:?}", step.lock, step.script)
+        });
+    }
+    if let Some((owner, _)) = hash
+        .writer
+        .as_ref()
+        .filter(|(owner, _)| hash.writes(owner, step.now) && hash.reads(owner, step.now))
+    {
+        court.accuse("nobody holds in two modes", || {
+            format!("lock {} after {}: {owner}", step.lock, step.script)
+        });
+    }
     if hash.read_min.unwrap_or(0) > first_end.unwrap_or(u64::MAX) {
         court.accuse("no dead reader is overlooked", || {
             format!("lock {}: {:?} is after {first_end:?}", step.lock, hash.read_min)
@@ -66,11 +84,11 @@ fn check_life(court: &Court, step: &Step<'_>) {
     let leases = hash.leases(step.now).map(|(_, _, record)| record.deadline);
     let waits = hash.waiters.values().map(|waiter| waiter.seen + waiter.liveness);
     let latest = leases.chain(waits).chain([hash.fence / 1000]).max().unwrap_or(0);
-    if step.expires.is_none_or(|expires| expires < latest + GRACE_MS) {
+    if hash.expires.is_none_or(|expires| expires < latest + GRACE_MS) {
         court.accuse("a key outlives what it says", || {
             format!(
                 "lock {} after {}: {:?} for {latest}",
-                step.lock, step.script, step.expires
+                step.lock, step.script, hash.expires
             )
         });
     }
@@ -211,7 +229,13 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
         ("release", "released") => had.is_some() && has.is_none(),
         ("release", "expired") => had.is_none() && has.is_none(),
         ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
-        ("renew", "renewed" | "revoked") => had.is_some() && step.says(has),
+        // A renewal lets in whoever can go, which may be its own owner that waits for an upgrade.
+        ("renew", "renewed" | "revoked") => {
+            let upgrades = before.upgrader.as_deref() == Some(owner) && step.after.upgrader.is_none();
+            let outlives = |has: Record| step.number(4).is_some_and(|deadline| has.deadline >= deadline);
+            let is_newer = |has: Record| step.number(3).is_some_and(|token| has.token > token);
+            had.is_some() && (step.says(has) || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
+        }
         ("renew", "lost") => has.is_none(),
         ("acquire_read" | "acquire_write", "granted") => step.says(has),
         ("acquire_read" | "acquire_write", "queued") => step.after.waiters.contains_key(owner),
@@ -221,7 +245,7 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == owner);
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
         }
-        (_, "stale") => *before == *step.after || !step.after.exists,
+        (_, "stale") => before.says_the_same(step.after) || !step.after.exists,
         (_, "forced") => {
             let is_left = |owner: &str| {
                 step.after

@@ -21,6 +21,8 @@ pub struct Hash {
     pub read_min: Option<u64>,
     pub lapsed: String,
     pub exists: bool,
+    /// When the key ends, in the server's ms.
+    pub expires: Option<u64>,
     /// What a look at the fields alone shows to be wrong.
     pub malformed: Option<String>,
 }
@@ -47,7 +49,10 @@ pub struct Waiter {
 
 impl Hash {
     pub fn read(served: &Served<'_>) -> Hash {
-        let mut hash = Hash::default();
+        let mut hash = Hash {
+            expires: served.expires(),
+            ..Hash::default()
+        };
         let mut readers = None;
         let mut indices = BTreeMap::new();
         for (field, value) in served.fields() {
@@ -106,6 +111,15 @@ impl Hash {
         hash
     }
 
+    /// Whether the fields are the same. (The end of the key shifts when it moves to a server with another clock.)
+    pub fn says_the_same(&self, other: &Hash) -> bool {
+        let expires = other.expires;
+        Hash {
+            expires,
+            ..self.clone()
+        } == *other
+    }
+
     /// The lease that an owner has at that server time.
     pub fn lease(&self, owner: &str, now: u64) -> Option<Record> {
         let record = match &self.writer {
@@ -117,6 +131,16 @@ impl Hash {
                 .filter(|record| record.token > self.forced),
         };
         record.filter(|record| record.deadline > now)
+    }
+
+    /// Whether an owner writes at that server time.
+    pub fn writes(&self, owner: &str, now: u64) -> bool {
+        self.leases(now).any(|(other, writes, _)| writes && other == owner)
+    }
+
+    /// Whether an owner reads at that server time.
+    pub fn reads(&self, owner: &str, now: u64) -> bool {
+        self.leases(now).any(|(other, writes, _)| !writes && other == owner)
     }
 
     /// All leases at that server time: owner, whether it writes, record.

@@ -17,6 +17,7 @@ mod court;
 mod hash;
 mod mutants;
 mod nemesis;
+mod panics;
 mod plan;
 mod published;
 mod queue;
@@ -36,13 +37,12 @@ use plan::{Fault, Plan};
 use runs::{Until, runs};
 
 /// The runs of the short form.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 100;
 
 /// How long a violation may take to be found where an assumption is broken on purpose.
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
-#[ignore = "open findings: a reader that waits through two writes (seed 17), a renewal that finds an older record (seed 69)"]
 fn every_promise_is_kept() {
     let started = Instant::now();
     let total = runs(1, Until::Seed(SEEDS), Plan::from_seed, |_| {});
@@ -94,6 +94,17 @@ fn a_failover_that_loses_writes_breaks_exclusion() {
         ..Plan::from_seed(seed)
     });
     assert!(matches!(rule, "one writer" | "no reader beside a writer"), "{rule}");
+}
+
+/// A request that is carried out however late it comes leaves what its client has forgotten.
+#[test]
+fn without_not_after_there_are_ghosts() {
+    let scripts = mutants::without_not_after();
+    let rule = first_violation(|seed| Plan {
+        scripts: Some(scripts.clone()),
+        ..Plan::from_seed(seed)
+    });
+    assert_eq!(rule, "no ghosts");
 }
 
 #[test]
@@ -173,7 +184,7 @@ fn mutants() {
 #[test]
 #[ignore = "for the mutants"]
 fn hunt() {
-    match mutants::hunt(None, Duration::from_secs(45)) {
+    match mutants::hunt(None, mutants::LIMIT) {
         Some(catcher) => println!("caught by {catcher}"),
         None => println!("not caught"),
     }

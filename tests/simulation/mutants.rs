@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::SEEDS;
 use crate::plan::Plan;
-use crate::runs::{Until, runs};
+use crate::runs::{Total, Until, runs};
 
 /// How long the simulation may look for one of them.
-const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Mutant {
@@ -28,6 +29,23 @@ struct Mutant {
     file: PathBuf,
     old: String,
     new: String,
+}
+
+/// A copy of the scripts that carry requests out however late they come.
+pub fn without_not_after() -> PathBuf {
+    let folder = scratch("without_not_after");
+    copy(&root().join("lua"), &folder);
+    for (file, check) in [
+        ("lib/simple.lua", "not_after >= now"),
+        ("lib/acquire.lua", "now > demand.not_after"),
+        ("upgrade.lua", "now > demand.not_after"),
+    ] {
+        let (file, text) = (folder.join(file), fs::read_to_string(folder.join(file)).unwrap());
+        assert_eq!(text.matches(check).count(), 1, "{}", file.display());
+        let never = check.replace("now > demand", "0 > demand").replace(">= now", ">= 0");
+        fs::write(file, text.replace(check, &never)).unwrap();
+    }
+    folder
 }
 
 /// Tries all mutants in these files. Gives the number of those that nobody noticed.
@@ -107,19 +125,27 @@ fn try_script(mutant: &Mutant) -> Option<String> {
     hunt(Some(folder.join("lua")), LIMIT)
 }
 
-/// The rule that the first violation broke.
+/// The rule that the first violation broke, or what is never reached any more.
 pub fn hunt(scripts: Option<PathBuf>, limit: Duration) -> Option<String> {
     let plan = |seed| Plan {
         scripts: scripts.clone(),
         ..Plan::from_seed(seed)
     };
-    let total = runs(1, Until::Violation(limit), plan, |_| {});
+    let started = Instant::now();
+    let short = runs(1, Until::ViolationOrSeed(SEEDS), plan, |_| {});
+    if let Some(found) = first_violation(&short) {
+        return Some(found);
+    } else if let Some(missing) = short.missing().first() {
+        return Some(format!("simulation: reached too seldom: {missing}"));
+    }
+    let rest = limit.saturating_sub(started.elapsed());
+    first_violation(&runs(SEEDS + 1, Until::Violation(rest), plan, |_| {}))
+}
+
+fn first_violation(total: &Total) -> Option<String> {
     let found = total.violations.first()?;
-    Some(format!(
-        "simulation: {} (seed {})",
-        found.violation.as_ref()?.rule,
-        found.plan.seed
-    ))
+    let rule = found.violation.as_ref()?.rule;
+    Some(format!("simulation: {rule} (seed {})", found.plan.seed))
 }
 
 /// In a copy of the source, which is built anew.
@@ -140,30 +166,44 @@ fn try_source(mutant: &Mutant) -> Option<String> {
         }
     }
     mutant.apply(&folder);
+    let program = build(&folder).unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
+    let hunting = Command::new(program)
+        .args(["--ignored", "--exact", "hunt", "--nocapture"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut hunting = hunting.unwrap();
+    let patience = Instant::now() + 3 * LIMIT;
+    while hunting.try_wait().unwrap().is_none() {
+        if Instant::now() > patience {
+            hunting.kill().unwrap();
+            hunting.wait().unwrap();
+            return Some("simulation: a run that does not end".into());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let text = hunting.wait_with_output().unwrap().stdout;
+    let text = String::from_utf8_lossy(&text);
+    match text.lines().find_map(|line| line.strip_prefix("caught by ")) {
+        Some(caught) => Some(caught.to_owned()),
+        None if text.contains("not caught") => None,
+        None => Some("simulation: it ends by itself".into()),
+    }
+}
+
+/// The simulation of the source in that folder.
+fn build(folder: &Path) -> Option<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "test",
-            "--release",
-            "--quiet",
-            "--features",
-            "embedded",
-            "--test",
-            "simulation",
-        ])
-        .args(["--", "--ignored", "--exact", "hunt", "--nocapture"])
-        .current_dir(&folder)
+        .args(["test", "--release", "--features", "embedded", "--test", "simulation"])
+        .args(["--no-run", "--message-format=json"])
+        .current_dir(folder)
         .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
         .stderr(Stdio::null())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let caught = text.lines().find_map(|line| line.strip_prefix("caught by "));
-    match caught {
-        Some(caught) => Some(caught.to_owned()),
-        None if text.contains("not caught") => None,
-        None if text.contains("panicked") => Some("simulation: a panic".into()),
-        None => panic!("this mutant does not build: {}", mutant.what),
-    }
+    let (_, found) = text.split_once("\"executable\":\"")?;
+    found.split('"').next().map(PathBuf::from)
 }
 
 fn scratch(name: &str) -> PathBuf {

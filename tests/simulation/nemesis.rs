@@ -319,9 +319,8 @@ impl Nemesis {
             if lose > 0 || self.plan.is_out_of_time() {
                 self.book.doubt(lock, now + AFTERMATH, !self.plan.is_out_of_time());
             }
-            if lose > 0 && self.plan.is_out_of_time() {
-                self.checker.forgive(lock);
-                self.book.spoil(lock);
+            if self.plan.has(Fault::ClockStep) || (lose > 0 && self.plan.is_out_of_time()) {
+                self.lose_history(lock);
             }
         }
         Some(new)
@@ -376,10 +375,20 @@ impl Nemesis {
     }
 
     fn note_moved(&self, slot: Slot, now: Duration) {
-        if self.plan.is_out_of_time() {
-            self.locks_in(slot)
-                .for_each(|lock| self.book.doubt(lock, now + AFTERMATH, false));
+        for lock in self.locks_in(slot) {
+            if self.plan.is_out_of_time() {
+                self.book.doubt(lock, now + AFTERMATH, false);
+            }
+            if self.plan.has(Fault::ClockStep) {
+                self.lose_history(lock);
+            }
         }
+    }
+
+    /// A lock may begin anew, and with lower tokens: its key has ended by the other server's clock, or its last writes are gone.
+    fn lose_history(&self, lock: usize) {
+        self.checker.forgive(lock);
+        self.book.spoil(lock);
     }
 
     fn step_clock(&mut self, server: usize, step: i64, now: Duration) {
@@ -393,8 +402,7 @@ impl Nemesis {
                 let key = key(lock);
                 let known = (0..SERVERS).any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
                 if !known || !locks.contains(&lock) {
-                    self.checker.forgive(lock);
-                    self.book.spoil(lock);
+                    self.lose_history(lock);
                 }
             }
         }

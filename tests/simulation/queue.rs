@@ -7,14 +7,16 @@ use crate::court::Court;
 
 pub struct Queues {
     court: Court,
-    /// By lock and owner, for as long as one waits.
-    waits: BTreeMap<(usize, String), Wait>,
+    /// By lock, server and owner, for as long as one waits: two masters that serve one lock have a queue each.
+    waits: BTreeMap<(usize, usize), BTreeMap<String, Wait>>,
 }
 
 /// What one has seen pass by since it began to wait.
 #[derive(Debug, Default)]
 struct Wait {
     writes: u32,
+    /// Those of them that were upgrades, which go before all.
+    upgrades: u32,
     read_phases: BTreeSet<u64>,
     writers_before: u32,
 }
@@ -29,6 +31,16 @@ impl Queues {
 
     pub fn forget(&mut self, lock: usize) {
         self.waits.retain(|(other, _), _| *other != lock);
+    }
+
+    pub fn forget_at(&mut self, lock: usize, server: usize) {
+        self.waits.remove(&(lock, server));
+    }
+
+    pub fn has_moved(&mut self, lock: usize, from: usize, to: usize) {
+        if let Some(waits) = self.waits.remove(&(lock, from)) {
+            self.waits.entry((lock, to)).or_insert(waits);
+        }
     }
 
     pub fn check(&mut self, step: &Step<'_>) {
@@ -105,8 +117,8 @@ impl Queues {
     /// How much has passed by those who wait.
     fn count_passing(&mut self, step: &Step<'_>, granted: &[(&str, bool)]) {
         let lock = step.lock;
-        self.waits
-            .retain(|(other, owner), _| *other != lock || step.after.waiters.contains_key(owner));
+        let waits = self.waits.entry((lock, step.server)).or_default();
+        waits.retain(|owner, _| step.after.waiters.contains_key(owner));
         for (owner, waiter) in &step.after.waiters {
             let writers_before = || {
                 let waiting = step.after.waiters.values();
@@ -115,19 +127,21 @@ impl Queues {
                     .count() as u32;
                 waiting + u32::from(step.after.writer.is_some())
             };
-            let wait = self.waits.entry((lock, owner.clone())).or_insert_with(|| Wait {
+            let wait = waits.entry(owner.clone()).or_insert_with(|| Wait {
                 writers_before: writers_before(),
                 ..Wait::default()
             });
-            for (_, writes) in granted {
+            for (owner, writes) in granted {
                 if *writes {
                     wait.writes += 1;
+                    let upgrades = step.before.is_some_and(|before| before.readers.contains_key(*owner));
+                    wait.upgrades += u32::from(upgrades);
                 } else {
                     wait.read_phases.insert(step.after.phase);
                 }
             }
             let is_alive = step.after.is_alive(owner, waiter, step.now);
-            if waiter.mode == 'r' && is_alive && wait.writes > 1 {
+            if waiter.mode == 'r' && is_alive && wait.writes - wait.upgrades > 1 {
                 let writes = wait.writes;
                 self.court.accuse("a reader waits for one write phase", || {
                     format!("lock {lock}: {owner} waits through {writes} writes")

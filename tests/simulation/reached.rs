@@ -2,6 +2,7 @@
 
 use crate::census::Census;
 use crate::checker::Step;
+use crate::hash::{CLIENT, Record};
 
 /// States that a command and its reply show.
 pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
@@ -58,12 +59,12 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     for (waiter, entry) in &before.waiters {
         let is_gone = waiter != owner && !after.waiters.contains_key(waiter) && after.lease(waiter, now).is_none();
         if is_gone {
-            let was_alive = before.is_alive(waiter, entry, now);
-            census.count(if was_alive {
-                "a waiter that hears nothing was passed over"
-            } else {
-                "a dead waiter was skipped"
-            });
+            let was_alive = before.is_alive(waiter, entry, now) && !before.has_lapsed(&waiter[..CLIENT], now);
+            if !was_alive {
+                census.count("a dead waiter was skipped");
+            } else if entry.node == step.here && entry.mode != 'u' {
+                census.count("a waiter that hears nothing was passed over");
+            }
         }
     }
     let had = before.lease(owner, now);
@@ -77,6 +78,11 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     }
     if step.script.starts_with("acquire") && had.is_some_and(|had| had.is_claimed) && step.status() == "granted" {
         census.count("an unknown outcome was resolved");
+    }
+    let has_new_token =
+        |(writer, record): &(String, Record)| writer == owner && step.args[1] != record.token.to_string();
+    if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
+        census.count("a downgrade came after the next upgrade");
     }
     let came_back = step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(owner);
     if came_back && let Some(entry) = after.waiters.get(owner) {

@@ -32,6 +32,10 @@ pub fn total(total: &Total, elapsed: Duration) {
     println!("\nstates reached");
     list(false);
     println!("\n{} violations", total.violations.len());
+    for found in &total.violations {
+        let rule = found.violation.as_ref().map_or("", |violation| violation.rule);
+        println!("  seed {}: {rule}", found.plan.seed);
+    }
 }
 
 /// A violation with its history, made as small as it gets.

@@ -26,6 +26,8 @@ pub struct Total {
 pub enum Until {
     /// All seeds up to this one were run.
     Seed(u64),
+    /// A violation was found, or all seeds up to this one were run.
+    ViolationOrSeed(u64),
     /// So much time has passed.
     Time(Duration),
     /// A violation was found, or so much time has passed.
@@ -41,7 +43,7 @@ pub fn runs(first: u64, until: Until, plan: impl Fn(u64) -> Plan + Sync, heard: 
     );
     let started = Instant::now();
     let is_over = |seed: u64| match until {
-        Until::Seed(last) => seed > last,
+        Until::Seed(last) | Until::ViolationOrSeed(last) => seed > last,
         Until::Time(limit) | Until::Violation(limit) => started.elapsed() > limit,
     };
     let work = || {
@@ -52,7 +54,7 @@ pub fn runs(first: u64, until: Until, plan: impl Fn(u64) -> Plan + Sync, heard: 
             }
             let outcome = world::run(&plan(seed));
             let mut total = total.lock().unwrap();
-            if outcome.violation.is_some() && matches!(until, Until::Violation(_)) {
+            if outcome.violation.is_some() && matches!(until, Until::Violation(_) | Until::ViolationOrSeed(_)) {
                 stops.store(true, Ordering::Relaxed);
             }
             total.add(outcome);
@@ -131,7 +133,10 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("release unknown", 2),
     ("the store refused a stale token", 2),
     ("downgraded", 20),
+    ("most members were held", 20),
+    ("several were held", 20),
     ("upgraded", 20),
+    ("a downgrade came after the next upgrade", 1),
     ("an upgrade had a rival", 1),
     ("revoked", 10),
     ("released by force", 10),

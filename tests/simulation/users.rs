@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::{Either, select};
 use rwlease::embedded::Host;
-use rwlease::{ErrorKind, Fairness, Lease, Locks, ReadGuard, Released, Renewal, WriteGuard};
+use rwlease::{ErrorKind, Fairness, Lease, Locks, Mode, Quorum, ReadGuard, Released, Renewal, Slot, WriteGuard};
 
-use crate::book::Book;
+use crate::book::{Book, Claim};
 use crate::census::Census;
 use crate::plan::{Fault, LEASES_MS, Plan};
 
@@ -18,6 +18,8 @@ use crate::plan::{Fault, LEASES_MS, Plan};
 pub struct Users {
     pub plan: Arc<Plan>,
     pub locks: Locks,
+    /// Over three members, if this is what the run is about.
+    pub quorum: Option<Quorum>,
     pub host: Host,
     pub book: Book,
     pub census: Census,
@@ -38,10 +40,14 @@ impl Users {
         while !self.stops.load(Ordering::Relaxed) {
             self.host.sleep(Duration::from_micros(rng.u64(100..150_000))).await;
             let lock = rng.usize(0..self.plan.locks);
-            if rng.u8(0..60) == 0 {
-                self.crowd(&mut rng, lock).await;
-            } else {
-                self.ask(&mut rng, lock).await;
+            if let Some(quorum) = &self.quorum {
+                self.ask_most(&mut rng, quorum, lock).await;
+                continue;
+            }
+            match rng.u8(0..60) {
+                0 => self.crowd(&mut rng, lock).await,
+                1..5 => self.several(&mut rng).await,
+                _ => self.ask(&mut rng, lock).await,
             }
         }
     }
@@ -133,6 +139,73 @@ impl Users {
                     self.census.count("released by force");
                 }
             }
+        }
+    }
+
+    /// A lock on most of the members.
+    async fn ask_most(&self, rng: &mut Rng, quorum: &Quorum, lock: usize) {
+        let writes = rng.bool();
+        let request = match writes {
+            true => quorum.write(name_at_members(lock)),
+            false => quorum.read(name_at_members(lock)),
+        };
+        let request = request
+            .lease(Duration::from_millis(rng.u64(LEASES_MS)))
+            .timeout(Duration::from_millis(rng.u64(20..6_000)));
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let patience = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let Some(guard) = self.within(patience, request.into_future()).await else {
+            return;
+        };
+        self.census.count("most members were held");
+        let guard = Arc::new(guard);
+        let claim = Claim {
+            lock,
+            host: self.host.number(),
+            mode: if writes { Mode::Write } else { Mode::Read },
+            token: guard.token().unwrap_or(0),
+            is_replicated: false,
+        };
+        let number = self.book.enter(claim, Arc::clone(&guard));
+        let longest = [300, 20_000, 400_000, 2_500_000][rng.usize(0..4)];
+        self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
+        if writes {
+            self.book.write(number);
+        }
+        self.book.leave(number);
+        if let Some(guard) = Arc::into_inner(guard).filter(|_| !self.drops(rng)) {
+            self.count(guard.release().await);
+        }
+    }
+
+    /// Several locks, named in any order; some wait for them for as long as it takes. Two that do so must not wait for each other.
+    async fn several(&self, rng: &mut Rng) {
+        let mut locks: Vec<usize> = (0..self.plan.locks).collect();
+        rng.shuffle(&mut locks);
+        locks.truncate(rng.usize(1..=self.plan.locks));
+        let mut request = self.locks.multi().lease(Duration::from_millis(rng.u64(LEASES_MS)));
+        for lock in &locks {
+            request = match rng.bool() {
+                true => request.read(name(*lock)),
+                false => request.write(name(*lock)),
+            };
+        }
+        if rng.bool() {
+            request = request.timeout(Duration::from_millis(rng.u64(20..6_000)));
+        }
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let patience = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let Some(guard) = self.within(patience, request.into_future()).await else {
+            return;
+        };
+        self.census.count("several were held");
+        let numbers: Vec<u64> = guard.leases().map(|lease| self.enter_by_name(lease)).collect();
+        for (number, lease) in numbers.iter().zip(guard.leases()) {
+            self.hold(rng, lease, *number, lease.mode() == Some(Mode::Write)).await;
+        }
+        numbers.into_iter().for_each(|number| self.book.leave(number));
+        if !self.drops(rng) {
+            self.count(guard.release().await);
         }
     }
 
@@ -241,11 +314,16 @@ impl Users {
         let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, true).await;
         self.book.leave(number);
-        if rng.u8(0..6) == 0 {
+        let next = rng.u8(0..6);
+        if next == 0 {
+            self.to_and_fro(rng, held, guard).await;
+        } else if next == 1 {
             if let Ok(guard) = guard.downgrade().await {
                 self.census.count("downgraded");
                 let number = self.enter(held, &guard);
-                self.hold(rng, &guard, number, false).await;
+                if rng.u8(0..3) > 0 {
+                    self.hold(rng, &guard, number, false).await;
+                }
                 if rng.bool() {
                     return self.upgrade(rng, held, number, guard).await;
                 }
@@ -255,6 +333,24 @@ impl Users {
         } else if !self.drops(rng) {
             self.count(guard.release().await);
         }
+    }
+
+    /// Reads and writes in turn, so that what comes late finds another token.
+    async fn to_and_fro(&self, rng: &mut Rng, held: Held, mut guard: WriteGuard) {
+        for _ in 0..rng.u8(2..8) {
+            let Ok(reading) = guard.downgrade().await else { return };
+            self.census.count("downgraded");
+            let Ok(writing) = reading.upgrade().timeout(Duration::from_secs(1)).await else {
+                return;
+            };
+            self.census.count("upgraded");
+            guard = writing;
+            let number = self.enter(held, &guard);
+            self.host.sleep(Duration::from_micros(rng.u64(100..20_000))).await;
+            self.book.write(number);
+            self.book.leave(number);
+        }
+        self.count(guard.release().await);
     }
 
     async fn hold(&self, rng: &mut Rng, lease: &Lease, number: u64, writes: bool) {
@@ -274,8 +370,23 @@ impl Users {
     }
 
     fn enter(&self, held: Held, lease: &Lease) -> u64 {
-        let host = self.host.number();
-        self.book.enter(held.lock, host, lease.clone(), held.is_replicated)
+        let claim = Claim {
+            lock: held.lock,
+            host: self.host.number(),
+            mode: lease.mode().unwrap_or(Mode::Read),
+            token: lease.token(),
+            is_replicated: held.is_replicated,
+        };
+        self.book.enter(claim, lease.clone())
+    }
+
+    fn enter_by_name(&self, lease: &Lease) -> u64 {
+        let lock = (0..self.plan.locks).find(|lock| name(*lock) == lease.name());
+        let held = Held {
+            lock: lock.expect("one of those that were asked for"),
+            is_replicated: false,
+        };
+        self.enter(held, lease)
     }
 
     fn drops(&self, rng: &mut Rng) -> bool {
@@ -303,4 +414,15 @@ pub fn name(lock: usize) -> String {
 /// A lock's key.
 pub fn key(lock: usize) -> String {
     format!("rwlease:{}", name(lock))
+}
+
+/// What the keys of a quorum's members begin with. The members are the masters of the one cluster that there is.
+pub const MEMBERS: [&str; 3] = ["m0:", "m1:", "m2:"];
+
+/// A lock's name in a quorum: one whose keys are served by another master for each member.
+fn name_at_members(lock: usize) -> String {
+    let master = |key: &str| usize::from(Slot::of(key.as_bytes()).get()) * MEMBERS.len() / 16_384;
+    let is_apart = |name: &String| (0..MEMBERS.len()).all(|at| master(&format!("{}{name}", MEMBERS[at])) == at);
+    let names = (0..).map(|number| format!("{lock}-{number}"));
+    names.into_iter().find(is_apart).expect("one in 27")
 }

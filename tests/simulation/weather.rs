@@ -87,7 +87,8 @@ impl Inner {
                 fate.back += late;
             }
         }
-        if message.kind == Kind::Commands && self.strikes(Fault::Double) {
+        // A late double shows something only if much has happened since, so there must be many.
+        if message.kind == Kind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
             fate.again = Some(Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()));
             let owners = message
                 .commands()

@@ -15,7 +15,8 @@ use crate::clients::Clients;
 use crate::court::{Court, Violation};
 use crate::hash::CLIENT;
 use crate::nemesis::Nemesis;
-use crate::plan::Plan;
+use crate::panics;
+use crate::plan::{Fault, Plan};
 use crate::users::key;
 use crate::weather::Storm;
 
@@ -27,6 +28,9 @@ const FALLBACK: Duration = Duration::from_secs(2);
 
 /// How long users may take to come to their end when nothing goes wrong any more.
 const LAST_WAITS: Duration = Duration::from_secs(120);
+
+/// How long a client may take to give everything back.
+const LAST_LEASES: Duration = Duration::from_secs(60);
 
 /// The longest life of what nobody needs any more: the grace, and what clocks that were set add to it.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(300);
@@ -48,6 +52,7 @@ pub struct Outcome {
 /// Runs a plan to its end, or to the first violation.
 pub fn run(plan: &Plan) -> Outcome {
     fastrand::seed(plan.seed);
+    panics::watch();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -160,9 +165,14 @@ impl World {
             }
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }
+        // Whether an attempt can still be carried out is seen by the servers' clocks.
+        let patience = match self.plan.has(Fault::ClockStep) {
+            true => LIFE_OF_THE_IDLE,
+            false => LAST_LEASES,
+        };
         for locks in self.clients.all() {
-            let left = tokio::spawn(async move { locks.shutdown(Duration::from_secs(60)).await });
-            let latest = self.engine.now() + Duration::from_secs(61);
+            let left = tokio::spawn(async move { locks.shutdown(patience).await });
+            let latest = self.engine.now() + patience + Duration::from_secs(1);
             while !left.is_finished() && self.engine.now() < latest && !self.court.is_over() {
                 self.go_until(self.engine.now() + Duration::from_millis(50)).await;
             }
@@ -190,6 +200,9 @@ impl World {
             let now = self.engine.now();
             self.court.set_time(now);
             self.book.judge();
+            if let Some(panic) = panics::take() {
+                self.court.accuse("nothing panics", || panic);
+            }
             if self.court.is_over() || now >= until {
                 return;
             }
