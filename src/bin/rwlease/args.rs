@@ -1,0 +1,252 @@
+//! What the command line says.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{ArgGroup, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::exit::{self, Failure};
+
+/// Distributed read/write locks on Redis Cluster, for the shell
+///
+/// Takes locks, shows who holds them and who waits, and looks for what would break them. The locks are those of the
+/// library `rwlease`: leases with fencing tokens, in one hash each, handed over in a fair order.
+#[derive(Parser)]
+#[command(name = "rwlease", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Args {
+    #[command(flatten)]
+    pub servers: Servers,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  export RWLEASE_URL=redis://127.0.0.1:7000       one node of the cluster is enough
+  rwlease run backup -- pg_dump -f all.sql        one at a time, on all machines
+  rwlease status backup --watch                   who holds it, who waits
+  rwlease doctor                                  what would break a lock here?";
+
+/// Where the servers are, and who is asking.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Servers")]
+pub struct Servers {
+    /// Servers, `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a cluster is enough
+    #[arg(long = "redis", value_name = "URL", env = "RWLEASE_URL", global = true)]
+    #[arg(value_delimiter = ',', num_args = 1, hide_env_values = true)]
+    pub urls: Vec<String>,
+
+    /// The user to connect as; its password is taken from RWLEASE_PASSWORD
+    #[arg(long, value_name = "NAME", env = "RWLEASE_USER", global = true)]
+    pub user: Option<String>,
+
+    /// Root certificates (PEM) to trust instead of the system's
+    #[arg(long, value_name = "FILE", global = true)]
+    pub tls_roots: Option<PathBuf>,
+
+    /// The client's own certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key", global = true)]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The key of the client's own certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", global = true)]
+    pub tls_key: Option<PathBuf>,
+
+    /// What goes before a lock's name in its key
+    #[arg(long, value_name = "PREFIX", default_value = "rwlease:", global = true)]
+    pub prefix: String,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a command under a lock
+    Run(Run),
+    /// Show who holds a lock and who waits for it
+    Status(Status),
+    /// List the locks that the servers know
+    List(List),
+    /// Show the slots of locks; asks no server
+    Slot(Slot),
+    /// Have the leases of a lock's holders not be made longer
+    ///
+    /// The lock is free when they end, and no two ever hold it that must not. A command that was started by `rwlease run` is stopped before that.
+    #[command(after_help = "Example:\n  rwlease revoke backup")]
+    Revoke(Named),
+    /// Take a lock from its holders at once
+    ///
+    /// The old holders are not stopped: until their next renewal they believe that they hold, while others already do. Only a store
+    /// that compares fencing tokens is safe from them. Where waiting is possible, `rwlease revoke`.
+    #[command(after_help = "Example:\n  rwlease release --force backup")]
+    Release(Release),
+    /// Look for what would break a lock here
+    ///
+    /// Looks at the cluster's state, versions, the user's rights, the memory policy, the nodes' clocks and the replicas, and takes a lock on each
+    /// master for a moment. The exit status is 1 if something is wrong.
+    #[command(after_help = "Example:\n  rwlease doctor --redis redis://127.0.0.1:7000")]
+    Doctor,
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  rwlease completions bash > /etc/bash_completion.d/rwlease")]
+    Completions(Completions),
+    /// Print a manual page
+    #[command(after_help = "Example:\n  rwlease man run | man -l -")]
+    Man(Man),
+}
+
+/// Runs a command while a lock is held, and ends with the command's exit status. RWLEASE_TOKEN in its environment is the fencing token.
+///
+/// The command runs in a process group of its own, and signals are passed on to it. If the lease can no longer be made longer, the group gets
+/// SIGTERM, and SIGKILL if it has not ended in the grace, before the servers let the next one in.
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
+pub struct Run {
+    /// The lock
+    pub name: String,
+
+    /// Together with other readers
+    #[arg(long, group = "mode")]
+    pub read: bool,
+
+    /// Alone (the default)
+    #[arg(long, group = "mode")]
+    pub write: bool,
+
+    /// The longest time to wait for the lock, such as 30s; 0s does not wait at all [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+
+    /// How long the servers keep the lock if they hear nothing of this process
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    pub lease: Duration,
+
+    /// What the command has from SIGTERM to SIGKILL when the lease is being lost, at most a third of the lease [default: a quarter of it, at most 10s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub grace: Option<Duration>,
+
+    /// How many replicas must have the lock, and each renewal of it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub replicas: u32,
+
+    /// Show nothing while waiting
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  rwlease run backup -- pg_dump -f all.sql
+  rwlease run --timeout 0s nightly -- ./report       leave at once if another has it
+  rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'";
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiters")]
+pub struct Status {
+    /// The lock
+    pub name: String,
+
+    /// Look again and again, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+
+    /// How long to wait between two looks
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "watch")]
+    pub every: Duration,
+
+    /// One JSON object for each look
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  rwlease list order:")]
+pub struct List {
+    /// What their names begin with
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    pub start: String,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  rwlease slot 'order:{42}' 'invoice:{42}'")]
+pub struct Slot {
+    /// The locks
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+}
+
+#[derive(clap::Args)]
+pub struct Named {
+    /// The lock
+    pub name: String,
+}
+
+#[derive(clap::Args)]
+pub struct Release {
+    /// The lock
+    pub name: String,
+
+    /// Take it although its holders are not stopped
+    #[arg(long, required = true)]
+    pub force: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: Shell,
+}
+
+#[derive(clap::Args)]
+pub struct Man {
+    /// The page of this command
+    pub command: Option<String>,
+}
+
+/// The command line, or the exit status if there is nothing to do (help, version) or nothing to be understood.
+pub fn read() -> Result<Args, ExitCode> {
+    let read = command()
+        .try_get_matches()
+        .and_then(|matches| Args::from_arg_matches(&matches));
+    read.map_err(|error| {
+        // Whoever reads the help no more has seen enough.
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                let _ = error.print();
+                ExitCode::SUCCESS
+            }
+            ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                anstream::eprint!("{}", command().render_help().ansi());
+                exit::USAGE.into()
+            }
+            _ => Failure::usage(in_one_line(&error)).tell(),
+        }
+    })
+}
+
+/// The parser, for what is generated from it.
+pub fn command() -> clap::Command {
+    Args::command()
+}
+
+/// What the parser says in several lines: the complaint, and its advice if it has one.
+fn in_one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let complaint = text.split("\n\n").next().unwrap_or_default();
+    let complaint = complaint.strip_prefix("error: ").unwrap_or(complaint);
+    let after = |start| text.lines().find_map(|line| line.trim().strip_prefix(start));
+    let advice = after("tip: ").or_else(|| after("Usage: "));
+    let words = complaint.split_whitespace().collect::<Vec<_>>().join(" ");
+    let advice = advice.unwrap_or("see `rwlease --help`");
+    format!("{words}; {advice}")
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 1500ms, 30s or 5m"))
+}

@@ -1,0 +1,30 @@
+//! `rwlease doctor`: what would break a lock here?
+
+mod checks;
+mod clock;
+mod finding;
+mod probe;
+mod trial;
+
+use std::io::Write;
+
+use crate::args::Servers;
+use crate::exit::{Exit, Failure, WRONG};
+use crate::show;
+use finding::Level;
+
+pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
+    let deployment = probe::look(servers).await?;
+    let mut findings = checks::all(&deployment);
+    findings.extend(trial::all(servers, &deployment).await);
+    findings.sort_by_key(|finding| finding.level);
+    let mut out = anstream::stdout().lock();
+    for finding in finding::together(findings.clone()) {
+        writeln!(out, "{finding}")?;
+    }
+    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let (wrong, warnings) = (of(Level::Wrong), of(Level::Warning));
+    let warnings_counted = show::count(warnings as u64, "warning", "warnings");
+    writeln!(out, "{wrong} wrong, {warnings_counted}")?;
+    Ok(if wrong > 0 { Exit(WRONG) } else { Exit::DONE })
+}

@@ -1,0 +1,402 @@
+//! From what the servers say to what is wrong with it.
+
+use std::time::Duration;
+
+use super::clock::apart;
+use super::finding::{Finding, Level};
+use super::probe::{Deployment, Facts, Node, Role};
+use crate::show;
+
+const SLOTS: usize = 16_384;
+
+/// The lease and the margin of a client that sets none.
+const LEASE: Duration = Duration::from_secs(30);
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// A failover takes so many times the node timeout, measured; some more in the worst case.
+const FAILOVER_IN_TIMEOUTS: f64 = 2.5;
+
+/// The part of its memory that a server may have in use without a word.
+const FULL: f64 = 0.9;
+
+/// How long a replica may not have been heard of.
+const LAG: u64 = 10;
+
+/// What the user may do without: what it is for, and what is missing.
+const NEEDED_FOR: [(&str, &str); 7] = [
+    (
+        "INFO",
+        "the hand-off by push, so those who wait poll, and a look at the version, the memory and its policy, and the replicas here: give +info",
+    ),
+    (
+        "CLUSTER NODES",
+        "a look at slots that move here: give +cluster|nodes to whom runs the doctor",
+    ),
+    (
+        "SSUBSCRIBE",
+        "the hand-off by push, so those who wait poll: give +ssubscribe +sunsubscribe and the channels",
+    ),
+    ("WAIT 0 1", "`--replicas`: give +wait"),
+    ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
+    (
+        "CLUSTER INFO",
+        "a look at the cluster's state here: give +cluster|info to whom runs the doctor",
+    ),
+    (
+        "CONFIG GET cluster-node-timeout",
+        "a look at how long a failover takes: give +config|get to whom runs the doctor",
+    ),
+];
+
+pub fn all(deployment: &Deployment) -> Vec<Finding> {
+    let mut findings = vec![shape(deployment)];
+    findings.extend(coverage(deployment));
+    findings.extend(agreement(deployment));
+    findings.extend(clocks(deployment));
+    for node in &deployment.nodes {
+        let found = match &node.facts {
+            Ok(facts) => at_node(node, facts),
+            Err(why) => vec![unreachable(node, why)],
+        };
+        findings.extend(found.into_iter().map(|finding| finding.at(node.address.to_string())));
+    }
+    findings
+}
+
+fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
+    let mut findings = rights(facts);
+    findings.extend(version(facts));
+    findings.extend(memory(facts));
+    findings.extend(state(facts));
+    findings.extend(failover(facts));
+    match node.role {
+        Role::Replica => findings.extend(link(facts)),
+        Role::Single | Role::Master(_) => findings.extend(replicas(facts).into_iter().chain(restart(facts))),
+    }
+    findings
+}
+
+fn shape(deployment: &Deployment) -> Finding {
+    if !deployment.is_cluster {
+        return Finding::new(
+            Level::Note,
+            "a single server, no cluster: while it is away there are no locks",
+        );
+    }
+    let replicas = deployment
+        .nodes
+        .iter()
+        .filter(|node| node.role == Role::Replica)
+        .count();
+    let masters = deployment.nodes.len() - replicas;
+    let masters = show::count(masters as u64, "master", "masters");
+    let replicas = show::count(replicas as u64, "replica", "replicas");
+    Finding::new(Level::Fine, format!("a cluster of {masters} and {replicas}"))
+}
+
+fn coverage(deployment: &Deployment) -> Option<Finding> {
+    let ranges = deployment.nodes.iter().filter_map(|node| match &node.role {
+        Role::Master(ranges) => Some(ranges),
+        _ => None,
+    });
+    let served: usize = ranges
+        .flatten()
+        .map(|&(first, last)| usize::from(last - first) + 1)
+        .sum();
+    (deployment.is_cluster && served < SLOTS).then(|| {
+        let missing = SLOTS - served;
+        Finding::new(
+            Level::Wrong,
+            format!("nobody serves {missing} slots: locks in them cannot be taken; give them to a master"),
+        )
+    })
+}
+
+fn agreement(deployment: &Deployment) -> Option<Finding> {
+    let mut maps = deployment
+        .nodes
+        .iter()
+        .filter_map(|node| Some(&node.facts.as_ref().ok()?.map));
+    let first = maps.next()?;
+    let agree = maps.all(|map| masters_of(map) == masters_of(first));
+    (!agree).then(|| {
+        Finding::new(
+            Level::Warning,
+            "the nodes do not agree on who serves which slot; look again in a few seconds",
+        )
+    })
+}
+
+/// The part of a map in which all must agree: not the order of replicas.
+fn masters_of(map: &[super::probe::Range]) -> Vec<(u16, u16, &str)> {
+    map.iter()
+        .map(|range| (range.first, range.last, &*range.master))
+        .collect()
+}
+
+fn clocks(deployment: &Deployment) -> Option<Finding> {
+    let known: Vec<_> = deployment
+        .nodes
+        .iter()
+        .filter_map(|node| Some((node, node.facts.as_ref().ok()?.clock?)))
+        .collect();
+    let pairs = known
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| known[..at].iter().map(move |other| (one, other)));
+    let ((one, _), (other, _), (least, most)) = pairs
+        .map(|(one, other)| (one, other, apart(one.1, other.1)))
+        .max_by_key(|(.., apart)| *apart)?;
+    let (level, much) = match least {
+        least if least > MARGIN => (Level::Wrong, "more than"),
+        least if least > MARGIN / 4 => (Level::Warning, "much of"),
+        _ => {
+            return Some(Finding::new(
+                Level::Fine,
+                format!("the nodes' clocks are at most {} apart", show::time(most)),
+            ));
+        }
+    };
+    let (one, other, least) = (&one.address, &other.address, show::time(least));
+    let advice = "let the machines keep time by NTP, or take a larger margin";
+    Some(Finding::new(
+        level,
+        format!("the clocks of {one} and {other} are {least} apart, {much} the margin of a lease; {advice}"),
+    ))
+}
+
+fn unreachable(node: &Node, why: &str) -> Finding {
+    match node.role {
+        Role::Replica => Finding::new(
+            Level::Warning,
+            format!("this replica cannot be asked: {why}; see that it runs"),
+        ),
+        _ => Finding::new(
+            Level::Wrong,
+            format!("cannot be asked: {why}; see that it runs and lets this user in"),
+        ),
+    }
+}
+
+fn rights(facts: &Facts) -> Vec<Finding> {
+    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
+    let found = missing.map(|(command, what_for)| {
+        let level = if command.starts_with("C") {
+            Level::Note
+        } else {
+            Level::Warning
+        };
+        Finding::new(level, format!("the user lacks a right for {what_for}"))
+    });
+    found.collect()
+}
+
+fn version(facts: &Facts) -> Option<Finding> {
+    let (name, version) = match (facts.info.get("valkey_version"), facts.info.get("redis_version")) {
+        (Some(version), _) => ("Valkey", version),
+        (None, Some(version)) => ("Redis", version),
+        (None, None) => return None,
+    };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    Some(match (major, minor) {
+        (0..=5, _) | (6, 0..=1) => Finding::new(
+            Level::Wrong,
+            format!("{name} {version} is too old; it must be 6.2 or later"),
+        ),
+        (6, _) => Finding::new(
+            Level::Warning,
+            format!("{name} {version} has no sharded pub/sub: those who wait poll; 7.0 or later pushes"),
+        ),
+        _ => Finding::new(Level::Fine, format!("{name} {version}")),
+    })
+}
+
+fn memory(facts: &Facts) -> Option<Finding> {
+    let policy = facts.info.get("maxmemory_policy")?;
+    let number = |field: &str| facts.info.get(field).and_then(|bytes| bytes.parse::<f64>().ok());
+    let (most, used) = (number("maxmemory")?, number("used_memory")?);
+    let advice = "set maxmemory-policy noeviction";
+    Some(match policy.as_str() {
+        "noeviction" if most > 0.0 && used > most * FULL => {
+            let part = used / most * 100.0;
+            Finding::new(
+                Level::Warning,
+                format!("{part:.0} % of the memory is used: when it is full no lock can be taken; give it more"),
+            )
+        }
+        "noeviction" => Finding::new(Level::Fine, "noeviction"),
+        policy if most > 0.0 => Finding::new(
+            Level::Wrong,
+            format!("the memory policy {policy} evicts locks; {advice}"),
+        ),
+        policy => Finding::new(
+            Level::Warning,
+            format!("the memory policy {policy} would evict locks if there were a limit; {advice}"),
+        ),
+    })
+}
+
+fn state(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(state) = facts.cluster_info.get("cluster_state").filter(|state| *state != "ok") {
+        findings.push(Finding::new(
+            Level::Wrong,
+            format!("says that the cluster is in state `{state}`; see CLUSTER INFO there"),
+        ));
+    }
+    if let Some(moving) = facts.moving.filter(|&moving| moving > 0) {
+        let slots = show::count(moving as u64, "slot is", "slots are");
+        findings.push(Finding::new(
+            Level::Note,
+            format!("{slots} on the move; locks go along, but a move that was left half done wants an end"),
+        ));
+    }
+    findings
+}
+
+fn failover(facts: &Facts) -> Option<Finding> {
+    let takes = facts
+        .node_timeout
+        .filter(|_| !facts.map.is_empty())?
+        .mul_f64(FAILOVER_IN_TIMEOUTS);
+    (takes > LEASE).then(|| {
+        let (takes, lease) = (show::time(takes), show::time(LEASE));
+        let advice = "set a lower cluster-node-timeout or take longer leases";
+        Finding::new(
+            Level::Warning,
+            format!("a failover takes up to {takes}: shorter leases are lost in it, {lease} unless set; {advice}"),
+        )
+    })
+}
+
+fn replicas(facts: &Facts) -> Option<Finding> {
+    let connected: usize = facts.info.get("connected_slaves")?.parse().ok()?;
+    let states = (0..connected).filter_map(|number| facts.info.get(&format!("slave{number}")));
+    let is_well = |state: &&String| {
+        let lag = state
+            .split(',')
+            .find_map(|part| part.strip_prefix("lag=")?.parse::<u64>().ok());
+        state.contains("state=online") && lag.is_none_or(|lag| lag <= LAG)
+    };
+    let well = states.filter(is_well).count();
+    Some(match (connected, well) {
+        (0, _) => Finding::new(
+            Level::Warning,
+            "has no replica: when it dies its locks are lost, and nobody serves its slots; give it one",
+        ),
+        (_, well) if well < connected => Finding::new(
+            Level::Warning,
+            format!(
+                "{} of {connected} replicas are not in step; see INFO replication there",
+                connected - well
+            ),
+        ),
+        _ => Finding::new(
+            Level::Fine,
+            format!("{} in step", show::count(well as u64, "replica", "replicas")),
+        ),
+    })
+}
+
+fn restart(facts: &Facts) -> Option<Finding> {
+    let appends = facts.info.get("aof_enabled")? == "1";
+    (!appends).then(|| {
+        let advice = "set appendonly yes, or let no supervisor restart it at once";
+        Finding::new(
+            Level::Warning,
+            format!("keeps no log: restarted before a replica takes over, it has forgotten the last locks; {advice}"),
+        )
+    })
+}
+
+fn link(facts: &Facts) -> Option<Finding> {
+    let link = facts.info.get("master_link_status")?;
+    (link != "up").then(|| Finding::new(Level::Warning, "has lost its master; see INFO replication there"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::Ahead;
+    use super::super::probe::Address;
+    use super::*;
+
+    fn master(port: u16, facts: Facts) -> Node {
+        let host = "127.0.0.1".to_owned();
+        let (address, facts) = (Address { host, port }, Ok(facts));
+        let role = Role::Master(vec![(0, 16_383)]);
+        Node { address, role, facts }
+    }
+
+    fn with_clocks(ahead: [i64; 2]) -> Deployment {
+        let node = |port, ahead| {
+            let clock = Some(Ahead::new(ahead, 0, 1_000));
+            master(
+                port,
+                Facts {
+                    clock,
+                    ..Facts::default()
+                },
+            )
+        };
+        let nodes = vec![node(1, ahead[0]), node(2, ahead[1])];
+        Deployment {
+            is_cluster: true,
+            nodes,
+        }
+    }
+
+    fn with_info(fields: &[(&str, &str)]) -> Facts {
+        let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        Facts {
+            info: fields.collect(),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn clocks_that_differ_by_more_than_the_margin_are_wrong() {
+        let level = |ahead| clocks(&with_clocks(ahead)).unwrap().level;
+        assert_eq!(level([0, 100]), Level::Fine);
+        assert_eq!(level([300_000, 0]), Level::Warning);
+        assert_eq!(level([0, 502_000]), Level::Wrong);
+    }
+
+    #[test]
+    fn versions() {
+        let level = |field, version| self::version(&with_info(&[(field, version)])).unwrap().level;
+        assert_eq!(level("redis_version", "6.0.16"), Level::Wrong);
+        assert_eq!(level("redis_version", "6.2.14"), Level::Warning);
+        assert_eq!(level("redis_version", "7.0.15"), Level::Fine);
+        let valkey = version(&with_info(&[("redis_version", "7.2.4"), ("valkey_version", "9.1.2")]));
+        assert_eq!(valkey.unwrap().says, "Valkey 9.1.2");
+    }
+
+    #[test]
+    fn a_policy_that_evicts_is_wrong_once_there_is_a_limit() {
+        let level = |policy, most, used| {
+            let facts = with_info(&[("maxmemory_policy", policy), ("maxmemory", most), ("used_memory", used)]);
+            memory(&facts).unwrap().level
+        };
+        assert_eq!(level("allkeys-lru", "100", "1"), Level::Wrong);
+        assert_eq!(level("volatile-ttl", "0", "1"), Level::Warning);
+        assert_eq!(level("noeviction", "100", "95"), Level::Warning);
+        assert_eq!(level("noeviction", "100", "50"), Level::Fine);
+    }
+
+    #[test]
+    fn a_master_wants_replicas_in_step() {
+        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields)).unwrap().level;
+        let (online, late) = ("state=online,lag=0", "state=online,lag=60");
+        assert_eq!(level(&[("connected_slaves", "0")]), Level::Warning);
+        assert_eq!(level(&[("connected_slaves", "1"), ("slave0", online)]), Level::Fine);
+        assert_eq!(
+            level(&[("connected_slaves", "2"), ("slave0", online), ("slave1", late)]),
+            Level::Warning
+        );
+        assert_eq!(
+            level(&[("connected_slaves", "1"), ("slave0", "state=wait_bgsave")]),
+            Level::Warning
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! What a node's clock is ahead of this process's, as far as a few round trips tell.
+
+use std::time::Duration;
+
+/// Microseconds; the truth is between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    pub least: i64,
+    pub most: i64,
+}
+
+impl Ahead {
+    /// The server read `time` between the two local moments.
+    pub fn new(time: i64, sent: i64, received: i64) -> Self {
+        Ahead {
+            least: time - received,
+            most: time - sent,
+        }
+    }
+
+    /// What both of two measurements say.
+    pub fn and(self, other: Ahead) -> Ahead {
+        Ahead {
+            least: self.least.max(other.least),
+            most: self.most.min(other.most),
+        }
+    }
+}
+
+/// How far two clocks are apart: at least, and at most.
+pub fn apart(one: Ahead, other: Ahead) -> (Duration, Duration) {
+    let least = (one.least - other.most).max(other.least - one.most).max(0);
+    let most = (one.most - other.least).max(other.most - one.least).max(0);
+    (micros(least), micros(most))
+}
+
+fn micros(micros: i64) -> Duration {
+    Duration::from_micros(micros.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_answers_prove_little() {
+        let (quick, slow) = (Ahead::new(1_000, 0, 10), Ahead::new(1_900, 0, 2_000));
+        assert_eq!(apart(quick, slow).0, Duration::ZERO);
+        let (least, most) = apart(Ahead::new(1_000, 0, 10), Ahead::new(5_000, 0, 20));
+        assert_eq!((least.as_micros(), most.as_micros()), (3_980, 4_010));
+        assert_eq!(
+            slow.and(Ahead::new(1_900, 500, 600)),
+            Ahead {
+                least: 1_300,
+                most: 1_400
+            }
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! What the servers say of themselves, asked by the `redis` crate: questions that a client of locks has no use for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue,
+    IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates, Value,
+};
+use rwlease::Slot;
+
+use super::clock::Ahead;
+use crate::args::Servers;
+use crate::connect::Certificates;
+use crate::exit::{Failure, REFUSED, UNAVAILABLE, USAGE};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Round trips to read a clock.
+const LOOKS_AT_A_CLOCK: usize = 5;
+
+pub struct Deployment {
+    /// Not a single server.
+    pub is_cluster: bool,
+    pub nodes: Vec<Node>,
+}
+
+pub struct Node {
+    pub address: Address,
+    pub role: Role,
+    /// Or why it could not be asked.
+    pub facts: Result<Facts, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    pub host: String,
+    pub port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    Single,
+    /// With the ranges of slots that it serves.
+    Master(Vec<(u16, u16)>),
+    Replica,
+}
+
+#[derive(Default)]
+pub struct Facts {
+    pub info: BTreeMap<String, String>,
+    pub cluster_info: BTreeMap<String, String>,
+    /// Who serves what, as this node says.
+    pub map: Vec<Range>,
+    /// Slots that are on their way from it or to it.
+    pub moving: Option<usize>,
+    pub clock: Option<Ahead>,
+    /// After which a node that is not heard of is taken for dead.
+    pub node_timeout: Option<Duration>,
+    /// Commands that the user may not use.
+    pub refused: Vec<&'static str>,
+}
+
+/// A range of slots and its nodes, the master first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Range {
+    pub first: u16,
+    pub last: u16,
+    /// The master's id: its name for all, whatever address they know it by.
+    pub master: String,
+    pub nodes: Vec<Address>,
+}
+
+/// Asks every node that the first server knows, and every replica that the masters know: the servers' map leaves out those that have nothing yet.
+pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
+    let entrance = Entrance::new(servers)?;
+    let (is_cluster, known) = entrance.nodes().await?;
+    let origin = Instant::now();
+    let mut nodes = entrance.ask(known, origin).await;
+    let more = nodes
+        .iter()
+        .flat_map(replicas_of)
+        .filter(|replica| nodes.iter().all(|node| node.address != *replica));
+    let more = more.map(|address| (address, Role::Replica)).collect();
+    nodes.extend(entrance.ask(more, origin).await);
+    Ok(Deployment { is_cluster, nodes })
+}
+
+/// As the node itself says.
+fn replicas_of(node: &Node) -> Vec<Address> {
+    let info = node.facts.iter().flat_map(|facts| &facts.info);
+    let replicas = info
+        .filter(|(name, _)| name.starts_with("slave"))
+        .filter_map(|(_, state)| {
+            let part = |name| state.split(',').find_map(|part| part.strip_prefix(name));
+            let host = part("ip=")?.to_owned();
+            let port = part("port=")?.parse().ok()?;
+            Some(Address { host, port })
+        });
+    replicas.collect()
+}
+
+/// How one gets in.
+struct Entrance {
+    seeds: Vec<Address>,
+    session: RedisConnectionInfo,
+    /// With TLS.
+    certificates: Option<Certificates>,
+}
+
+impl Entrance {
+    fn new(servers: &Servers) -> Result<Entrance, Failure> {
+        let mut seeds = Vec::new();
+        let mut session = RedisConnectionInfo::default();
+        let mut tls = false;
+        for url in servers.urls()? {
+            let wrong = |error: RedisError| {
+                Failure::new(
+                    USAGE,
+                    format!("not the URL of a server: {error}; give redis://HOST:PORT"),
+                )
+            };
+            let info = url.as_str().into_connection_info().map_err(wrong)?;
+            let (host, port) = match info.addr() {
+                ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
+                ConnectionAddr::TcpTls { host, port, .. } => {
+                    tls = true;
+                    (host.clone(), *port)
+                }
+                _ => return Err(Failure::usage("only TCP is supported; give redis://HOST:PORT")),
+            };
+            if seeds.is_empty() {
+                session = info.redis_settings().clone();
+            }
+            seeds.push(Address { host, port });
+        }
+        if let Some((user, password)) = servers.credentials()? {
+            session = session.set_username(user).set_password(password);
+        }
+        let session = session.set_protocol(ProtocolVersion::RESP3);
+        let certificates = tls.then(|| servers.certificates()).transpose()?;
+        if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        Ok(Entrance {
+            seeds,
+            session,
+            certificates,
+        })
+    }
+
+    async fn ask(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
+        let asked = nodes.into_iter().map(|(address, role)| async move {
+            let facts = self
+                .facts(&address, &role, origin)
+                .await
+                .map_err(|error| error.to_string());
+            Node { address, role, facts }
+        });
+        join_all(asked).await
+    }
+
+    async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
+        let Address { host, port } = address.clone();
+        let info = |address: ConnectionAddr| -> Result<ConnectionInfo, RedisError> {
+            Ok(address.into_connection_info()?.set_redis_settings(self.session.clone()))
+        };
+        let client = match &self.certificates {
+            None => Client::open(info(ConnectionAddr::Tcp(host, port))?)?,
+            Some(files) => {
+                let tls_params = None;
+                let address = ConnectionAddr::TcpTls {
+                    host,
+                    port,
+                    insecure: false,
+                    tls_params,
+                };
+                let certificates = TlsCertificates {
+                    client_tls: files.client.clone().map(|(client_cert, client_key)| ClientTlsConfig {
+                        client_cert,
+                        client_key,
+                    }),
+                    root_cert: files.roots.clone(),
+                };
+                Client::build_with_tls(info(address)?, certificates)?
+            }
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE))
+            .set_push_sender(|_| -> Result<(), ()> { Ok(()) });
+        client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    /// Every node there is, by the first server that answers.
+    async fn nodes(&self) -> Result<(bool, Vec<(Address, Role)>), Failure> {
+        let mut last = None;
+        for seed in &self.seeds {
+            let mut connection = match self.open(seed).await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    last = Some(error);
+                    continue;
+                }
+            };
+            return match ask(&mut connection, "CLUSTER SLOTS").await {
+                Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
+                Err(error) if error.to_string().contains("cluster support disabled") => {
+                    Ok((false, vec![(seed.clone(), Role::Single)]))
+                }
+                Err(error) if error.code() == Some("NOPERM") => {
+                    let message = "the user may not ask who serves which slot; give it the right +cluster|slots";
+                    Err(Failure::new(REFUSED, message))
+                }
+                Err(error) => Err(Failure::new(
+                    UNAVAILABLE,
+                    format!("{seed}: {error}; see that it is a node of the cluster"),
+                )),
+            };
+        }
+        Err(match last {
+            Some(error)
+                if error.kind() == ErrorKind::AuthenticationFailed || error.to_string().contains("WRONGPASS") =>
+            {
+                Failure::new(
+                    REFUSED,
+                    format!("the server does not let this client in: {error}; see to the user and its password"),
+                )
+            }
+            error => {
+                let why = error.map(|error| error.to_string()).unwrap_or_default();
+                Failure::new(
+                    UNAVAILABLE,
+                    format!("no server can be reached: {why}; see that they run and that --redis names them"),
+                )
+            }
+        })
+    }
+
+    async fn facts(&self, address: &Address, role: &Role, origin: Instant) -> Result<Facts, RedisError> {
+        let connection = &mut self.open(address).await?;
+        let mut facts = Facts {
+            clock: clock(connection, origin).await?,
+            ..Facts::default()
+        };
+        let info: Option<String> = facts.try_ask(connection, "INFO").await?;
+        facts.info = fields(&info.unwrap_or_default());
+        let timeout: Option<BTreeMap<String, u64>> =
+            facts.try_ask(connection, "CONFIG GET cluster-node-timeout").await?;
+        let timeout = timeout.and_then(|pairs| pairs.into_values().next());
+        facts.node_timeout = timeout.map(Duration::from_millis);
+        if *role != Role::Single {
+            let info: Option<String> = facts.try_ask(connection, "CLUSTER INFO").await?;
+            facts.cluster_info = fields(&info.unwrap_or_default());
+            facts.map = map(ask(connection, "CLUSTER SLOTS").await?, address);
+            let nodes: Option<String> = facts.try_ask(connection, "CLUSTER NODES").await?;
+            facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
+        }
+        if *role != Role::Replica {
+            facts.try_ask::<Value>(connection, "SCAN 0 COUNT 1").await?;
+            facts.try_ask::<Value>(connection, "WAIT 0 1").await?;
+            facts.try_subscribe(connection, role).await?;
+        }
+        Ok(facts)
+    }
+}
+
+impl Facts {
+    /// Nothing if the user may not ask that.
+    async fn try_ask<T: FromRedisValue>(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        words: &'static str,
+    ) -> Result<Option<T>, RedisError> {
+        match ask(connection, words).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.code() == Some("NOPERM") => {
+                self.refused.push(words);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// To a channel as those who wait have it.
+    async fn try_subscribe(&mut self, connection: &mut MultiplexedConnection, role: &Role) -> Result<(), RedisError> {
+        let slot = match role {
+            Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
+            _ => Slot::new(0),
+        };
+        let Some(slot) = slot else { return Ok(()) };
+        let channel = format!("{{{}}}rwlease:doctor", slot.tag());
+        match ask::<Value>(connection, &format!("SSUBSCRIBE {channel}")).await {
+            Ok(_) => Ok(()), // it ends with the connection
+            Err(error) if error.code() == Some("NOPERM") => {
+                self.refused.push("SSUBSCRIBE");
+                Ok(())
+            }
+            Err(_) => Ok(()), // a server without it: its version says so
+        }
+    }
+}
+
+async fn ask<T: FromRedisValue>(connection: &mut MultiplexedConnection, words: &str) -> Result<T, RedisError> {
+    let mut command = Cmd::new();
+    command.arg(words.split(' ').collect::<Vec<_>>());
+    command.query_async(connection).await
+}
+
+async fn clock(connection: &mut MultiplexedConnection, origin: Instant) -> Result<Option<Ahead>, RedisError> {
+    let now = || origin.elapsed().as_micros() as i64;
+    let mut ahead: Option<Ahead> = None;
+    for _ in 0..LOOKS_AT_A_CLOCK {
+        let sent = now();
+        let (seconds, micros): (i64, i64) = ask(connection, "TIME").await?;
+        let look = Ahead::new(seconds * 1_000_000 + micros, sent, now());
+        ahead = Some(ahead.map_or(look, |ahead| ahead.and(look)));
+    }
+    Ok(ahead)
+}
+
+/// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was asked.
+fn map(answer: Value, asked: &Address) -> Vec<Range> {
+    let Ok(ranges) = Vec::<Vec<Value>>::from_redis_value(answer) else {
+        return Vec::new();
+    };
+    let mut map: Vec<Range> = ranges
+        .into_iter()
+        .filter_map(|range| read_range(range, asked))
+        .collect();
+    map.sort();
+    map
+}
+
+fn read_range(range: Vec<Value>, asked: &Address) -> Option<Range> {
+    let mut parts = range.into_iter();
+    let first = u16::from_redis_value(parts.next()?).ok()?;
+    let last = u16::from_redis_value(parts.next()?).ok()?;
+    let mut master = None;
+    let nodes = parts.filter_map(|node| {
+        let mut parts = Vec::<Value>::from_redis_value(node).ok()?.into_iter();
+        let host = Option::<String>::from_redis_value(parts.next()?)
+            .ok()?
+            .unwrap_or_default();
+        let port = u16::from_redis_value(parts.next()?).ok()?;
+        let host = if host.is_empty() { asked.host.clone() } else { host };
+        let id = parts.next().and_then(|id| String::from_redis_value(id).ok());
+        master.get_or_insert(id.unwrap_or_default());
+        Some(Address { host, port })
+    });
+    let nodes = nodes.collect();
+    Some(Range {
+        first,
+        last,
+        master: master.unwrap_or_default(),
+        nodes,
+    })
+}
+
+/// Each node once, the masters first.
+fn nodes(map: &[Range]) -> Vec<(Address, Role)> {
+    let mut masters: BTreeMap<&Address, Vec<(u16, u16)>> = BTreeMap::new();
+    for range in map {
+        if let Some(master) = range.nodes.first() {
+            masters.entry(master).or_default().push((range.first, range.last));
+        }
+    }
+    let mut replicas: Vec<&Address> = map.iter().flat_map(|range| range.nodes.iter().skip(1)).collect();
+    replicas.sort();
+    replicas.dedup();
+    let masters = masters
+        .into_iter()
+        .map(|(address, ranges)| (address.clone(), Role::Master(ranges)));
+    masters
+        .chain(replicas.into_iter().map(|address| (address.clone(), Role::Replica)))
+        .collect()
+}
+
+fn fields(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.trim().split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}

@@ -1,0 +1,78 @@
+//! A lock on each master, for a moment: taken, made longer, handed over, given back. What a user may do is best seen by doing it.
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use rwlease::{Locks, RwLock, Slot};
+use tokio::time::sleep;
+
+use super::finding::{Finding, Level};
+use super::probe::{Deployment, Node, Role};
+use crate::args::Servers;
+use crate::exit::with_reasons;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
+    let locks = match servers.connect().await {
+        Ok(locks) => locks,
+        Err(failure) => return vec![Finding::new(Level::Wrong, format!("no client for locks: {failure}"))],
+    };
+    let mut findings = Vec::new();
+    for node in &deployment.nodes {
+        if let Some(slot) = a_slot_of(node) {
+            findings.push(one(&locks, slot).await.at(node.address.to_string()));
+        }
+    }
+    locks.shutdown(PATIENCE).await;
+    findings
+}
+
+fn a_slot_of(node: &Node) -> Option<Slot> {
+    match &node.role {
+        Role::Single => Slot::new(0),
+        Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
+        Role::Replica => None,
+    }
+}
+
+async fn one(locks: &Locks, slot: Slot) -> Finding {
+    let name = format!("rwlease-doctor:{{{}}}:{}", slot.tag(), locks.client_id());
+    let tried = match locks.rwlock(&name) {
+        Ok(lock) => hand_over(&lock).await,
+        Err(error) => Err(error),
+    };
+    match tried {
+        Ok(took) => {
+            let swift = if took < Duration::from_millis(100) {
+                ""
+            } else {
+                ", slowly"
+            };
+            Finding::new(
+                Level::Fine,
+                format!("a lock was taken, handed over{swift} and given back"),
+            )
+        }
+        Err(error) => Finding::new(Level::Wrong, with_reasons(&error)),
+    }
+}
+
+/// From a writer to a reader that waits; how long that took.
+async fn hand_over(lock: &RwLock) -> rwlease::Result<Duration> {
+    let writing = lock.write().timeout(PATIENCE).await?;
+    writing.renew().await?;
+    let waiting = lock.read().timeout(PATIENCE);
+    let releasing = async {
+        while lock.status().await?.waiters == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let released = Instant::now();
+        writing.release().await?;
+        Ok(released)
+    };
+    let (reading, released) = tokio::try_join!(waiting.into_future(), releasing)?;
+    let took = released.elapsed();
+    reading.release().await?;
+    Ok(took)
+}

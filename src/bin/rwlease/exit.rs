@@ -1,0 +1,179 @@
+//! How a command ends: its exit status, and what is said when it fails.
+
+use std::error::Error as _;
+use std::process::ExitCode;
+use std::{fmt, io};
+
+use rwlease::{Error, ErrorKind};
+
+/// For people; `docs/cli.md` has the same table.
+pub const TABLE: &str = "\
+Exit status:
+    0  done; `run` ends with the exit status of its command, 128 + n if signal n ended it
+    1  `doctor` has found something wrong
+   64  the command line is wrong
+   65  the key holds something that is no lock of this version
+   69  the servers cannot be reached, or cannot serve the slot
+   71  the system refused something, such as a file
+   75  the lock was not had in the time that was given, or its queue is full: try later
+   77  the servers refused: a right, a password, a full memory
+   79  the lease was lost, and the command stopped
+  126  the command cannot be run
+  127  there is no such command";
+
+pub const WRONG: u8 = 1;
+pub const USAGE: u8 = 64;
+pub const DATA: u8 = 65;
+pub const UNAVAILABLE: u8 = 69;
+pub const SYSTEM: u8 = 71;
+pub const TRY_LATER: u8 = 75;
+pub const REFUSED: u8 = 77;
+/// The first one behind those of `sysexits.h`.
+pub const LOST: u8 = 79;
+pub const CANNOT_RUN: u8 = 126;
+pub const NOT_FOUND: u8 = 127;
+/// And the number of the signal.
+const BY_SIGNAL: u8 = 128;
+
+/// An end with nothing more to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit(pub u8);
+
+impl Exit {
+    pub const DONE: Exit = Exit(0);
+
+    /// As shells tell of a command that a signal has ended.
+    pub fn by_signal(signal: i32) -> Exit {
+        Exit(BY_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)))
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        exit.0.into()
+    }
+}
+
+/// An end with one line that says what to do.
+#[derive(Debug)]
+pub struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl Failure {
+    pub fn new(status: u8, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Failure { status, message }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failure::new(USAGE, message)
+    }
+
+    /// Whether it is the servers', and may be over soon.
+    pub fn may_pass(&self) -> bool {
+        self.status == UNAVAILABLE
+    }
+
+    /// Says it, unless nobody reads any more.
+    pub fn tell(self) -> ExitCode {
+        if !self.message.is_empty() {
+            tell(&self.message);
+        }
+        self.status.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// One line on standard error.
+pub fn tell(message: &str) {
+    use anstream::eprintln;
+
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let style = anstyle::Style::new().bold();
+    eprintln!("{style}rwlease:{style:#} {line}");
+}
+
+impl From<Exit> for Failure {
+    fn from(exit: Exit) -> Self {
+        Failure::new(exit.0, "")
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (status, advice) = match error.kind() {
+            ErrorKind::TimedOut | ErrorKind::TriesUsedUp => (TRY_LATER, "try later, or give it a longer --timeout"),
+            ErrorKind::TooManyWaiters => (TRY_LATER, "try later"),
+            ErrorKind::Lost => (LOST, "its fencing token is stale"),
+            ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
+            ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "take another name or --prefix"),
+            ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
+            ErrorKind::Unavailable => (UNAVAILABLE, "see that the servers run and that --redis names them"),
+            _ => (UNAVAILABLE, "try again"),
+        };
+        Failure::new(status, format!("{}; {advice}", with_reasons(&error)))
+    }
+}
+
+/// The error and what brought it about.
+pub fn with_reasons(error: &Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(reason) = source {
+        let said = reason.to_string();
+        if !message.contains(&said) {
+            message = format!("{message}: {said}");
+        }
+        source = reason.source();
+    }
+    message
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // Whoever was to read the output has seen enough.
+            io::ErrorKind::BrokenPipe => Failure::new(0, ""),
+            _ => Failure::new(SYSTEM, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_by_a_signal_is_told_as_by_shells() {
+        assert_eq!(Exit::by_signal(15), Exit(143));
+    }
+
+    #[test]
+    fn the_table_has_every_status() {
+        let all = [
+            WRONG,
+            USAGE,
+            DATA,
+            UNAVAILABLE,
+            SYSTEM,
+            TRY_LATER,
+            REFUSED,
+            LOST,
+            CANNOT_RUN,
+            NOT_FOUND,
+        ];
+        for status in all {
+            let stands = TABLE
+                .lines()
+                .any(|line| line.trim_start().starts_with(&format!("{status}  ")));
+            assert!(stands, "{status}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! `rwlease list`.
+
+use std::io::Write;
+
+use crate::args::Servers;
+use crate::exit::{Exit, Failure};
+
+pub async fn list(servers: &Servers, start: &str) -> Result<Exit, Failure> {
+    let locks = servers.connect().await?;
+    let mut out = anstream::stdout().lock();
+    let mut listing = locks.list(start);
+    while let Some(names) = listing.next_page().await? {
+        for name in names {
+            writeln!(out, "{name}")?;
+        }
+    }
+    Ok(Exit::DONE)
+}

@@ -1,0 +1,54 @@
+//! `rwlease`: the locks for the shell. Each command has a file; `args.rs` says what they take, `exit.rs` how they end.
+
+#[cfg(not(unix))]
+compile_error!("the command `rwlease` needs Unix: process groups and signals");
+
+mod args;
+mod connect;
+mod doctor;
+mod exit;
+mod list;
+mod manual;
+mod run;
+mod seize;
+mod show;
+mod signals;
+mod slot;
+mod status;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let args = match args::read() {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    // One thread: it has one lock to look after, and the terminal is lent and taken back by a thread's signal mask.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(perform(args)),
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.tell(),
+    }
+}
+
+async fn perform(args: Args) -> Result<Exit, Failure> {
+    let servers = args.servers;
+    match args.command {
+        Command::Run(args) => run::run(&servers, args).await,
+        Command::Status(args) => status::status(&servers, args).await,
+        Command::List(args) => list::list(&servers, &args.start).await,
+        Command::Slot(args) => slot::slot(&servers.prefix, &args.names),
+        Command::Revoke(args) => seize::revoke(&servers, &args.name).await,
+        Command::Release(args) => seize::release(&servers, &args.name).await,
+        Command::Doctor => doctor::doctor(&servers).await,
+        Command::Completions(args) => manual::completions(args.shell),
+        Command::Man(args) => manual::man(args.command.as_deref()),
+    }
+}

@@ -1,0 +1,33 @@
+//! What the argument parser's generators make: completions and manual pages.
+
+use std::io::{self, Write};
+
+use clap_complete::Shell;
+
+use crate::args;
+use crate::exit::{Exit, Failure};
+
+pub fn completions(shell: Shell) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "rwlease", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Exit::DONE)
+}
+
+/// The page of one command, or of all together.
+pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
+    let mut all = args::command();
+    all.build();
+    let page = match command {
+        None => all,
+        Some(name) => {
+            let named = all.find_subcommand(name);
+            let named = named.ok_or_else(|| Failure::usage(format!("no command `{name}`; see `rwlease --help`")))?;
+            named.clone().name(format!("rwlease-{name}"))
+        }
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    io::stdout().write_all(&text)?;
+    Ok(Exit::DONE)
+}

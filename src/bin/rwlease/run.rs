@@ -1,0 +1,207 @@
+//! `rwlease run`: takes the lock, runs the command, gives the lock back.
+
+mod command;
+mod deadlines;
+mod held;
+mod terminal;
+mod waiting;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, raise};
+use rwlease::{Lease, Locks, Released, RwLock};
+use tokio::time::sleep;
+
+use crate::args::{self, Servers};
+use crate::exit::{CANNOT_RUN, Exit, Failure, LOST, NOT_FOUND, tell, with_reasons};
+use crate::signals::{self, Signals};
+use command::{Command, Event};
+use deadlines::{Deadlines, Step};
+use held::Held;
+
+/// How long one that is told to end gives the servers to hear that it no longer waits.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// How often to look whether the rest of a command is gone.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What the command finds its fencing token by.
+const TOKEN: &str = "RWLEASE_TOKEN";
+
+pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
+    let deadlines = Deadlines::new(args.lease, args.grace)?;
+    // Heard from here on, so that none can end this process while it holds.
+    let mut signals = Signals::passed_on()?;
+    let locks = tokio::select! {
+        exit = told_to_end(&mut signals) => return Ok(exit),
+        locks = servers.connect() => locks?,
+    };
+    let lock = locks.rwlock(&args.name)?;
+    let held = wait_for(&locks, &lock, &args, &deadlines, &mut signals).await?;
+    let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
+    let was_held = held.lease().is_held();
+    let released = held.release().await;
+    // Whoever was stopped with the command's end unseen has to say so too: it may have ended after the lease.
+    match outcome? {
+        Ended::ByItself(status) if was_held && !matches!(released, Ok(Released::AlreadyLost)) => {
+            match released {
+                Ok(Released::Unknown) => tell(&format!(
+                    "lock `{}`: the servers did not hear of its release; its lease ends it",
+                    args.name
+                )),
+                Err(error) => tell(&with_reasons(&error)),
+                Ok(_) => {}
+            }
+            Ok(exit_of(status))
+        }
+        ended => Err(lost(&args.name, ended)),
+    }
+}
+
+/// The lock. A failure, be it by a signal, leaves no place in the queue.
+async fn wait_for(
+    locks: &Locks,
+    lock: &RwLock,
+    args: &args::Run,
+    deadlines: &Deadlines,
+    signals: &mut Signals,
+) -> Result<Held, Failure> {
+    let asking = async {
+        let held = Held::ask(lock, args).await?;
+        // A grant that was handed over is short until it is claimed: the command begins with a whole lease.
+        if deadlines.are_near(held.lease().remaining()) {
+            held.lease().renew().await?;
+        }
+        Ok(held)
+    };
+    let outcome = tokio::select! {
+        exit = told_to_end(signals) => Err(exit.into()),
+        held = waiting::shown(locks.client_id(), lock, args.quiet, asking) => held,
+    };
+    if outcome.is_err() {
+        locks.shutdown(LEAVING).await;
+    }
+    outcome
+}
+
+/// Ends at the first signal that would have ended a process that does not hear it.
+async fn told_to_end(signals: &mut Signals) -> Exit {
+    loop {
+        match signals.next().await {
+            // Stopped as anybody; the place in the queue is kept for some seconds.
+            Signal::SIGTSTP => drop(raise(signals::STOP)),
+            signal if signals::ends(signal) => return Exit::by_signal(signal as i32),
+            _ => {}
+        }
+    }
+}
+
+/// How a command has ended.
+enum Ended {
+    ByItself(ExitStatus),
+    /// Since the lease was being lost: in its grace, or by SIGKILL.
+    InGrace,
+    Killed,
+}
+
+/// Starts the command and watches over it. It has ended when this ends.
+async fn run_under(
+    lease: &Lease,
+    args: &args::Run,
+    deadlines: &Deadlines,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    let started = Command::start(&args.command, TOKEN, lease.token());
+    let mut command = started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
+    loop {
+        let step = deadlines.step(lease.remaining(), command.told_to_end());
+        let pause = match step {
+            Step::GoOn(pause) => pause,
+            Step::Terminate => {
+                command.terminate();
+                continue;
+            }
+            Step::Kill => {
+                return Ok(match command.kill().await? {
+                    Some(_) if command.told_to_end().is_some() => Ended::InGrace,
+                    Some(status) => Ended::ByItself(status),
+                    None => Ended::Killed,
+                });
+            }
+        };
+        tokio::select! {
+            biased;
+            event = command.event() => match event? {
+                Event::Ended(_) if command.told_to_end().is_some() => {
+                    return end_of_all(lease, deadlines, &mut command).await;
+                }
+                Event::Ended(status) => return Ok(Ended::ByItself(status)),
+                Event::Stopped(signal) => stopped(&mut command, signal, lease),
+            },
+            signal = signals.next() => command.signal(signal),
+            () = lease.lost() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// The command has ended since it was told to. What it has started was told as well, has the rest of the grace, and must not outlive the lease.
+async fn end_of_all(lease: &Lease, deadlines: &Deadlines, command: &mut Command) -> Result<Ended, Failure> {
+    while command.has_members() {
+        match deadlines.step(lease.remaining(), command.told_to_end()) {
+            Step::Kill => {
+                command.kill().await?;
+                return Ok(Ended::Killed);
+            }
+            Step::GoOn(pause) => sleep(pause.min(LOOK)).await,
+            Step::Terminate => sleep(LOOK).await,
+        }
+    }
+    Ok(Ended::InGrace)
+}
+
+/// The command was stopped: since it wants the terminal, or somebody typed Ctrl-Z.
+fn stopped(command: &mut Command, signal: Signal, lease: &Lease) {
+    match signal {
+        Signal::SIGTTIN | Signal::SIGTTOU if command.lend_terminal() => {}
+        Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
+            command.stop_with_it();
+            // Back again, maybe much later: is there still a lock to go on under?
+            if lease.is_held() {
+                command.go_on();
+            }
+        }
+        _ => {} // somebody means this command alone
+    }
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit(code as u8),
+        (None, signal) => Exit::by_signal(signal.unwrap_or_default()),
+    }
+}
+
+fn cannot_run(command: &str, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::new(
+            NOT_FOUND,
+            format!("{command}: there is no such command; the lock was given back"),
+        ),
+        _ => Failure::new(CANNOT_RUN, format!("{command}: {error}; the lock was given back")),
+    }
+}
+
+fn lost(name: &str, ended: Ended) -> Failure {
+    let command = match ended {
+        Ended::ByItself(status) => {
+            format!("the command ended by itself ({status}), maybe when others held the lock already")
+        }
+        Ended::InGrace => "the command was told to end, and did".to_owned(),
+        Ended::Killed => "the command was killed".to_owned(),
+    };
+    let advice = "see what of its work is done before it is run again";
+    Failure::new(LOST, format!("lock `{name}`: the lease was lost; {command}; {advice}"))
+}

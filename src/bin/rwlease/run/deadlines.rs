@@ -1,0 +1,93 @@
+//! When a command whose lease is running out must be told to end, and when it must be killed.
+
+use std::time::Duration;
+
+use crate::exit::Failure;
+use crate::show;
+
+/// The longest sleep between two looks: a sleep stands still while the machine is suspended, a lease does not.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// From SIGTERM to SIGKILL.
+    grace: Duration,
+    /// From SIGKILL to the end of the lease here, which is before its end at the server: the time for the command to be gone.
+    reserve: Duration,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, for this long at most.
+    GoOn(Duration),
+    Terminate,
+    Kill,
+}
+
+impl Deadlines {
+    /// The grace is at most a third of the lease: a renewal is due after a third, and must have time to be tried again.
+    pub fn new(lease: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
+        let grace = grace.unwrap_or((lease / 4).min(Duration::from_secs(10)));
+        if grace > lease / 3 {
+            let message = format!("--grace {} is more than a third of the lease", show::time(grace));
+            return Err(Failure::usage(format!(
+                "{message}; give a longer --lease, or a shorter --grace"
+            )));
+        }
+        let reserve = (lease / 20).min(Duration::from_millis(500));
+        Ok(Deadlines { grace, reserve })
+    }
+
+    /// Whether so little is left that the command would be told to end soon after it began.
+    pub fn are_near(&self, left: Duration) -> bool {
+        left < (self.grace + self.reserve) * 2
+    }
+
+    /// `left` of the lease, here; `told` is how long ago the command was told to end.
+    pub fn step(&self, left: Duration, told: Option<Duration>) -> Step {
+        let Deadlines { grace, reserve } = *self;
+        let until_kill = left.saturating_sub(reserve);
+        match told {
+            _ if until_kill.is_zero() => Step::Kill,
+            Some(told) if told >= grace => Step::Kill,
+            Some(told) => Step::GoOn(until_kill.min(grace - told).min(LONGEST_PAUSE)),
+            None if until_kill <= grace => Step::Terminate,
+            None => Step::GoOn((until_kill - grace).min(LONGEST_PAUSE)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn first_it_is_told_to_end_then_it_is_killed_before_the_lease_ends() {
+        let deadlines = Deadlines::new(ms(10_000), None).unwrap(); // 2500 of grace, 500 in reserve
+        assert_eq!(deadlines.step(ms(9_500), None), Step::GoOn(LONGEST_PAUSE));
+        assert_eq!(deadlines.step(ms(3_100), None), Step::GoOn(ms(100)));
+        assert_eq!(deadlines.step(ms(3_000), None), Step::Terminate);
+        assert_eq!(deadlines.step(ms(700), Some(ms(2_299))), Step::GoOn(ms(200)));
+        assert_eq!(deadlines.step(ms(500), Some(ms(2_400))), Step::Kill);
+        // The lease was made longer again, but what was told to end has to end.
+        assert_eq!(deadlines.step(ms(9_000), Some(ms(2_500))), Step::Kill);
+    }
+
+    #[test]
+    fn with_no_time_left_it_is_killed_at_once() {
+        let deadlines = Deadlines::new(ms(1_500), None).unwrap();
+        assert_eq!(deadlines.step(Duration::ZERO, None), Step::Kill);
+        assert_eq!(deadlines.step(ms(75), None), Step::Kill);
+    }
+
+    #[test]
+    fn a_grace_that_leaves_no_time_to_renew_is_refused() {
+        assert!(Deadlines::new(ms(900), Some(ms(301))).is_err());
+        assert!(Deadlines::new(ms(900), Some(ms(300))).is_ok());
+    }
+}

@@ -1,0 +1,66 @@
+//! What people see while they wait: who holds the lock, and how many wait before them.
+
+use std::convert::Infallible;
+use std::io::{IsTerminal, stderr};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rwlease::{RwLock, Status};
+use tokio::time::sleep;
+
+use crate::show;
+
+/// Who gets the lock within this time sees nothing.
+const AT_ONCE: Duration = Duration::from_millis(300);
+const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_millis(100);
+
+/// The request's output; until then there is a spinner, on a terminal only. `client` begins the ids of this client's owners.
+pub async fn shown<T>(client: String, lock: &RwLock, quiet: bool, request: impl Future<Output = T>) -> T {
+    if quiet || !stderr().is_terminal() {
+        return request.await;
+    }
+    let style =
+        ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
+    let output = tokio::select! {
+        output = request => output,
+        never = tell(&client, lock, &spinner) => match never {},
+    };
+    spinner.finish_and_clear();
+    output
+}
+
+async fn tell(client: &str, lock: &RwLock, spinner: &ProgressBar) -> Infallible {
+    sleep(AT_ONCE).await;
+    spinner.enable_steady_tick(TURN);
+    loop {
+        if let Ok(status) = lock.status().await {
+            spinner.set_message(in_words(lock.name(), client, &status));
+        }
+        sleep(FROM_LOOK_TO_LOOK).await;
+    }
+}
+
+fn in_words(name: &str, client: &str, status: &Status) -> String {
+    let holder = match (&status.writer, &status.reading[..]) {
+        (None, []) => "nobody holds it".to_owned(),
+        (Some(writer), _) => format!("{} writes for {}", writer.owner, show::time(writer.age)),
+        (None, [reader]) => format!("{} reads for {}", reader.owner, show::time(reader.age)),
+        (None, [first, ..]) => format!("{} and {} more read", first.owner, status.reading.len() - 1),
+    };
+    let before = match place(client, status) {
+        Some(before) => format!("{before} before you"),
+        None if status.is_last() => show::count(status.waiters, "waits", "wait"),
+        None => format!("more than {} before you", status.waiting.len()),
+    };
+    format!("waiting for {name}: {holder}, {before}")
+}
+
+/// How many of those who are shown came before this client.
+fn place(client: &str, status: &Status) -> Option<usize> {
+    status
+        .waiting
+        .iter()
+        .position(|waiter| waiter.owner.starts_with(client))
+}

@@ -1,0 +1,112 @@
+//! `rwlease status`, `list` and `slot`.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use rwlease::{Locks, Slot};
+use serde_json::Value;
+
+use crate::support::{Cluster, Result, Shape, Single};
+use crate::tool::{Ran, Tool};
+
+#[tokio::test]
+async fn status_says_who_holds_and_who_waits() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let free = tool.run(&["status", "a"]).await?;
+    assert_eq!(free.status, Some(0));
+    assert!(free.out.starts_with("a  slot 11174  free, 0 wait"), "{free:?}");
+
+    let locks = Locks::connect([server.url()]).await?;
+    let lock = locks.rwlock("a")?;
+    let (one, other) = (lock.read().await?, lock.read().await?);
+    let waiting = tool.start(&["run", "--write", "a", "--", "true"])?;
+    let status = tool.until("a", |status| status["waiters"] == 1).await?;
+    assert_eq!((&status["name"], &status["locked"]), (&"a".into(), &true.into()));
+    assert_eq!(status["slot"], Slot::of("rwlease:a").get());
+    assert_eq!(status["writer"], Value::Null);
+    assert_eq!(status["reading"].as_array().map(Vec::len), Some(2));
+    assert_eq!(status["reading"][0]["owner"], one.owner());
+    assert_eq!(status["reading"][1]["token"], other.token());
+    assert_eq!(status["waiting"][0]["mode"], "write");
+
+    let words = tool.run(&["status", "a"]).await?.out;
+    assert!(words.contains("held by 2 readers, 1 waits"), "{words}");
+    for owner in [one.owner(), other.owner()] {
+        let line = words.lines().find(|line| line.contains(owner)).unwrap_or_default();
+        assert!(line.starts_with("holds    read"), "{words}");
+    }
+    assert!(words.lines().any(|line| line.starts_with("waits    write")), "{words}");
+    assert!(!words.contains('\x1b'), "colour is for terminals");
+    one.release().await?;
+    other.release().await?;
+    assert_eq!(waiting.ended().await?.status, Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn status_shows_more_than_one_page() -> Result {
+    let server = Single::start().await?;
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let mut readers = Vec::new();
+    for _ in 0..150 {
+        readers.push(lock.read().await?);
+    }
+    let status = Tool::new([server.url()]).status("a").await?;
+    assert_eq!(status["reading"].as_array().map(Vec::len), Some(150));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_looks_again_until_it_is_interrupted() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut watch = tool.start(&["status", "a", "--watch", "--every", "20ms", "--json"])?;
+    let before: Value = serde_json::from_str(&watch.line().await?)?;
+    assert_eq!(before["locked"], false);
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let _guard = lock.write().await?;
+    while serde_json::from_str::<Value>(&watch.line().await?)?["locked"] == false {}
+    // Also while it waits for an answer.
+    server.freeze()?;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    watch.signal(Signal::INT)?;
+    assert_eq!(watch.ended().await?.status, Some(130));
+    server.thaw()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn list_names_locks_by_their_beginning() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let tool = Tool::new([cluster.node(1).url()]);
+    let locks = Locks::connect(cluster.urls()).await?;
+    let mut guards = Vec::new();
+    for name in ["order:1", "order:2", "order:3", "other"] {
+        guards.push(locks.rwlock(name)?.read().await?);
+    }
+    let names = |ran: &Ran| {
+        let mut names: Vec<String> = ran.out.lines().map(String::from).collect();
+        names.sort();
+        names
+    };
+    let all = tool.run(&["list"]).await?;
+    assert_eq!(names(&all), ["order:1", "order:2", "order:3", "other"], "{all:?}");
+    let orders = tool.run(&["list", "order:"]).await?;
+    assert_eq!(names(&orders), ["order:1", "order:2", "order:3"]);
+    let none = tool.run(&["list", "nothing"]).await?;
+    assert_eq!((none.status, none.out.as_str()), (Some(0), ""));
+    Ok(())
+}
+
+#[tokio::test]
+async fn slot_asks_no_server() -> Result {
+    let ran = Tool::new([""]).run(&["slot", "order:{42}", "{42}", "a"]).await?;
+    let shared = Slot::of("42").get();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(
+        ran.out,
+        format!("{shared:>5}  order:{{42}}\n{shared:>5}  {{42}}\n11174  a\n")
+    );
+    Ok(())
+}

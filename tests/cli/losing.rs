@@ -1,0 +1,106 @@
+//! A lease that is lost: the command is stopped before anybody else is let in.
+
+use std::time::Duration;
+
+use rwlease::Locks;
+
+use crate::support::{Result, Single};
+use crate::tool::{Tool, is_alive};
+
+#[tokio::test]
+async fn a_command_whose_lease_is_revoked_has_a_grace_to_end_in() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut run = tool.start(&["run", "--lease", "3s", "a", "--", "sh", "-c", script])?;
+    assert_eq!(run.line().await?, "ready");
+    tool.run(&["revoke", "a"]).await?;
+    let ran = run.ended().await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(79), "cleaned up\n"), "{ran:?}");
+    assert!(
+        ran.err.contains("lease was lost") && ran.err.contains("told to end"),
+        "{ran:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_does_not_end_is_killed_with_its_children_before_the_next_one_holds() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
+    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
+    let (command, child) = (run.line().await?, run.line().await?);
+    let locks = Locks::connect([server.url()]).await?;
+    let lock = locks.rwlock("a")?;
+    let next = async {
+        let guard = lock.write().await?;
+        let alive = (is_alive(&command), is_alive(&child));
+        guard.release().await?;
+        Ok::<_, rwlease::Error>(alive)
+    };
+    let revoke = async {
+        tool.until("a", |status| status["waiters"] == 1).await?;
+        tool.run(&["revoke", "a"]).await
+    };
+    assert!(is_alive(&command) && is_alive(&child));
+    let (alive, revoked) = tokio::join!(next, revoke);
+    assert!(revoked?.out.contains("revoked"));
+    assert_eq!(alive?, (false, false), "the next one holds while they run");
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(ran.err.contains("was killed"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_when_it_is_told_to_end_is_killed_too() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
+    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
+    let child = run.line().await?;
+    assert!(is_alive(&child));
+    let locks = Locks::connect([server.url()]).await?;
+    tool.run(&["revoke", "a"]).await?;
+    let next = locks.rwlock("a")?.write().await?;
+    assert!(!is_alive(&child), "the next one holds while it runs");
+    next.release().await?;
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(ran.err.contains("was killed"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_forced_release_leaves_no_grace() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "trap 'echo graced; sleep 600' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
+    assert_eq!(run.line().await?, "ready");
+    let forced = tool.run(&["release", "--force", "a"]).await?;
+    assert_eq!(forced.status, Some(0), "{forced:?}");
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(!ran.out.contains("graced"), "{ran:?}");
+    assert!(ran.err.contains("was killed"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn servers_that_answer_no_more_end_the_command_in_time() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", "echo $$; exec sleep 600"])?;
+    let command = run.line().await?;
+    server.freeze()?;
+    while is_alive(&command) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The server, which sees no time pass before it runs again, has the lease still.
+    server.thaw()?;
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! The command `rwlease`, as a shell sees it: what it prints, how it ends, and what becomes of the commands that it runs.
+
+// The ban on direct clocks is for the library.
+#![allow(clippy::disallowed_methods)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod asking;
+mod counter;
+mod doctor;
+mod generated;
+mod losing;
+mod running;
+mod secure;
+mod seizing;
+mod stopped;
+mod terminal;
+mod tool;
+mod wrong;

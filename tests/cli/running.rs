@@ -1,0 +1,158 @@
+//! `rwlease run`: the lock, the command, its exit status.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::support::{Result, Single};
+use crate::tool::{self, RWLEASE, Tool};
+
+#[tokio::test]
+async fn the_exit_status_is_the_commands() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    for (script, status) in [
+        ("true", 0),
+        ("exit 7", 7),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        let ran = tool.run(&["run", "a", "--", "sh", "-c", script]).await?;
+        assert_eq!((ran.status, ran.err.as_str()), (Some(status), ""), "{script}");
+    }
+    let ran = tool.run(&["run", "a", "--", "/no/such/command"]).await?;
+    assert_eq!(ran.status, Some(127), "{ran:?}");
+    let ran = tool.run(&["run", "a", "--", "/etc/passwd"]).await?;
+    assert_eq!(ran.status, Some(126), "{ran:?}");
+    let status = tool.status("a").await?;
+    assert_eq!(status["locked"], false, "every one of them gave it back");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_command_finds_its_token_and_tokens_rise() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut last = 0;
+    for mode in ["--read", "--write", "--write"] {
+        let ran = tool
+            .run(&["run", mode, "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"])
+            .await?;
+        let token: u64 = ran.out.trim().parse()?;
+        assert!(token > last, "{token} after {last}");
+        assert_eq!(tool.status("a").await?["token"], token);
+        last = token;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn readers_share_and_writers_do_not() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut command = tool.command(&["run", "--read", "a", "--", "sh", "-c", "echo in; read line"]);
+    command.stdin(Stdio::piped());
+    let mut reader = tool::start(command)?;
+    assert_eq!(reader.line().await?, "in");
+    for (mode, timeout, status) in [
+        ("--read", "0s", 0),
+        ("--read", "5s", 0),
+        ("--write", "0s", 75),
+        ("--write", "1s", 75),
+    ] {
+        let ran = tool
+            .run(&["run", mode, "--timeout", timeout, "a", "--", "true"])
+            .await?;
+        assert_eq!(ran.status, Some(status), "{mode} {timeout}: {ran:?}");
+        let lines = ran.err.lines().count();
+        assert_eq!(lines, usize::from(status != 0), "{ran:?}");
+    }
+    assert_eq!(tool.status("a").await?["waiters"], 0, "who gave up waits no more");
+    drop(reader); // its input ends with it
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_who_waits_goes_when_the_other_has_ended() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let first = tool.start(&["run", "a", "--", "sh", "-c", "sleep 1; echo first"])?;
+    tool.until("a", |status| status["locked"] == true).await?;
+    let second = tool.run(&["run", "a", "--", "echo", "second"]).await?;
+    assert_eq!((second.status, second.out.as_str()), (Some(0), "second\n"));
+    assert_eq!(first.ended().await?.out, "first\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn signals_are_passed_on() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "trap 'exit 41' HUP; trap 'exit 42' TERM; trap 'exit 43' USR1; trap 'exit 44' INT
+                  echo ready; while :; do sleep 0.05; done";
+    for (signal, status) in [
+        (Signal::HUP, 41),
+        (Signal::TERM, 42),
+        (Signal::USR1, 43),
+        (Signal::INT, 44),
+        (Signal::QUIT, 128 + 3),
+    ] {
+        let mut run = tool.start(&["run", "a", "--", "sh", "-c", script])?;
+        assert_eq!(run.line().await?, "ready");
+        run.signal(signal)?;
+        let ran = run.ended().await?;
+        assert_eq!(ran.status, Some(status), "{signal:?}: {ran:?}");
+    }
+    assert_eq!(tool.status("a").await?["locked"], false);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_signal_that_was_ignored_at_the_start_stays_ignored() -> Result {
+    let server = Single::start().await?;
+    let mut command = tokio::process::Command::new("sh");
+    let nohup =
+        format!("trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'");
+    command.args(["-c", &nohup]).env("RWLEASE_URL", server.url());
+    let ran = tool::ran(command).await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_who_is_told_to_end_while_it_waits_leaves_the_queue() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let holder = tool.start(&["run", "a", "--", "sleep", "60"])?;
+    tool.until("a", |status| status["locked"] == true).await?;
+    let waiter = tool.start(&["run", "a", "--", "echo", "never"])?;
+    tool.until("a", |status| status["waiters"] == 1).await?;
+    waiter.signal(Signal::TERM)?;
+    let ran = waiter.ended().await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(143), ""), "{ran:?}");
+    assert_eq!(tool.status("a").await?["waiters"], 0);
+    holder.signal(Signal::TERM)?;
+    assert_eq!(holder.ended().await?.status, Some(143));
+    Ok(())
+}
+
+#[tokio::test]
+async fn options_reach_the_lock() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let run = tool.start(&[
+        "run", "--lease", "1500ms", "--prefix", "mine:", "a", "--", "sleep", "60",
+    ])?;
+    let keys = async || server.say::<Vec<String>>("KEYS *").await;
+    while keys().await?.is_empty() {}
+    assert_eq!(keys().await?, ["mine:a"]);
+    let ran = tool.run(&["status", "--json", "--prefix", "mine:", "a"]).await?;
+    let status: serde_json::Value = serde_json::from_str(&ran.out)?;
+    let left = status["writer"]["remaining"].as_f64().unwrap_or_default();
+    assert!(left > 0.0 && left <= 1.5, "{status}");
+    run.signal(Signal::TERM)?;
+    run.ended().await?;
+    let ran = tool.run(&["run", "--replicas", "1", "b", "--", "true"]).await?;
+    assert_eq!(ran.status, Some(69), "there is no replica: {ran:?}");
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! TLS, and a user that is named beside the URL.
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use crate::support::{Certificates, Cluster, Result, ServerSettings, Shape};
+use crate::tool::{self, Ran, Tool};
+
+const PASSWORD: &str = "a-password";
+
+fn certificates() -> Result<Certificates> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.distinguished_name.push(DnType::CommonName, "authority");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    let root = authority.self_signed(&key)?.pem();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate()?;
+    let own = CertificateParams::new(vec!["127.0.0.1".into()])?;
+    Ok(Certificates {
+        authority: root,
+        certificate: own.signed_by(&key, &issuer)?.pem(),
+        key: key.serialize_pem(),
+    })
+}
+
+async fn run(tool: &Tool, password: &str, args: &[&str]) -> Result<Ran> {
+    let mut command = tool.command(args);
+    command.env("RWLEASE_USER", "locker").env("RWLEASE_PASSWORD", password);
+    tool::ran(command).await
+}
+
+#[tokio::test]
+async fn tls_and_a_user() -> Result {
+    let certificates = certificates()?;
+    let settings = ServerSettings {
+        tls: Some(certificates.clone()),
+        ..ServerSettings::default()
+    };
+    let settings = settings.line(format!("user locker on >{PASSWORD} ~* &* +@all"));
+    let cluster = Cluster::start_with(Shape {
+        settings,
+        ..Shape::of(1, 0)
+    })
+    .await?;
+    let roots = std::env::temp_dir().join(format!("rwlease-roots-{}.pem", cluster.node(0).port()));
+    std::fs::write(&roots, &certificates.authority)?;
+    let roots = roots.to_string_lossy().into_owned();
+    let port = cluster.node(0).tls_port().unwrap_or_default();
+    let tool = Tool::new([format!("rediss://127.0.0.1:{port}")]);
+
+    let held = run(
+        &tool,
+        PASSWORD,
+        &["run", "--tls-roots", &roots, "a", "--", "echo", "held"],
+    )
+    .await?;
+    assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
+    let looked = run(&tool, PASSWORD, &["doctor", "--tls-roots", &roots]).await?;
+    assert_eq!(looked.status, Some(0), "{looked:?}");
+    let refused = run(&tool, "another", &["status", "--tls-roots", &roots, "a"]).await?;
+    assert_eq!(refused.status, Some(77), "{refused:?}");
+    let untrusted = run(&tool, PASSWORD, &["status", "a"]).await?;
+    assert_eq!(untrusted.status, Some(77), "{untrusted:?}");
+    std::fs::remove_file(roots)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_user_needs_a_password() -> Result {
+    let ran = Tool::new(["redis://127.0.0.1:1"])
+        .run(&["status", "--user", "locker", "a"])
+        .await?;
+    assert_eq!(ran.status, Some(64));
+    assert!(ran.err.contains("RWLEASE_PASSWORD"), "{ran:?}");
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `rwlease revoke` and `rwlease release --force`.
+
+use rwlease::{LeaseState, Locks};
+
+use crate::support::{Result, Single};
+use crate::tool::Tool;
+
+#[tokio::test]
+async fn a_lock_that_nobody_holds_is_no_error() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
+        let ran = tool.run(args).await?;
+        assert_eq!((ran.status, ran.out.as_str()), (Some(0), "nobody holds a\n"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revoked_lease_stays_good_until_it_ends() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let guard = lock.write().await?;
+    let ran = tool.run(&["revoke", "a"]).await?;
+    assert!(
+        ran.out.starts_with("revoked a from a writer: it is free in "),
+        "{ran:?}"
+    );
+    assert_eq!(tool.status("a").await?["writer"]["revoked"], true);
+    assert!(guard.renew().await.is_err());
+    assert_eq!(guard.state(), LeaseState::Uncertain);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_forced_release_gives_it_to_the_next() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let guard = lock.read().await?;
+    let without = tool.run(&["release", "a"]).await?;
+    assert_eq!(without.status, Some(64));
+    assert!(without.err.contains("--force"), "{without:?}");
+    assert_eq!(tool.status("a").await?["locked"], true);
+    let ran = tool.run(&["release", "--force", "a"]).await?;
+    assert!(ran.out.starts_with("took a from 1 reader: tokens below "), "{ran:?}");
+    let next = tool
+        .run(&["run", "--timeout", "0s", "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"])
+        .await?;
+    assert!(next.out.trim().parse::<u64>()? > guard.token());
+    Ok(())
+}

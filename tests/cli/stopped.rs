@@ -1,0 +1,51 @@
+//! A `run` that is stopped past its lease.
+
+use rustix::process::Signal;
+use rwlease::Locks;
+
+use crate::support::{Result, Single};
+use crate::tool::{Tool, is_alive};
+
+#[tokio::test]
+async fn it_kills_its_command_on_waking_and_says_so() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
+    let mut run = tool.start(&["run", "--lease", "1500ms", "a", "--", "sh", "-c", script])?;
+    let (command, child) = (run.line().await?, run.line().await?);
+    run.signal(Signal::STOP)?;
+    // Past its lease: somebody else has the lock.
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let guard = lock.write().await?;
+    assert!(is_alive(&command) && is_alive(&child), "nobody is there to stop them");
+    run.signal(Signal::CONT)?;
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(
+        ran.err.contains("lease was lost") && ran.err.contains("was killed"),
+        "{ran:?}"
+    );
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    assert!(!is_alive(&command) && !is_alive(&child));
+    assert!(guard.is_held(), "the lock of the other one is not touched");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_ended_unseen_does_not_count_as_done_under_the_lock() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut run = tool.start(&["run", "--lease", "1s", "a", "--", "sh", "-c", "echo $$; sleep 0.5"])?;
+    let command = run.line().await?;
+    run.signal(Signal::STOP)?;
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let _guard = lock.write().await?;
+    while is_alive(&command) {
+        tokio::task::yield_now().await;
+    }
+    run.signal(Signal::CONT)?;
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(ran.err.contains("ended by itself"), "{ran:?}");
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! On a terminal: one of `script`, which every Linux has.
+
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::support::{Error, Result, Single};
+use crate::tool::{HEARING, LONG, RWLEASE, Tool};
+
+/// A run on a terminal of its own, with what is typed there.
+struct OnTerminal(Child);
+
+impl OnTerminal {
+    fn start(server: &Single, args: &str) -> Result<OnTerminal> {
+        OnTerminal::shell(server, &format!("exec {RWLEASE} {args}"))
+    }
+
+    /// The words go to a shell of the terminal's own, without job control.
+    fn shell(server: &Single, words: &str) -> Result<OnTerminal> {
+        let process = Command::new("env")
+            .args([
+                HEARING,
+                "script",
+                "--quiet",
+                "--return",
+                "--flush",
+                "--command",
+                words,
+                "/dev/null",
+            ])
+            .env("SHELL", "/bin/sh")
+            .env("RWLEASE_URL", server.url())
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(OnTerminal(process))
+    }
+
+    async fn types(&mut self, keys: &str) -> Result {
+        let stdin = self.0.stdin.as_mut().ok_or_else(|| Error::new("no input"))?;
+        stdin.write_all(keys.as_bytes()).await?;
+        Ok(stdin.flush().await?)
+    }
+
+    /// Its exit status and all that was shown.
+    async fn ended(mut self) -> Result<(Option<i32>, String)> {
+        let stdin = self.0.stdin.take(); // its end would end `script`
+        let output = timeout(LONG, self.0.wait_with_output()).await??;
+        drop(stdin);
+        Ok((
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        ))
+    }
+}
+
+#[tokio::test]
+async fn the_command_has_the_terminal_when_it_wants_it() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut run = OnTerminal::start(&server, "run a -- sh -c 'read line; echo got $line; exit 5'")?;
+    tool.until("a", |status| status["locked"] == true).await?;
+    run.types("words\n").await?;
+    let (status, shown) = run.ended().await?;
+    assert_eq!(status, Some(5), "{shown}");
+    assert!(shown.contains("got words"), "{shown}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn ctrl_c_reaches_the_command_once() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    // Once where the command leaves the terminal alone, once where it has it.
+    for wants in ["", "stty -a > /dev/null; stty echo;"] {
+        let script = format!("run a -- sh -c '{wants} trap \"echo hit\" INT; sleep 1; sleep 1; echo done'");
+        let mut run = OnTerminal::start(&server, &script)?;
+        tool.until("a", |status| status["locked"] == true).await?;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        run.types("\x03").await?;
+        let (status, shown) = run.ended().await?;
+        assert_eq!((status, shown.matches("hit").count()), (Some(0), 1), "{shown}");
+    }
+    Ok(())
+}
+
+/// Nobody would let it go on: it is the first of its session, as under `ssh -t` and in containers, or below a shell that is.
+#[tokio::test]
+async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    for begin in ["exec", "true; "] {
+        let command = "run a -- sh -c 'sleep 1; sleep 1; exit 5'";
+        let mut run = OnTerminal::shell(&server, &format!("{begin} {RWLEASE} {command}; exit $?"))?;
+        tool.until("a", |status| status["locked"] == true).await?;
+        run.types("\x1a").await?;
+        assert_eq!(run.ended().await?.0, Some(5), "{begin}");
+    }
+    Ok(())
+}
+
+/// The same for one that still waits.
+#[tokio::test]
+async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let guard = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    let mut run = OnTerminal::shell(&server, &format!("{RWLEASE} run a -- true; exit $?"))?;
+    tool.until("a", |status| status["waiters"] == 1).await?;
+    run.types("\x1a").await?;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    guard.release().await?;
+    assert_eq!(run.ended().await?.0, Some(0));
+    Ok(())
+}
+
+/// A shell that controls jobs sees it stop, and lets it and its command go on.
+#[tokio::test]
+async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let command = "run --lease 60s a -- sh -c 'sleep 1; sleep 1; exit 5'";
+    let mut run = OnTerminal::shell(&server, &format!("set -m; {RWLEASE} {command}; echo stopped; fg; exit $?"))?;
+    tool.until("a", |status| status["locked"] == true).await?;
+    run.types("\x1a").await?;
+    let (status, shown) = run.ended().await?;
+    assert_eq!(status, Some(5), "{shown}");
+    assert!(shown.contains("stopped"), "{shown}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
+    let guard = lock.write().await?;
+    let before = tool.start(&["run", "a", "--", "true"])?;
+    tool.until("a", |status| status["waiters"] == 1).await?;
+    let mut run = OnTerminal::start(&server, "run a -- true")?;
+    tool.until("a", |status| status["waiters"] == 2).await?;
+    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    run.types("\x03").await?;
+    let (status, shown) = run.ended().await?;
+    assert_eq!(status, Some(130), "{shown}");
+    assert!(
+        shown.contains("waiting for a") && shown.contains("1 before you"),
+        "{shown}"
+    );
+    assert!(shown.contains(guard.owner()), "{shown}");
+    assert_eq!(tool.status("a").await?["waiters"], 1, "it left the queue");
+    guard.release().await?;
+    assert_eq!(before.ended().await?.status, Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn there_is_colour() -> Result {
+    let server = Single::start().await?;
+    let (status, shown) = OnTerminal::start(&server, "doctor")?.ended().await?;
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(shown.contains("\x1b["), "{shown}");
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Runs the binary against some servers.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::support::{Error, Result};
+
+/// Ends a test that would never end.
+pub const LONG: Duration = Duration::from_secs(60);
+
+pub const RWLEASE: &str = env!("CARGO_BIN_EXE_rwlease");
+
+/// The binary, and the servers it is told of.
+#[derive(Clone)]
+pub struct Tool {
+    urls: String,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// A run that goes on.
+pub struct Running {
+    process: Child,
+    out: Lines<BufReader<ChildStdout>>,
+}
+
+impl Tool {
+    pub fn new<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Tool {
+        let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        Tool { urls: urls.join(",") }
+    }
+
+    /// The process to start, with the servers in its environment.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("env");
+        command.args([HEARING, RWLEASE]);
+        command
+            .args(args)
+            .env("RWLEASE_URL", &self.urls)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    pub async fn run(&self, args: &[&str]) -> Result<Ran> {
+        ran(self.command(args)).await
+    }
+
+    /// Starts it, and reads its output as it comes.
+    pub fn start(&self, args: &[&str]) -> Result<Running> {
+        start(self.command(args))
+    }
+
+    /// `rwlease status --json`.
+    pub async fn status(&self, name: &str) -> Result<Value> {
+        let ran = self.run(&["status", "--json", name]).await?;
+        serde_json::from_str(&ran.out).map_err(|error| Error::new(format!("{error}: {ran:?}")))
+    }
+
+    /// Waits until the lock is as it should be.
+    pub async fn until(&self, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+        let seen = async {
+            loop {
+                let status = self.status(name).await?;
+                if is_so(&status) {
+                    return Ok(status);
+                }
+            }
+        };
+        timeout(LONG, seen)
+            .await
+            .map_err(|_| Error::new(format!("`{name}` does not get there")))?
+    }
+}
+
+pub async fn ran(mut command: Command) -> Result<Ran> {
+    let output = timeout(LONG, command.output()).await??;
+    Ok(Ran {
+        status: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// For `env`: the tests themselves may run where these are ignored, as in the background of a script.
+pub const HEARING: &str = "--default-signal=INT,QUIT";
+
+pub fn start(mut command: Command) -> Result<Running> {
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let out = process.stdout.take().ok_or_else(|| Error::new("no output"))?;
+    let out = BufReader::new(out).lines();
+    Ok(Running { process, out })
+}
+
+impl Running {
+    /// The next line of its output.
+    pub async fn line(&mut self) -> Result<String> {
+        let line = timeout(LONG, self.out.next_line()).await??;
+        line.ok_or_else(|| Error::new("its output has ended"))
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result {
+        let id = self.process.id().ok_or_else(|| Error::new("it has ended"))?;
+        Ok(kill_process(pid(id)?, signal)?)
+    }
+
+    pub async fn ended(mut self) -> Result<Ran> {
+        let status: ExitStatus = timeout(LONG, self.process.wait()).await??;
+        let mut err = String::new();
+        if let Some(stderr) = &mut self.process.stderr {
+            timeout(LONG, stderr.read_to_string(&mut err)).await??;
+        }
+        let mut out = String::new();
+        while let Some(line) = timeout(LONG, self.out.next_line()).await?? {
+            out += &line;
+            out += "\n";
+        }
+        let status = status.code();
+        Ok(Ran { status, out, err })
+    }
+}
+
+/// Whether there is a process of this number that could do anything.
+pub fn is_alive(id: &str) -> bool {
+    let Ok(stat) = std::fs::read_to_string(Path::new("/proc").join(id.trim()).join("stat")) else {
+        return false;
+    };
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}
+
+pub fn pid(id: u32) -> Result<Pid> {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| Error::new("no such process"))
+}

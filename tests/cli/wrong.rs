@@ -1,0 +1,91 @@
+//! Each error: its exit status, and one line that says what to do.
+
+use crate::support::{Result, ServerSettings, Single};
+use crate::tool::Tool;
+
+/// The status, and a word of the line.
+async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
+    let ran = tool.run(args).await?;
+    assert_eq!(ran.status, Some(status), "{args:?}: {ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{args:?}: {ran:?}");
+    assert!(
+        ran.err.starts_with("rwlease: ") && ran.err.contains("; "),
+        "{args:?}: {ran:?}"
+    );
+    assert!(ran.err.contains(word), "{args:?}: {ran:?}");
+    assert!(!ran.err.contains('\x1b'), "colour is for terminals: {ran:?}");
+    assert_eq!(ran.out, "", "{args:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_command_line() -> Result {
+    let tool = Tool::new(["redis://127.0.0.1:1"]);
+    for (args, word) in [
+        (&["stauts", "a"][..], "status"),
+        (&["status"], "NAME"),
+        (&["status", "a", "--every", "2s"], "--watch"),
+        (&["run", "a"], "COMMAND"),
+        (&["run", "a", "true"], "-- <COMMAND>"),
+        (&["run", "--read", "--write", "a", "--", "true"], "--write"),
+        (&["run", "--lease", "5parsecs", "a", "--", "true"], "1500ms"),
+        (&["run", "--lease", "3s", "--grace", "2s", "a", "--", "true"], "--grace"),
+        (&["run", "--replicas", "many", "a", "--", "true"], "--replicas"),
+        (&["release", "a"], "--force"),
+        (&["slot"], "NAME"),
+        (&["completions", "csh"], "bash"),
+        (&["man", "nothing"], "nothing"),
+        (&["status", "a", "--tls-cert", "x"], "--tls-key"),
+        (&["status", "a", "--redis", "http://x"], "URL"),
+        (&["doctor", "--redis", "http://x"], "URL"),
+    ] {
+        fails(&tool, args, 64, word).await?;
+    }
+    fails(&Tool::new([""]), &["status", "a"], 64, "RWLEASE_URL").await
+}
+
+#[tokio::test]
+async fn servers_that_are_not_there() -> Result {
+    let tool = Tool::new(["redis://127.0.0.1:1"]);
+    for args in [
+        &["run", "a", "--", "true"][..],
+        &["status", "a"],
+        &["list"],
+        &["revoke", "a"],
+        &["release", "--force", "a"],
+        &["doctor"],
+    ] {
+        fails(&tool, args, 69, "see that").await?;
+    }
+    fails(&tool, &["list", "--tls-roots", "/no/such/file"], 71, "/no/such/file").await
+}
+
+#[tokio::test]
+async fn servers_that_refuse() -> Result {
+    let settings = ServerSettings::default()
+        .password("secret")
+        .line("user weak on >p ~* &* -@all +time +cluster|slots +info");
+    let server = Single::start_with(settings).await?;
+    let wrong = server.url().replace("secret", "guessed");
+    assert_ne!(wrong, server.url());
+    fails(&Tool::new([&wrong]), &["status", "a"], 77, "password").await?;
+    fails(&Tool::new([&wrong]), &["doctor"], 77, "password").await?;
+    let weak = server.url().replace(":secret@", "weak:p@");
+    fails(&Tool::new([&weak]), &["run", "a", "--", "true"], 77, "rwlease doctor").await?;
+    fails(&Tool::new([&weak]), &["list"], 77, "scan").await
+}
+
+#[tokio::test]
+async fn keys_that_are_no_locks() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    server.say::<()>("SET rwlease:text x").await?;
+    server.say::<()>("HSET rwlease:hash field x").await?;
+    for name in ["text", "hash"] {
+        fails(&tool, &["run", name, "--", "true"], 65, name).await?;
+        fails(&tool, &["status", name], 65, name).await?;
+        fails(&tool, &["revoke", name], 65, name).await?;
+        fails(&tool, &["release", "--force", name], 65, name).await?;
+    }
+    fails(&tool, &["run", "", "--", "true"], 64, "name").await
+}

@@ -1,0 +1,84 @@
+//! Each example runs to its end, on servers in its own process and on a cluster.
+
+// The ban on direct clocks is for the library.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use support::{Cluster, Error, Result, Shape};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const EXAMPLES: [&str; 5] = [
+    "axum_handler",
+    "cache_refresh",
+    "fenced_store",
+    "leader_election",
+    "run_once",
+];
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(60);
+
+/// `cargo test` builds the examples beside the tests. With `--test examples` it does not: then `cargo build --examples` is to go before.
+fn built(example: &str) -> Result<PathBuf> {
+    let tests = std::env::current_exe()?;
+    let target = tests.parent().and_then(|deps| deps.parent());
+    let example = target.unwrap_or(&tests).join("examples").join(example);
+    match example.is_file() {
+        true => Ok(example),
+        false => Err(Error::new(format!(
+            "{} is not built: `cargo build --examples --all-features`",
+            example.display()
+        ))),
+    }
+}
+
+async fn run(example: &str, urls: Option<String>) -> Result<String> {
+    let mut command = Command::new(built(example)?);
+    match urls {
+        Some(urls) => command.env("RWLEASE_URL", urls),
+        None => command.env_remove("RWLEASE_URL"),
+    };
+    let output = timeout(LONG, command.stdin(Stdio::null()).kill_on_drop(true).output()).await??;
+    if !output.status.success() {
+        return Err(Error::new(format!("{example}: {output:?}")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[tokio::test]
+async fn in_process() -> Result {
+    for example in EXAMPLES {
+        let said = run(example, None).await?;
+        assert!(!said.trim().is_empty(), "{example} says nothing");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn on_a_cluster() -> Result {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    for example in EXAMPLES {
+        cluster.node(0).reset_stats().await?;
+        let said = run(example, Some(cluster.urls().join(","))).await?;
+        assert!(!said.trim().is_empty(), "{example} says nothing");
+        let asked = cluster.node(0).calls("cluster|slots").await?;
+        assert!(asked > 0, "{example} did not ask the cluster");
+    }
+    Ok(())
+}
+
+/// The job is done: until its lease ends nobody else does it.
+#[tokio::test]
+async fn what_was_run_once_is_not_run_again() -> Result {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let urls = || Some(cluster.urls().join(","));
+    assert_eq!(run("run_once", urls()).await?.matches("runs the report").count(), 1);
+    assert_eq!(run("run_once", urls()).await?.matches("runs the report").count(), 0);
+    Ok(())
+}
