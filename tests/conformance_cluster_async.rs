@@ -14,12 +14,16 @@ use support::{Backend, Cluster, Shape};
 
 lock_tests!(two_clients);
 server_tests! { in Backend::ClusterAsync;
-    locks_follow_their_slot
+    scripts_are_sent_where_they_are_unknown
+    keys_of_others_are_left_alone
+}
+server_tests! { in Backend::ClusterAsync; on 3 masters with 0: locks_follow_their_slot }
+server_tests! { in Backend::ClusterAsync; on 2 masters with 0:
     locks_are_taken_while_their_slot_migrates
     exclusion_holds_while_slots_move
     one_who_waits_follows_the_slot
-    scripts_are_sent_where_they_are_unknown
-    keys_of_others_are_left_alone
+}
+server_tests! { in Backend::ClusterAsync; on 3 masters with 1:
     a_failover_by_order_loses_no_lock
     a_dead_master_is_replaced
 }

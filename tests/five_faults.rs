@@ -11,9 +11,9 @@ mod support;
 use std::time::Duration;
 
 use redis::{Value, cmd};
-use rwlease::{Locks, Released, Renewal};
+use rwlease::{Released, Renewal};
 use support::published::{SingleHash, Timeouts};
-use support::{Error, Result, Single};
+use support::{Error, Result, Single, connect};
 
 /// What a client's clock shows, in the published lock. Any will do: the server's clock does not count there.
 const NOW: u64 = 1_700_000_000_000;
@@ -36,7 +36,7 @@ async fn a_readers_release_leaves_the_other_readers_in() -> Result {
         "the published lock has lost its fault"
     );
 
-    let lock = Locks::connect([server.url()]).await?.rwlock("order")?;
+    let lock = connect(&[server.url()]).await?.rwlock("order")?;
     let first = granted(lock.try_read().await?)?;
     let second = granted(lock.try_read().await?)?;
     assert_eq!(second.release().await?, Released::Released);
@@ -85,10 +85,7 @@ async fn owners_of_one_moment_are_two() -> Result {
         "the published lock has lost its fault"
     );
 
-    let locks = [
-        Locks::connect([server.url()]).await?,
-        Locks::connect([server.url()]).await?,
-    ];
+    let locks = [connect(&[server.url()]).await?, connect(&[server.url()]).await?];
     let [first, second] = [locks[0].rwlock("order")?, locks[1].rwlock("order")?];
     let (held, also_held) = tokio::join!(first.try_read(), second.try_read());
     let (held, also_held) = (granted(held?)?, granted(also_held?)?);
@@ -132,7 +129,7 @@ async fn a_short_lease_leaves_a_long_one_whole() -> Result {
         "the published lock has lost its fault"
     );
 
-    let lock = Locks::connect([server.url()]).await?.rwlock("order")?;
+    let lock = connect(&[server.url()]).await?.rwlock("order")?;
     let long = granted(lock.try_read().lease(LONG).await?)?;
     let short = granted(lock.try_read().lease(SHORT).renewal(Renewal::Manual).await?)?;
     pass(SHORT).await;
@@ -172,7 +169,7 @@ async fn a_lease_is_as_long_as_its_holder_said() -> Result {
         "the published lock has lost its fault"
     );
 
-    let lock = Locks::connect([server.url()]).await?.rwlock("order")?;
+    let lock = connect(&[server.url()]).await?.rwlock("order")?;
     let held = granted(lock.try_write().lease(LONG).await?)?;
     pass(SHORT).await;
     assert!(lock.try_write().lease(SHORT).await?.is_none());

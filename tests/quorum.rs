@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -538,7 +537,7 @@ mod embedded {
             members.push(Locks::builder().connect_embedded(engine).await.unwrap());
         }
         let quorum = Quorum::new(members).unwrap();
-        let mut tokens = BTreeSet::new();
+        let mut tokens = std::collections::BTreeSet::new();
         for round in 0..20usize {
             for place in [round % 5, (round + 2) % 5] {
                 engines[place].faults().pause(0);

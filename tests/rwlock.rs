@@ -4,14 +4,14 @@ mod support;
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal};
-use support::Cluster;
+use rwlease::{ErrorKind, LeaseState, Released, Renewal};
+use support::{Cluster, connect};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_share_and_writers_exclude() {
     let cluster = Cluster::start().await.unwrap();
-    let locks = Locks::connect(&cluster.urls()[..1]).await.unwrap();
-    let other = Locks::connect(&cluster.urls()[1..2]).await.unwrap();
+    let locks = connect(&cluster.urls()[..1]).await.unwrap();
+    let other = connect(&cluster.urls()[1..2]).await.unwrap();
     for name in ["a", "order:{42}", "b{1}", "c", "d"] {
         let (mine, theirs) = (locks.rwlock(name).unwrap(), other.rwlock(name).unwrap());
         let first = mine.read().await.unwrap();
@@ -36,7 +36,7 @@ async fn readers_share_and_writers_exclude() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     let cluster = Cluster::start().await.unwrap();
-    let locks = Locks::connect(cluster.urls()).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
     let lock = locks.rwlock("turn").unwrap();
     let holding = lock.write().lease(Duration::from_secs(2)).await.unwrap();
     let timed_out = lock.read().timeout(Duration::from_millis(400)).await.unwrap_err();

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::cmd;
-use rwlease::{Builder, Locks};
+use rwlease::Locks;
 use tokio::time::Instant;
 
-use crate::support::{Server, Single};
+use crate::support::{Server, Single, connect};
 
 /// A server of its own with a client.
 pub struct Bench {
@@ -18,22 +18,18 @@ pub struct Bench {
 impl Bench {
     pub async fn new() -> Bench {
         let server = Single::start().await.unwrap();
-        let locks = builder(&server).connect().await.unwrap();
+        let locks = connect(&[server.url()]).await.unwrap();
         Bench { server, locks }
     }
 
     /// Another client of the same server.
     pub async fn client(&self) -> Locks {
-        builder(&self.server).connect().await.unwrap()
+        connect(&[self.server.url()]).await.unwrap()
     }
 
     pub async fn record(&self, name: &str) -> Record {
         Record::of(&self.server, name).await
     }
-}
-
-pub fn builder(server: &Server) -> Builder {
-    Locks::builder().servers([server.url()])
 }
 
 /// A lock as it is in its hash.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Mode};
+use rwlease::{ErrorKind, Locks, Mode};
 
-use crate::bench::{Bench, builder, eventually, soon};
+use crate::bench::{Bench, eventually, soon};
+use crate::support::ConnectTo;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
@@ -86,9 +87,9 @@ async fn of_two_upgraders_one_is_told() {
 async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
     let bench = Bench::new().await;
     // A wait that nobody ends would go on for longer than this test.
-    let locks = builder(&bench.server)
+    let locks = Locks::builder()
         .waiter_liveness(Duration::from_secs(600))
-        .connect()
+        .connect_to(&[bench.server.url()])
         .await
         .unwrap();
     let lock = locks.rwlock("late").unwrap();
@@ -122,10 +123,10 @@ async fn an_upgrade_that_is_dropped_leaves_nothing() {
 async fn an_upgrader_is_told_of_its_grant() {
     let bench = Bench::new().await;
     // One that only polls would not come by in the time of this test.
-    let locks = builder(&bench.server)
+    let locks = Locks::builder()
         .poll_interval(Duration::from_secs(60))
         .waiter_liveness(Duration::from_secs(600))
-        .connect()
+        .connect_to(&[bench.server.url()])
         .await
         .unwrap();
     let lock = locks.rwlock("told").unwrap();

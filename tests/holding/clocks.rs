@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Lease, Locks};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Flow, Proxy, Single};
+use crate::support::{ConnectTo, Flow, Proxy, Single};
 
 const SAMPLES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(1);
@@ -44,10 +44,10 @@ async fn a_lease_ends_here_before_it_ends_at_the_server() {
     let mut tasks = Vec::new();
     for client in 0..4 {
         let url = if client % 2 == 0 { proxy.url() } else { server.url() };
-        let builder = Locks::builder().servers([url]).lease(LEASE).margin(MARGIN);
+        let builder = Locks::builder().lease(LEASE).margin(MARGIN);
         let locks = builder
             .response_timeout(Duration::from_millis(60))
-            .connect()
+            .connect_to(&[url])
             .await
             .unwrap();
         for lock in 0..4 {

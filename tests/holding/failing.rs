@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Locks, Renewal, WriteGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Cluster, Server};
+use crate::support::{Cluster, ConnectTo, Server};
 
 const LEASE: Duration = Duration::from_secs(120);
 const TASKS: usize = 12;
@@ -38,13 +38,13 @@ struct Load {
 
 impl Load {
     async fn new(cluster: &Cluster, replicas: u32, fault: Fault) -> Arc<Load> {
-        let mut builder = Locks::builder().servers(cluster.urls());
+        let mut builder = Locks::builder();
         if fault == Fault::Pause {
             // Waits for the one that is stopped, to hear what it says when it wakes.
             builder = builder.response_timeout(Duration::from_secs(20));
         }
         Arc::new(Load {
-            locks: builder.connect().await.unwrap(),
+            locks: builder.connect_to(&cluster.urls()).await.unwrap(),
             replicas,
             stop: AtomicBool::new(false),
             fault: AtomicBool::new(false),

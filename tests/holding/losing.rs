@@ -3,21 +3,46 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Loss, Mode, Renewal};
+use rwlease::{ErrorKind, LeaseState, Locks, Loss, Mode, Released, Renewal};
 use tokio::time::Instant;
 
-use crate::bench::{Bench, builder, eventually, soon};
+use crate::bench::{Bench, eventually, soon};
+use crate::support::ConnectTo;
 
 const LEASE: Duration = Duration::from_secs(1);
+
+/// On one thread, where the client's own task has no turn in between.
+#[tokio::test]
+async fn a_loss_is_told_of_though_the_guard_is_gone_at_once() {
+    let bench = Bench::new().await;
+    let losses = Arc::new(Mutex::new(0));
+    let heard = losses.clone();
+    let locks = Locks::builder()
+        .on_lost(move |_| *heard.lock().unwrap() += 1)
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    for name in ["released", "dropped"] {
+        let lock = locks.rwlock(name).unwrap();
+        let guard = lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+        std::thread::sleep(LEASE);
+        if name == "released" {
+            assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
+        } else {
+            drop(guard);
+        }
+        assert_eq!(std::mem::take(&mut *losses.lock().unwrap()), 1, "{name}");
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     let bench = Bench::new().await;
     let losses: Arc<Mutex<Vec<Loss>>> = Arc::default();
     let heard = losses.clone();
-    let locks = builder(&bench.server)
+    let locks = Locks::builder()
         .on_lost(move |loss| heard.lock().unwrap().push(loss.clone()))
-        .connect()
+        .connect_to(&[bench.server.url()])
         .await
         .unwrap();
     let lock = locks.rwlock("told").unwrap();
@@ -63,9 +88,9 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_panics_harms_nobody() {
     let bench = Bench::new().await;
-    let locks = builder(&bench.server)
+    let locks = Locks::builder()
         .on_lost(|_| panic!("as the test wants"))
-        .connect()
+        .connect_to(&[bench.server.url()])
         .await
         .unwrap();
     let short = locks.rwlock("short").unwrap();

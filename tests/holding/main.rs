@@ -17,6 +17,7 @@ mod bench;
 mod changing;
 mod clocks;
 mod failing;
+mod keeping;
 mod losing;
 mod owner;
 mod releasing;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal, scripts};
 
-use crate::bench::{Bench, Record, builder, eventually, soon};
-use crate::support::{Cut, Proxy, Single};
+use crate::bench::{Bench, Record, eventually, soon};
+use crate::support::{ConnectTo, Cut, Proxy, Single, connect};
 
 fn digest(name: &str) -> &'static str {
     scripts().find(|script| script.name() == name).unwrap().digest()
@@ -28,9 +28,9 @@ async fn a_release_tells_the_truth() {
     lock.force_release().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
     // The server does not answer.
-    let hasty = builder(&bench.server)
+    let hasty = Locks::builder()
         .call_timeout(Duration::from_millis(300))
-        .connect()
+        .connect_to(&[bench.server.url()])
         .await
         .unwrap();
     let guard = hasty.rwlock("unknown").unwrap().write().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_release_tells_the_truth() {
 async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     let bench = Bench::new().await;
     let proxy = Proxy::start(&bench.server).await.unwrap();
-    let locks = Locks::connect([proxy.url()]).await.unwrap();
+    let locks = connect(&[proxy.url()]).await.unwrap();
     let lock = locks.rwlock("lost answer").unwrap();
     lock.read().await.unwrap().release().await.unwrap(); // the server knows the scripts by now
     for cut in [Cut::BeforeIt, Cut::AfterIt] {
@@ -132,7 +132,7 @@ async fn a_shutdown_releases_everything_and_cancels_those_who_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_names_what_it_could_not_release() {
     let server = Single::start().await.unwrap();
-    let locks = builder(&server).connect().await.unwrap();
+    let locks = connect(&[server.url()]).await.unwrap();
     let stuck = locks.rwlock("stuck").unwrap().write().await.unwrap();
     let fine = locks.rwlock("fine").unwrap().write().await.unwrap();
     fine.release().await.unwrap();

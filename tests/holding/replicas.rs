@@ -6,7 +6,7 @@ use futures::future::join_all;
 use rwlease::{ErrorKind, LeaseState, Locks, RwLock};
 
 use crate::bench::{Record, eventually, soon};
-use crate::support::Cluster;
+use crate::support::{Cluster, connect};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -21,7 +21,7 @@ struct Stage {
 async fn stage() -> Stage {
     let shape = crate::support::Shape::of(3, 1).line("cluster-replica-no-failover yes");
     let cluster = Cluster::start_with(shape).await.unwrap();
-    let locks = Locks::connect(cluster.urls()).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
     let slot = slot(&locks.rwlock("a").unwrap());
     let master = cluster.owner(slot).await.unwrap();
     let replica = cluster.replicas_of(master).await.unwrap()[0];

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Renewal};
+use rwlease::{ErrorKind, LeaseState, Locks, Renewal};
 
-use crate::bench::{Bench, builder, eventually, soon};
+use crate::bench::{Bench, eventually, soon};
+use crate::support::ConnectTo;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
@@ -37,10 +38,10 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     assert!(next.is_held());
     next.release().await.unwrap();
     // More readers than one call sweeps away, and one who would look again only after this test.
-    let patient = builder(&bench.server)
+    let patient = Locks::builder()
         .poll_interval(Duration::from_secs(60))
         .waiter_liveness(Duration::from_secs(600))
-        .connect()
+        .connect_to(&[bench.server.url()])
         .await
         .unwrap();
     let mut readers = Vec::new();

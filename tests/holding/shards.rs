@@ -7,7 +7,7 @@ use rwlease::{LeaseState, Locks, RwLock, WriteGuard};
 use tokio::time::Instant;
 
 use crate::bench::{eventually, soon};
-use crate::support::{Cluster, Shape};
+use crate::support::{Cluster, Shape, connect};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -55,7 +55,7 @@ async fn stay_held<'a>(guards: impl Iterator<Item = &'a WriteGuard> + Clone, dur
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocked_shard_leaves_the_others_held() {
     let cluster = cluster().await;
-    let locks = Locks::connect(cluster.urls()).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
     let [sick, well, also_well] = guards(&cluster, &locks, 150).await;
     cluster.node(0).freeze().unwrap();
     stay_held(well.iter().chain(&also_well), 3 * LEASE).await;
@@ -71,7 +71,7 @@ async fn a_blocked_shard_leaves_the_others_held() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_on_its_way_to_a_blocked_shard_leaves_its_neighbours_held() {
     let cluster = cluster().await;
-    let locks = Locks::connect(cluster.urls()).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
     let [_sick, mut well, _] = guards(&cluster, &locks, 150).await;
     let moving = well.pop().unwrap();
     let slot = moving.slot().to_string().parse().unwrap();

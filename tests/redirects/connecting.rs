@@ -7,7 +7,7 @@ use redis::cmd;
 use rwlease::{ErrorKind, Locks, Released};
 
 use crate::raw;
-use crate::support::{Cluster, Error, Result, ServerSettings, Single};
+use crate::support::{Cluster, Error, Result, ServerSettings, Single, connect};
 use crate::{PATIENCE, key, on_cluster};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,7 +17,7 @@ async fn any_one_node_that_lives_is_enough() -> Result {
         let replica = cluster.replicas_of(owner).await?[0];
         let mostly_dead = [dead_url()?, cluster.node(replica).url(), dead_url()?];
         for seeds in [&[cluster.node(replica).url()][..], &mostly_dead] {
-            let locks = Locks::connect(seeds).await?;
+            let locks = connect(seeds).await?;
             for number in 0..20 {
                 let lock = locks.rwlock(format!("seed:{number}"))?;
                 let writing = lock.write().await?;
@@ -32,7 +32,7 @@ async fn any_one_node_that_lives_is_enough() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_node_that_lives_is_an_error() -> Result {
-    let error = refused(Locks::connect([dead_url()?, dead_url()?]).await)?;
+    let error = refused(connect(&[dead_url()?, dead_url()?]).await)?;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     Ok(())
 }
@@ -43,10 +43,10 @@ async fn a_server_that_does_not_know_us_is_an_error() -> Result {
     let wrong = format!("redis://:wrong@{}", server.address());
     let none = format!("redis://{}", server.address());
     for url in [wrong, none] {
-        let error = refused(Locks::connect([&url]).await)?;
+        let error = refused(connect(&[&url]).await)?;
         assert_eq!(error.kind(), ErrorKind::Refused, "{url}: {error:?}");
     }
-    let locks = Locks::connect([server.url()]).await?;
+    let locks = connect(&[server.url()]).await?;
     locks.rwlock("known")?.write().await?.release().await?;
     Ok(())
 }
@@ -54,7 +54,7 @@ async fn a_server_that_does_not_know_us_is_an_error() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_server_will_do() -> Result {
     let server = Single::start().await?;
-    let locks = Locks::connect([server.url()]).await?;
+    let locks = connect(&[server.url()]).await?;
     let (lock, other) = (locks.rwlock("{one}lock")?, locks.rwlock("{two}lock")?);
     let (first, second) = (lock.read().await?, lock.read().await?);
     assert!(lock.try_write().await?.is_none());
@@ -76,7 +76,7 @@ async fn a_single_server_will_do() -> Result {
 async fn what_is_no_lock_is_left_alone() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         for (name, make) in [("text", "SET"), ("list", "RPUSH"), ("hash", "HSET")] {
-            let locks = Locks::connect(cluster.urls()).await?;
+            let locks = connect(&cluster.urls()).await?;
             let name = format!("foreign:{name}");
             let lock = locks.rwlock(&name)?;
             let node = cluster.node(cluster.owner(lock.slot().get()).await?);
@@ -110,7 +110,7 @@ async fn what_is_no_lock_is_left_alone() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
     let server = Single::start().await?;
-    let locks = Locks::connect([server.url()]).await?;
+    let locks = connect(&[server.url()]).await?;
     let (held, free) = (locks.rwlock("held")?, locks.rwlock("free")?);
     let (first, second) = (held.read().await?, held.read().await?);
     let waiting = tokio::spawn({

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rwlease::{Builder, Locks};
-use support::{Cluster, Result};
+use support::{Cluster, ConnectTo, Result};
 use tokio::sync::Mutex;
 
 /// So long that no test is helped by a lease that ends.
@@ -43,13 +43,13 @@ async fn on_cluster(test: impl AsyncFnOnce(Arc<Cluster>) -> Result) -> Result {
 }
 
 /// Settings for a client of the cluster: it looks often, so that queues are quick where there is no push.
-fn settings(cluster: &Cluster) -> Builder {
+fn settings() -> Builder {
     let poll = Duration::from_millis(50);
-    Locks::builder().servers(cluster.urls()).lease(LONG).poll_interval(poll)
+    Locks::builder().lease(LONG).poll_interval(poll)
 }
 
 async fn client(cluster: &Cluster) -> Result<Locks> {
-    Ok(settings(cluster).connect().await?)
+    Ok(settings().connect_to(&cluster.urls()).await?)
 }
 
 /// The key of a lock.

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
 use crate::raw::{self, Witness};
-use crate::support::{Cluster, Error, Move, Patience, Result};
+use crate::support::{Cluster, ConnectTo, Error, Move, Patience, Result};
 use crate::{LONG, PATIENCE, client, key, on_cluster, settings};
 
 /// How far a slot is on its way.
@@ -180,7 +180,10 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
         let names: Vec<String> = (0..6).map(|number| format!("load:{number}")).collect();
         // Held all the time, renewed again and again, in the slots that move.
         let mut held: Vec<(u64, WriteGuard)> = Vec::new();
-        let quick = settings(&cluster).lease(Duration::from_secs(6)).connect().await?;
+        let quick = settings()
+            .lease(Duration::from_secs(6))
+            .connect_to(&cluster.urls())
+            .await?;
         for name in &names {
             let guard = quick.rwlock(format!("{{{}}}held", key(name)))?.write().await?;
             held.push((guard.token(), guard));

@@ -9,7 +9,7 @@ use rwlease::{ErrorKind, Locks};
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
 use crate::raw::{self, Witness};
-use crate::support::{Cluster, Error, Flow, Patience, Proxy, Result, Single};
+use crate::support::{Cluster, ConnectTo, Error, Flow, Patience, Proxy, Result, Single};
 use crate::{LONG, PATIENCE, client, key, on_cluster};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,12 +65,11 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
     let server = Single::start().await?;
     let proxy = Proxy::start(&server).await?;
     let locks = Locks::builder()
-        .servers([proxy.url()])
         .lease(LONG)
         .call_timeout(Duration::from_millis(500))
         .poll_interval(Duration::from_millis(100))
         .waiter_liveness(Duration::from_millis(300))
-        .connect()
+        .connect_to(&[proxy.url()])
         .await?;
     let lock = locks.rwlock("silence")?;
     // So that the server knows the scripts.

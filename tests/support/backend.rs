@@ -19,6 +19,18 @@ pub async fn connect<U: AsRef<str>>(urls: &[U]) -> Result<Locks, Error> {
     Backend::chosen().connect(Locks::builder(), urls).await
 }
 
+/// For settings that are connected by the chosen backend.
+pub trait ConnectTo {
+    /// Connects to the deployment that these servers are of.
+    fn connect_to<U: AsRef<str> + Sync>(self, urls: &[U]) -> impl Future<Output = Result<Locks, Error>> + Send;
+}
+
+impl ConnectTo for Builder {
+    async fn connect_to<U: AsRef<str> + Sync>(self, urls: &[U]) -> Result<Locks, Error> {
+        Backend::chosen().connect(self, urls).await
+    }
+}
+
 impl Backend {
     /// The backend for suites that run by any.
     pub fn chosen() -> Backend {

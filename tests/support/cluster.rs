@@ -71,11 +71,16 @@ impl Cluster {
             .insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
-        let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
-        let cluster = Cluster { nodes, ids };
+        let cluster = Cluster::of(nodes).await?;
         cluster.form(shape.masters).await?;
         cluster.agree().await?;
         Ok(cluster)
+    }
+
+    /// Nodes that run already.
+    pub async fn of(nodes: Vec<Server>) -> Result<Cluster> {
+        let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
+        Ok(Cluster { nodes, ids })
     }
 
     pub fn version(&self) -> &Version {

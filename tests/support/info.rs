@@ -10,6 +10,14 @@ pub struct CommandStat {
     pub calls: u64,
     /// Microseconds spent in it, all calls together.
     pub usec: u64,
+    /// How many of the calls were answered by an error.
+    pub failed: u64,
+}
+
+/// How many scripts were run to their ends.
+pub fn scripts_run(stats: &BTreeMap<String, CommandStat>) -> u64 {
+    let of = |name| stats.get(name).map_or(0, |stat: &CommandStat| stat.calls - stat.failed);
+    of("eval") + of("evalsha")
 }
 
 impl Server {
@@ -30,6 +38,7 @@ impl Server {
             let stat = CommandStat {
                 calls: number(&value, "calls=")?,
                 usec: number(&value, "usec=")?,
+                failed: number(&value, "failed_calls=").unwrap_or(0),
             };
             Some((name.strip_prefix("cmdstat_")?.to_string(), stat))
         };

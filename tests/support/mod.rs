@@ -11,6 +11,7 @@
 mod backend;
 mod clients;
 mod cluster;
+mod container;
 mod error;
 mod failover;
 mod info;
@@ -24,12 +25,13 @@ mod single;
 mod view;
 mod watchdog;
 
-pub use backend::{Backend, connect};
+pub use backend::{Backend, ConnectTo, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, Shape};
+pub use container::{Compose, Container, Network, engine_answers};
 pub use error::{Error, Result};
 pub use failover::Failover;
-pub use info::CommandStat;
+pub use info::{CommandStat, scripts_run};
 pub use moves::Move;
 pub use patience::Patience;
 pub use proxy::{Cut, Flow, Proxies, Proxy};

@@ -105,7 +105,7 @@ impl Cluster {
         let target = self.node(step.to);
         let mut command: Cmd = cmd("MIGRATE");
         command
-            .arg("127.0.0.1")
+            .arg(target.host())
             .arg(target.tls_port().unwrap_or(target.port()))
             .arg("")
             .arg(0)

@@ -1,4 +1,4 @@
-//! One server process: found, started on a free port, killed, frozen, restarted, and gone when it is dropped.
+//! One server, a process or a container: found, started on a free port, killed, frozen, restarted, and gone when it is dropped.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -13,6 +13,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::container::Container;
 use super::watchdog::{keeps_folders, watchdog};
 use super::{Error, Patience, Result};
 
@@ -73,23 +74,32 @@ pub struct Certificates {
     pub key: String,
 }
 
-/// One server process on 127.0.0.1.
+/// One server: a process on 127.0.0.1, or a container.
 #[derive(Debug)]
 pub struct Server {
     binary: PathBuf,
     version: Version,
+    host: String,
     port: u16,
     password: Option<String>,
     tls: bool,
     folder: PathBuf,
+    container: Option<Container>,
     process: Mutex<Process>,
 }
 
 #[derive(Debug)]
 enum Process {
-    Running(Child),
-    Frozen(Child),
+    Running(Body),
+    Frozen(Body),
     Dead,
+}
+
+/// What is killed, stopped and started.
+#[derive(Debug)]
+enum Body {
+    Child(Child),
+    Container(Container),
 }
 
 impl Server {
@@ -111,8 +121,31 @@ impl Server {
         }
     }
 
+    /// A server in a container that runs already.
+    pub async fn in_container(container: Container, host: &str, port: u16) -> Result<Server> {
+        let mut server = Server {
+            binary: container.to_string().into(),
+            version: Version::default(),
+            host: host.to_owned(),
+            port,
+            password: None,
+            tls: false,
+            folder: PathBuf::new(),
+            process: Mutex::new(Process::Running(Body::Container(container.clone()))),
+            container: Some(container),
+        };
+        let info: String = server.say("INFO server").await?;
+        let unknown = || Error::new(format!("{} does not say its version", server.address()));
+        server.version = Version::of_info(&info).ok_or_else(unknown)?;
+        Ok(server)
+    }
+
     pub fn version(&self) -> &Version {
         &self.version
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     pub fn port(&self) -> u16 {
@@ -128,9 +161,9 @@ impl Server {
         self.port + BUS
     }
 
-    /// `127.0.0.1:port`
+    /// `host:port`
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host, self.port)
     }
 
     pub fn url(&self) -> String {
@@ -174,9 +207,17 @@ impl Server {
         self.run(&command).await
     }
 
-    /// The process id, unless it was killed.
+    /// The container, if it is in one.
+    pub fn container(&self) -> Option<&Container> {
+        self.container.as_ref()
+    }
+
+    /// The process id, unless it was killed or is in a container.
     pub fn id(&self) -> Option<u32> {
-        self.process().child().map(|child| child.id())
+        match &*self.process() {
+            Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => Some(child.id()),
+            _ => None,
+        }
     }
 
     /// Neither killed nor frozen.
@@ -187,22 +228,19 @@ impl Server {
     /// `kill -9`, and the process is reaped before this returns.
     pub fn kill(&self) -> Result {
         let mut process = self.process();
-        let Some(mut child) = std::mem::replace(&mut *process, Process::Dead).into_child() else {
-            return Ok(());
-        };
-        child.kill()?;
-        watchdog()?.forget(child.id())?;
-        child.wait()?;
-        Ok(())
+        match std::mem::replace(&mut *process, Process::Dead) {
+            Process::Running(body) | Process::Frozen(body) => body.kill(),
+            Process::Dead => Ok(()),
+        }
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.
     pub fn freeze(&self) -> Result {
         let mut process = self.process();
         *process = match std::mem::replace(&mut *process, Process::Dead) {
-            Process::Running(child) => {
-                signal(&child, Signal::STOP)?;
-                Process::Frozen(child)
+            Process::Running(body) => {
+                body.freeze()?;
+                Process::Frozen(body)
             }
             other => other,
         };
@@ -213,9 +251,9 @@ impl Server {
     pub fn thaw(&self) -> Result {
         let mut process = self.process();
         *process = match std::mem::replace(&mut *process, Process::Dead) {
-            Process::Frozen(child) => {
-                signal(&child, Signal::CONT)?;
-                Process::Running(child)
+            Process::Frozen(body) => {
+                body.thaw()?;
+                Process::Running(body)
             }
             other => other,
         };
@@ -263,15 +301,22 @@ impl Server {
         Ok(Server {
             binary: binary.to_path_buf(),
             version: version.clone(),
+            host: "127.0.0.1".into(),
             port,
             password: settings.password.clone(),
             tls: settings.tls.is_some(),
             folder,
+            container: None,
             process: Mutex::new(Process::Dead),
         })
     }
 
     fn spawn(&self) -> Result {
+        if let Some(container) = &self.container {
+            container.start()?;
+            *self.process() = Process::Running(Body::Container(container.clone()));
+            return Ok(());
+        }
         let log: File = OpenOptions::new()
             .create(true)
             .append(true)
@@ -284,20 +329,26 @@ impl Server {
             .stderr(log)
             .spawn()?;
         let id = child.id();
-        *self.process() = Process::Running(child);
+        *self.process() = Process::Running(Body::Child(child));
         watchdog()?.watch(id)?;
         Ok(())
     }
 
     fn has_ended(&self) -> io::Result<bool> {
-        match self.process().child_mut() {
-            Some(child) => Ok(child.try_wait()?.is_some()),
-            None => Ok(true),
+        match &mut *self.process() {
+            Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
+                Ok(child.try_wait()?.is_some())
+            }
+            Process::Running(_) | Process::Frozen(_) => Ok(false),
+            Process::Dead => Ok(true),
         }
     }
 
     /// A port that was free a moment ago may have gone to a server of another test, which would answer as well.
     fn is_me(&self, info: &str) -> bool {
+        if self.container.is_some() {
+            return true;
+        }
         let said = info.lines().find_map(|line| line.strip_prefix("process_id:"));
         said.and_then(|id| id.trim().parse().ok()) == self.id()
     }
@@ -309,6 +360,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.container.is_some() {
+            return; // whoever started it ends it
+        }
         // Nothing to be done about a failure here: the watchdog still has the process on its list.
         let _ = self.kill();
         if !keeps_folders() {
@@ -317,25 +371,30 @@ impl Drop for Server {
     }
 }
 
-impl Process {
-    fn child(&self) -> Option<&Child> {
+impl Body {
+    fn kill(self) -> Result {
         match self {
-            Process::Running(child) | Process::Frozen(child) => Some(child),
-            Process::Dead => None,
+            Body::Container(container) => container.kill(),
+            Body::Child(mut child) => {
+                child.kill()?;
+                watchdog()?.forget(child.id())?;
+                child.wait()?;
+                Ok(())
+            }
         }
     }
 
-    fn child_mut(&mut self) -> Option<&mut Child> {
+    fn freeze(&self) -> Result {
         match self {
-            Process::Running(child) | Process::Frozen(child) => Some(child),
-            Process::Dead => None,
+            Body::Container(container) => container.pause(),
+            Body::Child(child) => signal(child, Signal::STOP),
         }
     }
 
-    fn into_child(self) -> Option<Child> {
+    fn thaw(&self) -> Result {
         match self {
-            Process::Running(child) | Process::Frozen(child) => Some(child),
-            Process::Dead => None,
+            Body::Container(container) => container.unpause(),
+            Body::Child(child) => signal(child, Signal::CONT),
         }
     }
 }
@@ -437,7 +496,7 @@ fn words(command: &Cmd) -> String {
 }
 
 /// Which server it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// `Redis` or `Valkey`.
     pub name: String,
@@ -466,11 +525,24 @@ impl Version {
 
     /// Of `Redis server v=7.0.15 sha=...`.
     fn parse(text: &str) -> Option<Version> {
-        let name = text.split_whitespace().next()?.to_string();
+        let name = text.split_whitespace().next()?;
         let number = text.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
+        Self::numbered(name, number)
+    }
+
+    /// Of `INFO server`.
+    fn of_info(info: &str) -> Option<Version> {
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        match field("valkey_version:") {
+            Some(number) => Self::numbered("Valkey", number),
+            None => Self::numbered("Redis", field("redis_version:")?),
+        }
+    }
+
+    fn numbered(name: &str, number: &str) -> Option<Version> {
         let mut parts = number.split('.').map(|part| part.parse().ok());
         Some(Version {
-            name,
+            name: name.to_string(),
             major: parts.next()??,
             minor: parts.next()??,
             patch: parts.next()??,

@@ -6,7 +6,7 @@ use rwlease::{Builder, Locks};
 use tokio::task::JoinSet;
 
 use crate::queue::{Queue, until};
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, ConnectTo, Result, Shape};
 use crate::{LONG, soon};
 
 const WAITERS: usize = 5;
@@ -28,9 +28,9 @@ async fn hand_offs_go_on_by_looking() -> Result {
     }
     let settings = || -> Builder {
         let poll = Duration::from_millis(30);
-        Locks::builder().servers(&urls).lease(LONG).poll_interval(poll)
+        Locks::builder().lease(LONG).poll_interval(poll)
     };
-    let clients = [settings().connect().await?, settings().connect().await?];
+    let clients = [settings().connect_to(&urls).await?, settings().connect_to(&urls).await?];
     let lock = clients[0].rwlock("deaf")?;
     let held = lock.write().await?;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();

@@ -9,7 +9,7 @@ use rwlease::{Locks, RwLock};
 use tokio::task::JoinSet;
 
 use crate::queue::{Queue, until, until_listening};
-use crate::support::{Cluster, Error, Result};
+use crate::support::{Cluster, ConnectTo, Error, Result};
 use crate::{LONG, by_push, hearing, shared, soon};
 
 const ALL: usize = 10_000;
@@ -89,18 +89,14 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
 /// A client whose leases and places in queues outlast the test, so that what is left behind is seen.
 async fn lasting(cluster: &Cluster) -> Result<Locks> {
     let settings = Locks::builder().lease(LONG).waiter_liveness(LONG).claim_window(LONG);
-    Ok(settings.servers(cluster.urls()).connect().await?)
+    Ok(settings.connect_to(&cluster.urls()).await?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_dropped_when_its_grant_is_on_its_way_leaves_nothing() -> Result {
     let cluster = shared().await?;
     let holder = hearing(cluster).await?.rwlock("on its way")?;
-    let waiting = by_push()
-        .servers(cluster.urls())
-        .connect()
-        .await?
-        .rwlock("on its way")?;
+    let waiting = by_push().connect_to(&cluster.urls()).await?.rwlock("on its way")?;
     for _ in 0..20 {
         let held = holder.write().await?;
         let mut first = Box::pin(waiting.write().into_future());

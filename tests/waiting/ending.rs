@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::child::{self, Child};
 use crate::shared;
-use crate::support::Result;
+use crate::support::{Result, connect};
 
 /// Guards of both kinds, requests that wait, and clients, all of which outlive their runtime.
 fn outlive_a_runtime() -> Result {
@@ -16,7 +16,7 @@ fn outlive_a_runtime() -> Result {
     for background in [true, false] {
         let runtime = Runtime::new()?;
         let (locks, reading, writing): (Locks, ReadGuard, WriteGuard) = runtime.block_on(async {
-            let locks = Locks::connect(&urls).await?;
+            let locks = connect(&urls).await?;
             let reading = locks.rwlock("ending a")?.read().await?;
             let writing = locks.rwlock("ending b")?.write().lease(Duration::from_secs(2)).await?;
             Result::Ok((locks, reading, writing))
@@ -59,7 +59,7 @@ fn a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs() 
         let (well, said) = child.end().await?;
         assert!(well && !said.contains("panicked"), "{said}");
         // What it held and where it waited ends by itself: liveness, and the leases.
-        let lock = Locks::connect(cluster.urls()).await?.rwlock("ending b")?;
+        let lock = connect(&cluster.urls()).await?.rwlock("ending b")?;
         lock.write().timeout(Duration::from_secs(45)).await?.release().await?;
         Ok(())
     })

@@ -20,7 +20,7 @@ mod trouble;
 use std::time::Duration;
 
 use rwlease::{Builder, Locks};
-use support::{Cluster, Result};
+use support::{Cluster, ConnectTo, Result};
 use tokio::sync::OnceCell;
 
 /// So long that no test is helped by a lease, a claim window or a place in the queue that ends.
@@ -40,7 +40,7 @@ async fn shared() -> Result<&'static Cluster> {
 
 /// A client that hears of its grants by push or not at all.
 async fn hearing(cluster: &Cluster) -> Result<Locks> {
-    Ok(by_push().servers(cluster.urls()).connect().await?)
+    Ok(by_push().connect_to(&cluster.urls()).await?)
 }
 
 fn by_push() -> Builder {
@@ -54,7 +54,7 @@ fn by_push() -> Builder {
 /// A client with the times that it has by default, except for those that would end something.
 async fn client(cluster: &Cluster) -> Result<Locks> {
     let settings = Locks::builder().lease(LONG).waiter_liveness(LONG);
-    Ok(settings.servers(cluster.urls()).connect().await?)
+    Ok(settings.connect_to(&cluster.urls()).await?)
 }
 
 /// What comes within [`PATIENCE`].

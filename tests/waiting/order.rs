@@ -86,27 +86,37 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
     let first = clients[0].rwlock("phases")?;
     let held = first.write().await?;
     let (log, mut tasks) = (Log::default(), JoinSet::new());
-    let queue = [("r1", Read), ("w1", Write), ("r2", Read), ("w2", Write), ("r3", Read)];
+    let lock = clients[0].rwlock("phases")?;
+    let reader = tokio::spawn(async move { lock.read().await });
+    until(cluster, &first, "the first waits", |queue| queue.waiters().len() == 1).await?;
+    let queue = [("w1", Write), ("r2", Read), ("w2", Write), ("r3", Read)];
     for (at, (name, mode)) in queue.into_iter().enumerate() {
         let lock = clients[at % 2].rwlock("phases")?;
         tasks.spawn(hold(lock, mode, name, log.clone()));
         until(cluster, &first, "one more waits", |queue| {
-            queue.waiters().len() == at + 1
+            queue.waiters().len() == at + 2
         })
         .await?;
     }
-    until_listening(cluster, &first, queue.len()).await?;
+    until_listening(cluster, &first, queue.len() + 1).await?;
     held.release().await?;
     let after = Queue::of(cluster, &first).await?;
     assert!(after.writer().is_none(), "three readers were let in: {after:?}");
+    let reading = soon(reader).await???;
+    log.lock().expect("a holder panicked").push((reading.token(), "r1"));
     // One more that comes while they read, and finds writers waiting.
     tasks.spawn(hold(first.clone(), Read, "r4", log.clone()));
+    until(cluster, &first, "writers and a reader wait", |queue| {
+        queue.waiters().len() == 3
+    })
+    .await?;
+    reading.release().await?;
     while let Some(done) = tasks.join_next().await {
         done??;
     }
     let order = sorted(&log);
     assert_eq!(order[..4], ["r1", "r2", "r3", "w1"], "{order:?}");
-    // It came while the first readers read, or while w1 wrote: in both cases it is let in by the end of w1.
+    // It came while the first readers read: it is let in at the end of w1.
     assert_eq!(order[4..], ["r4", "w2"], "{order:?}");
     Ok(())
 }

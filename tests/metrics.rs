@@ -1,0 +1,172 @@
+//! What a client counts and measures, as Prometheus gets it; and the dashboard, whose queries must be about what there is.
+
+// The ban on direct clocks is for the library.
+#![allow(clippy::disallowed_methods)]
+
+mod observing;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use rwlease::Locks;
+use rwlease::embedded::Engine;
+
+#[tokio::test]
+async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_there_is() {
+    let builder = PrometheusBuilder::new()
+        .set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0])
+        .unwrap();
+    let prometheus = builder.install_recorder().unwrap();
+    use_locks().await;
+    let text = settled(&prometheus).await;
+
+    for line in [
+        r#"rwlease_acquire_seconds_count{mode="write",outcome="granted"} 2"#,
+        r#"rwlease_acquire_seconds_count{mode="read",outcome="granted"} 2"#,
+        r#"rwlease_acquire_seconds_count{mode="read",outcome="busy"} 1"#,
+        r#"rwlease_acquire_seconds_count{mode="read",outcome="timed_out"} 1"#,
+        r#"rwlease_acquire_seconds_count{mode="read",outcome="dropped"} 1"#,
+        r#"rwlease_wait_seconds_count{mode="read",outcome="granted"} 1"#,
+        r#"rwlease_wait_seconds_count{mode="read",outcome="timed_out"} 1"#,
+        r#"rwlease_handoffs_total{mode="read",way="push"} 1"#,
+        r#"rwlease_hold_seconds_count{mode="write",outcome="released"} 1"#,
+        r#"rwlease_hold_seconds_count{mode="read",outcome="dropped"} 1"#,
+        r#"rwlease_hold_seconds_count{mode="read",outcome="kept"} 1"#,
+        r#"rwlease_hold_seconds_count{mode="write",outcome="lost"} 1"#,
+        r#"rwlease_lost_total{mode="write",outcome="taken"} 1"#,
+        r#"rwlease_redirects_total{kind="moved"} 1"#,
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
+    }
+    for start in [
+        r#"rwlease_renewals_total{outcome="held"}"#,
+        r#"rwlease_renewals_total{outcome="lost"}"#,
+        r#"rwlease_renewal_seconds_bucket{outcome="held""#,
+        r#"rwlease_releases_total{outcome="released"}"#,
+        r#"rwlease_refreshes_total{outcome="changed"}"#,
+        "rwlease_pushes_total ",
+    ] {
+        assert!(text.contains(start), "{start}:\n{text}");
+    }
+    assert!(
+        text.contains("# HELP rwlease_lost_total Leases that were lost"),
+        "{text}"
+    );
+    check_dashboard(&text);
+}
+
+/// Each step once.
+async fn use_locks() {
+    let engine = Engine::builder().masters(2).build();
+    let settings = Locks::builder().lease(Duration::from_millis(600));
+    let locks = settings.connect_embedded(&engine).await.unwrap();
+    let lock = locks.rwlock("a").unwrap();
+
+    let writing = lock.write().await.unwrap();
+    assert!(lock.try_read().await.unwrap().is_none());
+    assert!(lock.read().timeout(Duration::from_millis(30)).await.is_err());
+    let dropped = tokio::time::timeout(Duration::from_millis(30), lock.read().into_future()).await;
+    assert!(dropped.is_err());
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.read().await.unwrap() }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await; // renewals; and the one who waits has its subscription
+    writing.release().await.unwrap();
+    drop(waiting.await.unwrap());
+
+    let writing = locks.rwlock("b").unwrap().write().await.unwrap();
+    locks.rwlock("b").unwrap().force_release().await.unwrap();
+    writing.lost().await;
+    drop(writing);
+
+    let lock = locks.rwlock("c").unwrap();
+    let guard = lock.read().await.unwrap();
+    observing::move_away(&engine, lock.slot());
+    guard.keep().await.unwrap();
+}
+
+/// The text, once what goes on in the background is done.
+async fn settled(prometheus: &PrometheusHandle) -> String {
+    let mut text = String::new();
+    for _ in 0..400 {
+        text = prometheus.render();
+        if text.contains(r#"rwlease_releases_total{outcome="absent"}"#) && text.contains(r#"kind="moved""#) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    text
+}
+
+fn check_dashboard(text: &str) {
+    let dashboard: serde_json::Value = serde_json::from_str(observing::DASHBOARD).unwrap();
+    let mut queries = Vec::new();
+    collect(&dashboard, &mut queries);
+    assert!(queries.len() > 8, "{queries:?}");
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let there: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let labels: BTreeSet<String> = text
+        .split(['{', ','])
+        .filter_map(|part| part.split_once("=\""))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let mut asked = BTreeSet::new();
+    for query in &queries {
+        for word in query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
+            if word.starts_with("rwlease_") {
+                assert!(
+                    there.contains(word),
+                    "{query} asks for {word}, which there is not: {there:?}"
+                );
+                asked.insert(word.to_owned());
+            }
+        }
+        let by = query
+            .split("by (")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+            .flat_map(|list| list.split(", "));
+        for label in by {
+            assert!(labels.contains(label), "{query} sums by {label}: {labels:?}");
+        }
+    }
+    for metric in observing::names(
+        &observing::source(),
+        &["counter!(\"", "histogram!(\"", "count!(\"", "measure!(\""],
+        "rwlease_",
+    ) {
+        assert!(
+            asked.iter().any(|name| name.starts_with(&metric)),
+            "the dashboard shows nothing of {metric}"
+        );
+    }
+}
+
+/// All queries of all panels.
+fn collect(part: &serde_json::Value, queries: &mut Vec<String>) {
+    match part {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_str() {
+                    Some(query) if name == "expr" => queries.push(query.to_owned()),
+                    _ => collect(value, queries),
+                }
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| collect(item, queries)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_metric_is_in_the_documentation_and_the_other_way_round() {
+    let starts = ["describe_counter!(\"", "describe_histogram!(\""];
+    let described = observing::names(&observing::source(), &starts, "rwlease_");
+    let told = observing::names(&observing::source(), &["count!(\"", "measure!(\""], "rwlease_");
+    let words = observing::names(observing::DOCUMENTATION, &["| `"], "rwlease_");
+    assert!(told.len() > 8, "{told:?}");
+    assert_eq!(described, told);
+    assert_eq!(words, told);
+}

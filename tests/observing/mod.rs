@@ -1,0 +1,49 @@
+//! What the tests of tracing and metrics share: the names in the code and in the words about it, and a slot that moves.
+
+// Each user needs a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use rwlease::Slot;
+use rwlease::embedded::Engine;
+
+pub const DOCUMENTATION: &str = include_str!("../../docs/observing.md");
+pub const DASHBOARD: &str = include_str!("../../docs/grafana.json");
+
+/// All of the library, without white space, so that it does not matter where lines are broken.
+pub fn source() -> String {
+    let mut source = String::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut source);
+    source.split_whitespace().collect()
+}
+
+fn read(folder: &Path, source: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read(&path, source);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            source.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// Every name that begins with `prefix` right behind one of the `starts`.
+pub fn names(text: &str, starts: &[&str], prefix: &str) -> BTreeSet<String> {
+    let after = starts.iter().flat_map(|start| text.split(*start).skip(1));
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter == '.';
+    after
+        .filter(|rest| rest.starts_with(prefix))
+        .map(|rest| rest.chars().take_while(|letter| is_name(*letter)).collect())
+        .collect()
+}
+
+/// Moves a slot to another master; nobody is told.
+pub fn move_away(engine: &Engine, slot: Slot) {
+    let faults = engine.faults();
+    let other = 1 - faults.owner(slot);
+    assert!(faults.begin_move(slot, other) && faults.finish_move(slot));
+}

@@ -1,0 +1,195 @@
+//! Servers in containers: what the engine does to one of them, and the cluster of `cluster-compose/`.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{Cluster, Error, Result, Server};
+
+const NODES: usize = 6;
+
+/// A container, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container(String);
+
+impl Container {
+    /// `kill -9` by the engine.
+    pub fn kill(&self) -> Result {
+        engine(&["kill", &self.0])
+    }
+
+    pub fn start(&self) -> Result {
+        engine(&["start", &self.0])
+    }
+
+    /// The engine stops the process: it keeps its connections and answers nothing.
+    pub fn pause(&self) -> Result {
+        engine(&["pause", &self.0])
+    }
+
+    pub fn unpause(&self) -> Result {
+        engine(&["unpause", &self.0])
+    }
+
+    /// Takes its network away: nobody reaches it, and it reaches nobody.
+    fn disconnect(&self, network: &str) -> Result {
+        engine(&["network", "disconnect", network, &self.0])
+    }
+
+    fn connect(&self, network: &str, address: &str) -> Result {
+        engine(&["network", "connect", "--ip", address, network, &self.0])
+    }
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How the nodes of a cluster in containers are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// One network namespace, whose ports are on the host's loopback.
+    Shared,
+    /// An address for each, so that one can be cut off.
+    Apart,
+}
+
+/// The six nodes of `cluster-compose/`, under a name and at ports of their own. They are removed when this is dropped.
+#[derive(Debug)]
+pub struct Compose {
+    cluster: Cluster,
+    script: Script,
+}
+
+/// What calls the script in `cluster-compose/`.
+#[derive(Debug)]
+struct Script {
+    project: String,
+    network: Network,
+    /// The first of the ports, or the third byte of the addresses.
+    place: u16,
+}
+
+impl Compose {
+    /// Starts them and waits until they agree.
+    pub async fn up(network: Network) -> Result<Compose> {
+        let place = match network {
+            Network::Shared => fastrand::u16(2_000..3_000) * 10,
+            Network::Apart => fastrand::u16(64..192),
+        };
+        let project = format!("rwlease{}", std::process::id());
+        let script = Script {
+            project,
+            network,
+            place,
+        };
+        script.run("up")?;
+        let mut nodes = Vec::new();
+        for number in 0..NODES {
+            let (host, port) = script.address(number);
+            let container = Container(script.container(number)?);
+            nodes.push(Server::in_container(container, &host, port).await?);
+        }
+        let cluster = Cluster::of(nodes).await?;
+        cluster.agree().await?;
+        Ok(Compose { cluster, script })
+    }
+
+    /// Cuts a node off from all others and from the host.
+    pub fn cut_off(&self, node: usize) -> Result {
+        self.container_of(node)?.disconnect(&self.script.network_name())
+    }
+
+    /// Gives it its network and its address back.
+    pub fn reconnect(&self, node: usize) -> Result {
+        let (address, _) = self.script.address(node);
+        self.container_of(node)?.connect(&self.script.network_name(), &address)
+    }
+
+    fn container_of(&self, node: usize) -> Result<&Container> {
+        let container = self.cluster.node(node).container();
+        container.ok_or_else(|| Error::new(format!("node {node} is in no container")))
+    }
+}
+
+impl std::ops::Deref for Compose {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here: `docker ps` shows what is left.
+        let _ = self.run("down");
+    }
+}
+
+impl Script {
+    fn run(&self, what: &str) -> Result {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster-compose/cluster"));
+        command.arg(what).env("PROJECT", &self.project).stdin(Stdio::null());
+        match self.network {
+            Network::Shared => {
+                for node in 0..NODES as u16 {
+                    command.env(format!("PORT_{node}"), (self.place + node).to_string());
+                }
+            }
+            Network::Apart => {
+                command
+                    .env("PARTITION", "1")
+                    .env("SUBNET", format!("172.31.{}", self.place));
+            }
+        }
+        succeed(&mut command)
+    }
+
+    fn address(&self, node: usize) -> (String, u16) {
+        match self.network {
+            Network::Shared => ("127.0.0.1".into(), self.place + node as u16),
+            Network::Apart => (format!("172.31.{}.{}", self.place, 10 + node), 7_000),
+        }
+    }
+
+    /// Composers do not agree how a container is called.
+    fn container(&self, node: usize) -> Result<String> {
+        let mut command = Command::new("docker");
+        command.args(["ps", "--all", "--format", "{{.Names}}"]);
+        for (label, value) in [("project", &self.project), ("service", &format!("node-{node}"))] {
+            command.args(["--filter", &format!("label=com.docker.compose.{label}={value}")]);
+        }
+        let name = String::from_utf8_lossy(&command.output()?.stdout).trim().to_owned();
+        if name.is_empty() {
+            return Err(Error::new(format!("there is no container of node {node}")));
+        }
+        Ok(name)
+    }
+
+    fn network_name(&self) -> String {
+        format!("{}_nodes", self.project)
+    }
+}
+
+/// Whether a container engine answers, and if not, why.
+pub fn engine_answers() -> Result {
+    engine(&["version"])
+}
+
+fn engine(words: &[&str]) -> Result {
+    succeed(Command::new("docker").args(words))
+}
+
+fn succeed(command: &mut Command) -> Result {
+    let output = command
+        .output()
+        .map_err(|error| Error::new(format!("{command:?}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(Error::new(format!("{command:?}: {}", String::from_utf8_lossy(&said))))
+}
