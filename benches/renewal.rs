@@ -107,8 +107,8 @@ async fn measure(cluster: &Cluster, scale: &Scale) {
     let start = Instant::now();
     let guards = take(&locks, scale, "bench").await;
     let taken = start.elapsed();
-    let tasks = Handle::current().metrics().num_alive_tasks() - tasks;
-    println!("\n{count} guards, lease {lease:?}, taken in {taken:.1?}; {tasks} tasks more than before");
+    let more = Handle::current().metrics().num_alive_tasks().saturating_sub(tasks);
+    println!("\n{count} guards, lease {lease:?}, taken in {taken:.1?}; {more} tasks more than before");
     all_well(cluster, &guards, lease).await;
     one_stopped(cluster, &guards, lease).await;
     let start = Instant::now();
@@ -220,7 +220,7 @@ async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
     let ends: Vec<Instant> = guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
     let mut waiting: Vec<usize> = (0..guards.len()).collect();
     while start.elapsed() < during {
-        sleep(Duration::from_millis(20)).await;
+        sleep(LOOK + PER_GUARD * guards.len() as u32).await;
         waiting.retain(|&at| Instant::now() + guards[at].remaining() < ends[at] + SURE);
         if waiting.is_empty() && watched.round.is_none() {
             watched.round = Some(start.elapsed());
@@ -240,6 +240,10 @@ async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
     }
     watched
 }
+
+/// From one look to the next. It must not take from the client what it is to measure.
+const LOOK: Duration = Duration::from_millis(20);
+const PER_GUARD: Duration = Duration::from_micros(3);
 
 /// A lease that ends so much later was renewed.
 const SURE: Duration = Duration::from_millis(100);

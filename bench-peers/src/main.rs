@@ -1,6 +1,11 @@
-//! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>` and `<peer> crowd <tasks> <writes>`. The answers are
-//! lines of microseconds.
+//! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>`, `<peer> crowd <tasks> <writes>` and
+//! `<peer> pairs <locks> <tasks> <ms>`. The answers are lines of microseconds.
 
+#[path = "../../benches/load/generator.rs"]
+#[allow(dead_code)]
+mod generator;
+#[path = "../../benches/common/lock.rs"]
+mod lock;
 #[path = "../../benches/handoff/scenario.rs"]
 mod scenario;
 
@@ -9,11 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use generator::{Run, closed};
+use lock::Lock;
 use rand::RngExt;
 use rds_lock::Locker;
 use redis::aio::MultiplexedConnection;
 use rslock::{LockGuard, LockManager};
-use scenario::{Crowd, Lock, crowd, hand_offs};
+use scenario::{Crowd, crowd, hand_offs};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -25,7 +32,10 @@ async fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let (server, key) = words.next().zip(words.next()).ok_or("usage: bench-peers SERVER KEY")?;
     let rslock = [(); 2].map(|()| Rslock::new(&server, &key));
-    let rds = [RdsLock::connect(&server, &key).await?, RdsLock::connect(&server, &key).await?];
+    let rds = [
+        RdsLock::connect(&server, &key).await?,
+        RdsLock::connect(&server, &key).await?,
+    ];
     answer([])?;
     for order in std::io::stdin().lock().lines() {
         let order = order?;
@@ -38,7 +48,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-async fn obey<L: Lock>(locks: &[L; 2], order: &str) -> Result<(), Failure> {
+async fn obey<L: Lock + Named>(locks: &[L; 2], order: &str) -> Result<(), Failure> {
     match *order.split_whitespace().skip(1).collect::<Vec<_>>() {
         ["hand_offs", count] => answer(hand_offs(locks.clone(), count.parse()?, anywhere_in_a_pause).await),
         ["crowd", tasks, writes] => {
@@ -46,6 +56,13 @@ async fn obey<L: Lock>(locks: &[L; 2], order: &str) -> Result<(), Failure> {
             answer([elapsed])?;
             answer(waits)?;
             answer(holds)
+        }
+        ["pairs", count, tasks, ms] => {
+            let count: usize = count.parse()?;
+            let named: Vec<L> = (0..count).map(|number| locks[0].named(&number.to_string())).collect();
+            let Run { elapsed, pairs, .. } = closed(&named, tasks.parse()?, Duration::from_millis(ms.parse()?)).await;
+            answer([elapsed])?;
+            answer(pairs)
         }
         _ => Err(format!("what is {order}?").into()),
     }
@@ -62,6 +79,11 @@ fn anywhere_in_a_pause() -> Duration {
     Duration::from_millis(rand::rng().random_range(5..205))
 }
 
+/// The same kind of lock under a name of its own.
+trait Named {
+    fn named(&self, name: &str) -> Self;
+}
+
 /// `rslock`, as it is by default: a random pause of up to 200 ms.
 #[derive(Clone)]
 struct Rslock {
@@ -75,6 +97,13 @@ impl Rslock {
             manager: LockManager::new(vec![server]),
             key: format!("{key}:rslock").into(),
         }
+    }
+}
+
+impl Named for Rslock {
+    fn named(&self, name: &str) -> Self {
+        let key = format!("{}:{name}", self.key).into();
+        Rslock { key, ..self.clone() }
     }
 }
 
@@ -106,11 +135,20 @@ impl RdsLock {
     }
 }
 
+impl Named for RdsLock {
+    fn named(&self, name: &str) -> Self {
+        let key = format!("{}:{name}", self.key).into();
+        RdsLock { key, ..self.clone() }
+    }
+}
+
 impl Lock for RdsLock {
     type Held = BoxFuture<'static, ()>;
 
     async fn take(&self) -> Self::Held {
-        let locker = Locker::new(self.connection.clone()).to(LEASE.as_millis() as u64).rty_to(-1);
+        let locker = Locker::new(self.connection.clone())
+            .to(LEASE.as_millis() as u64)
+            .rty_to(-1);
         let unlock = locker.lock(self.key.to_string()).await.expect("not taken");
         Box::pin(async move { unlock.await.expect("not released") })
     }

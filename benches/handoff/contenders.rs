@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, 
 use rwlease::{RwLock, WriteGuard};
 use tokio::sync::{Mutex, mpsc};
 
-use crate::scenario::Lock;
+use crate::lock::Lock;
 use crate::support::Result;
 
 #[derive(Clone)]

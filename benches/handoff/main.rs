@@ -1,7 +1,7 @@
 //! How long it takes from one holder's release to the next one's turn, and what that comes to when many wait, on a cluster of six nodes.
 //!
 //! `cargo bench --bench handoff` runs all contenders in turn, round by round, so that what disturbs the machine disturbs them all. What counts are the
-//! ratios within one run. `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others.
+//! ratios within one run. `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others; `-- --compose` takes a cluster of containers.
 
 // A bench is judged by its user, and measures with the machine's clock.
 #![allow(
@@ -12,7 +12,12 @@
     unreachable_pub
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod contenders;
+#[path = "../common/lock.rs"]
+mod lock;
+#[allow(dead_code)]
 mod peers;
 mod report;
 mod scenario;
@@ -21,11 +26,12 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use common::Target;
 use contenders::{BarePush, Ours};
 use peers::Peers;
 use report::{Report, Row};
 use rwlease::Locks;
-use support::{Cluster, Result};
+use support::Result;
 
 const LOCK: &str = "{handoff}ours";
 const CHANNEL: &str = "{handoff}push";
@@ -48,7 +54,8 @@ fn queued() -> Duration {
 #[tokio::main]
 async fn main() -> Result {
     let options = Options::read();
-    let cluster = Cluster::start().await?;
+    let cluster = Target::start().await?;
+    println!("{}, {}\n", cluster.version(), cluster.kind());
     let slot = cluster.slot_of(LOCK).await?;
     let owner = cluster.node(cluster.owner(slot).await?).url();
 

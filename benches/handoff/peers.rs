@@ -58,6 +58,19 @@ impl Peers {
         })
     }
 
+    /// As [`closed`](crate::generator::closed).
+    pub async fn pairs(
+        &mut self,
+        peer: &str,
+        locks: usize,
+        tasks: usize,
+        time: Duration,
+    ) -> Result<(Duration, Vec<Duration>)> {
+        self.order(&format!("{peer} pairs {locks} {tasks} {}", time.as_millis()))
+            .await?;
+        Ok((self.answer().await?.into_iter().sum(), self.answer().await?))
+    }
+
     async fn order(&mut self, order: &str) -> Result {
         self.orders.write_all(format!("{order}\n").as_bytes()).await?;
         Ok(())

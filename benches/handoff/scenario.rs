@@ -4,14 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-/// A lock to hold alone. Clones are the same lock.
-pub trait Lock: Clone + Send + Sync + 'static {
-    type Held: Send + 'static;
-
-    fn take(&self) -> impl Future<Output = Self::Held> + Send;
-
-    fn release(held: Self::Held) -> impl Future<Output = ()> + Send;
-}
+use crate::lock::Lock;
 
 /// The times from the call of `release` to the moment when the other one, who has been waiting, runs.
 ///

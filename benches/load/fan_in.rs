@@ -1,0 +1,87 @@
+//! A thousand that wait for one lock.
+
+use std::time::{Duration, Instant};
+
+use rwlease::{Locks, RwLock};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::Options;
+use crate::common::Target;
+use crate::generator::Run;
+use crate::report::{Report, Row, Scenario};
+use crate::support::{Patience, Result};
+
+const WAITERS: usize = 1_000;
+const CLIENTS: usize = 4;
+
+pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Result {
+    let note = "from the release of a write until each of those who waited has had its turn, by four clients";
+    let mut scenario = Scenario::new("fan-in of 1,000 waiters", note);
+    scenario.rows = vec![Row::new("readers", WAITERS), Row::new("writers", WAITERS)];
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(Locks::connect(target.urls()).await?);
+    }
+    for round in 0..=options.rounds {
+        for (row, write) in [false, true].into_iter().enumerate() {
+            let locks: Vec<RwLock> = clients
+                .iter()
+                .map(|locks| locks.rwlock("fan-in"))
+                .collect::<rwlease::Result<_>>()?;
+            let run = let_in(target, &locks, write).await?;
+            if round > 0 {
+                scenario.rows[row].add(&run, false);
+            }
+        }
+    }
+    eprintln!("{}: done", scenario.name);
+    report.scenarios.push(scenario);
+    Ok(())
+}
+
+async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
+    let held = locks[0].write().await?;
+    let mut tasks = JoinSet::new();
+    for number in 0..WAITERS {
+        let lock = locks[number % locks.len()].clone();
+        tasks.spawn(async move {
+            let released = if write {
+                let guard = lock.write().await?;
+                (Instant::now(), guard.release().await?)
+            } else {
+                let guard = lock.read().await?;
+                (Instant::now(), guard.release().await?)
+            };
+            Ok::<_, rwlease::Error>(released.0)
+        });
+    }
+    all_wait(target, &locks[0]).await?;
+    // Subscriptions are there, and the looks that follow them are over.
+    sleep(Duration::from_millis(1_500)).await;
+    let begun = Instant::now();
+    held.release().await?;
+    let mut pairs = Vec::new();
+    while let Some(had) = tasks.join_next().await {
+        pairs.push(had??.saturating_duration_since(begun));
+    }
+    let elapsed = pairs.iter().max().copied().unwrap_or_default();
+    Ok(Run {
+        elapsed,
+        pairs,
+        cpu: None,
+    })
+}
+
+async fn all_wait(target: &Target, lock: &RwLock) -> Result {
+    let node = target.node(target.owner(lock.slot().get()).await?);
+    let count = redis::cmd("HGET")
+        .arg(format!("rwlease:{}", lock.name()))
+        .arg("waiters")
+        .to_owned();
+    let patience = Patience::new("all to wait");
+    while node.run::<Option<usize>>(&count).await? != Some(WAITERS) {
+        patience.pause("not yet").await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`, or `cargo bench --bench load --features fred`.
+//!
+//! In each round all contenders have their turn, one after the other, and each round begins with another: so what disturbs the machine disturbs them all, and
+//! what counts are ratios within a round. The first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set how long it takes, `-- --compose` takes a
+//! cluster of containers, `-- --alone` leaves out the locks of others, `-- --diff OLD NEW` compares two reports (the `.tsv` files).
+
+// A bench is judged by its user, and measures with the machine's clock.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    unreachable_pub
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod contenders;
+mod diff;
+mod fan_in;
+mod generator;
+#[path = "../common/lock.rs"]
+mod lock;
+#[path = "../handoff/peers.rs"]
+#[allow(dead_code)]
+mod peers;
+mod report;
+#[path = "../handoff/scenario.rs"]
+#[allow(dead_code)]
+mod scenario;
+mod scenarios;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod svg;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::Target;
+use report::Report;
+use support::Result;
+
+/// Where reports go, below the root of the crate.
+const FOLDER: &str = "target/bench";
+
+pub struct Options {
+    pub rounds: usize,
+    /// How long one contender's turn lasts.
+    pub turn: Duration,
+    /// Without the locks of others.
+    pub alone: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result {
+    let words: Vec<String> = std::env::args().collect();
+    let after = |name: &str, place: usize| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + place)
+    };
+    if let (Some(old), Some(new)) = (after("--diff", 1), after("--diff", 2)) {
+        print!(
+            "{}",
+            diff::diff(&std::fs::read_to_string(old)?, &std::fs::read_to_string(new)?)
+        );
+        return Ok(());
+    }
+    let number = |name: &str, usual: u64| after(name, 1).and_then(|word| word.parse().ok()).unwrap_or(usual);
+    let options = Options {
+        rounds: number("--rounds", 5).max(1) as usize,
+        turn: Duration::from_millis(number("--ms", 400)),
+        alone: words.iter().any(|word| word == "--alone"),
+    };
+    let target = Target::start().await?;
+    let mut report = Report::begin(&target, &options);
+    scenarios::run(&target, &options, &mut report).await?;
+    fan_in::run(&target, &options, &mut report).await?;
+    report.limit = scenarios::redis_benchmark(&target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    report.write(&folder)?;
+    println!("{}", report.markdown(&folder));
+    println!("written to {FOLDER}/report.md, report.html and report.tsv");
+    Ok(())
+}
