@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use rwlease::{Locks, Renewal, Result};
+use rwlease::{Locks, Result};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -19,17 +19,11 @@ async fn main() -> Result<()> {
 async fn run_if_first(locks: &Locks, machine: &str) -> Result<()> {
     // Named by the run, so that the next minute's run has a lock of its own.
     let lock = locks.rwlock("nightly-report:2026-01-31T02:00")?;
-    // No renewal: the lock is to outlive the job, so that a late machine does not run it again.
-    let Some(turn) = lock
-        .try_write()
-        .lease(Duration::from_secs(60))
-        .renewal(Renewal::Manual)
-        .await?
-    else {
+    let Some(turn) = lock.try_write().lease(Duration::from_secs(60)).await? else {
         println!("machine {machine}: somebody else runs it");
         return Ok(());
     };
     println!("machine {machine}: runs the report, token {}", turn.token());
-    std::mem::forget(turn); // not released: it ends with its lease
+    turn.keep().await?; // not released: a late machine does not run it again
     Ok(())
 }
