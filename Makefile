@@ -1,14 +1,15 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status
+.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose bench bench-handoff bench-diff
 
 VALKEY := target/servers/valkey-server
-# What is run on Valkey as well: where servers differ.
-VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions
+# What is run on Valkey as well: where servers differ. (This server of it has no TLS.)
+VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions cli
+COMPARE := CALLS=$(CALLS) cargo test --release --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster of six nodes
 	$(if $(CLUSTER),@scripts/get-redis)
@@ -18,7 +19,10 @@ test: servers redis-py ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %)
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
+
+test-backends: servers redis-py ## Run the suites of locks over each client crate alone (BACKENDS="redis fred")
+	@scripts/test-backends $(BACKENDS)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none
 	@scripts/get-redis
@@ -31,6 +35,10 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 
 sim: ## Search for broken locks (MINUTES=10; SEED=n replays one run)
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release --features embedded --test simulation -- --ignored --exact long --nocapture
+
+equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis, and with Valkey (CALLS=n)
+	$(COMPARE)
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
 mutants: ## Plant deliberate faults, which the simulation must find (MUTANTS=FILE for further ones)
 	MUTANTS=$(MUTANTS) cargo test --release --features embedded --test simulation -- --ignored --exact mutants --nocapture
@@ -56,6 +64,18 @@ features: ## Check every feature alone, and what it pulls (needs cargo-hack)
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --all-features check licenses bans sources
+
+bench: servers ## Run all benches, with a report in target/bench (CLUSTER=compose: on containers)
+	@CLUSTER=$(CLUSTER) scripts/bench
+
+bench-handoff: servers ## Measure how fast locks are handed over, beside the locks of others
+	cargo bench --quiet --all-features --bench handoff
+
+bench-diff: ## Compare the last two reports of the load (OLD=..., NEW=...: other ones)
+	@cargo bench --quiet --all-features --bench load -- --diff $(or $(OLD),target/bench/previous.tsv) $(or $(NEW),target/bench/report.tsv)
+
+test-compose: ## Run the suites for clusters against containers (needs a container engine)
+	RWLEASE_COMPOSE=must cargo test --all-features --test compose
 
 cluster-up: ## Start a cluster of six containers (IMAGE=..., PARTITION=1)
 	@cluster-compose/cluster up
