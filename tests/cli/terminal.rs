@@ -108,7 +108,11 @@ async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
 async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
-    let guard = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    let guard = rwlease::Locks::connect([server.url()])
+        .await?
+        .rwlock("a")?
+        .write()
+        .await?;
     let mut run = OnTerminal::shell(&server, &format!("{RWLEASE} run a -- true; exit $?"))?;
     tool.until("a", |status| status["waiters"] == 1).await?;
     run.types("\x1a").await?;
@@ -124,7 +128,10 @@ async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let command = "run --lease 60s a -- sh -c 'sleep 1; sleep 1; exit 5'";
-    let mut run = OnTerminal::shell(&server, &format!("set -m; {RWLEASE} {command}; echo stopped; fg; exit $?"))?;
+    let mut run = OnTerminal::shell(
+        &server,
+        &format!("set -m; {RWLEASE} {command}; echo stopped; fg; exit $?"),
+    )?;
     tool.until("a", |status| status["locked"] == true).await?;
     run.types("\x1a").await?;
     let (status, shown) = run.ended().await?;
