@@ -16,10 +16,10 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
 test: servers redis-py ## Run all tests, on the server that `make servers` finds
-	cargo test --all-features
+	cargo test --all-features --no-fail-fast
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --no-fail-fast $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
 
 test-backends: servers redis-py ## Run the suites of locks over each client crate alone (BACKENDS="redis fred")
 	@scripts/test-backends $(BACKENDS)
@@ -40,7 +40,7 @@ equality: servers valkey ## Compare a million random calls of the scripts on the
 	$(COMPARE)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
-mutants: ## Plant deliberate faults, which the simulation must find (MUTANTS=FILE for further ones)
+mutants: servers ## Plant deliberate faults, which the simulation or the suite of the scripts must find (MUTANTS=FILE for further ones)
 	MUTANTS=$(MUTANTS) cargo test --release --features embedded --test simulation -- --ignored --exact mutants --nocapture
 
 fmt: ## Format the code

@@ -324,14 +324,8 @@ impl Builder {
     /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range; [`Unavailable`](ErrorKind::Unavailable) if all its servers are stopped.
     pub async fn connect_embedded(mut self, engine: &crate::embedded::Engine) -> Result<Locks> {
         self.router.seeds = engine.addresses();
-        Locks::start(
-            engine.connector(),
-            engine.clock(),
-            Scripts::built_in(),
-            self.settings,
-            self.router,
-        )
-        .await
+        let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
+        Locks::start(engine.connector(), engine.clock(), scripts, self.settings, self.router).await
     }
 
     /// Connects from a host of a simulated network. The client's id is drawn from the seeded randomness that all else is

@@ -29,7 +29,7 @@ async fn one_that_does_not_end_is_killed_with_its_children_before_the_next_one_h
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
-    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
+    let mut run = tool.start(&["run", "--lease", "10s", "a", "--", "sh", "-c", script])?;
     let (command, child) = (run.line().await?, run.line().await?);
     let locks = Locks::connect([server.url()]).await?;
     let lock = locks.rwlock("a")?;
@@ -58,7 +58,7 @@ async fn what_a_command_leaves_behind_when_it_is_told_to_end_is_killed_too() -> 
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
-    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
+    let mut run = tool.start(&["run", "--lease", "10s", "a", "--", "sh", "-c", script])?;
     let child = run.line().await?;
     assert!(is_alive(&child));
     let locks = Locks::connect([server.url()]).await?;

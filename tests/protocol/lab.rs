@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, Value, cmd};
+use rwlease::embedded::Engine;
+use rwlease::{Locks, Script};
 
 use super::ask::Ask;
 use super::state::State;
@@ -101,7 +103,7 @@ impl Lab {
         static LOCKS: AtomicU64 = AtomicU64::new(0);
         let mut connection = connect(&server.url());
         let mut digests = BTreeMap::new();
-        for script in rwlease::scripts() {
+        for script in scripts() {
             let text = script.text().replacen(SERVER_TIME, GIVEN_TIME, usize::from(given));
             assert_eq!(text.contains("'TIME'"), !given, "the clock of {}", script.name());
             let digest = load(text.clone(), &mut connection);
@@ -393,14 +395,26 @@ impl Listener {
     }
 }
 
+/// The crate's own scripts, or those in a folder, for `make mutants`.
+fn scripts() -> Vec<&'static Script> {
+    let Some(folder) = std::env::var_os("RWLEASE_LUA") else {
+        return rwlease::scripts().collect();
+    };
+    let changed = Locks::builder().scripts_from(folder).unwrap();
+    let locks = runtime().block_on(changed.connect_embedded(&Engine::new())).unwrap();
+    locks.scripts().collect()
+}
+
 /// A server of the test's own, with a line of configuration.
 pub fn start(line: &str) -> Server {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let settings = ServerSettings::default().line(line);
+    runtime().block_on(Server::start(&settings)).unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap();
-    runtime
-        .block_on(Server::start(&ServerSettings::default().line(line)))
         .unwrap()
 }
 

@@ -1,4 +1,5 @@
-//! Deliberate faults in the scripts and in the client, one at a time: the simulation must find each of them.
+//! Deliberate faults in the scripts and in the client, one at a time: the simulation must find each of them, or, if it has not in its time, the suite of
+//! the scripts.
 //!
 //! A file of mutants is a list of blocks, parted by empty lines:
 //!
@@ -19,8 +20,8 @@ use crate::SEEDS;
 use crate::plan::Plan;
 use crate::runs::{Total, Until, runs};
 
-/// How long the simulation may look for one of them.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// How long the simulation may look for one of them. With the suite of the scripts after it, that is a minute.
+pub const LIMIT: Duration = Duration::from_secs(45);
 
 #[derive(Debug)]
 struct Mutant {
@@ -52,11 +53,12 @@ pub fn without_not_after() -> PathBuf {
 pub fn try_all(files: &[PathBuf]) -> usize {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     println!("{} mutants", mutants.len());
+    let suite = build(&root(), "protocol").expect("the suite of the scripts builds");
     let mut survivors = 0;
     for (at, mutant) in mutants.iter().enumerate() {
         let started = Instant::now();
         let catcher = if mutant.file.starts_with("lua") {
-            try_script(mutant)
+            try_script(mutant, &suite)
         } else {
             try_source(mutant)
         };
@@ -118,11 +120,21 @@ impl Mutant {
 }
 
 /// In a copy of the scripts, which needs no build.
-fn try_script(mutant: &Mutant) -> Option<String> {
+fn try_script(mutant: &Mutant, suite: &Path) -> Option<String> {
     let folder = scratch("scripts");
     copy(&root().join("lua"), &folder.join("lua"));
     mutant.apply(&folder);
-    hunt(Some(folder.join("lua")), LIMIT)
+    let scripts = folder.join("lua");
+    hunt(Some(scripts.clone()), LIMIT).or_else(|| examine(&scripts, suite))
+}
+
+/// The first test of the suite that these scripts fail, on a real server.
+fn examine(scripts: &Path, suite: &Path) -> Option<String> {
+    let output = Command::new(suite).env("RWLEASE_LUA", scripts).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let failed = text.lines().find(|line| line.ends_with("FAILED"));
+    let name = failed.and_then(|line| line.split(' ').nth(1)).unwrap_or("it ends");
+    (!output.status.success()).then(|| format!("protocol: {name}"))
 }
 
 /// The rule that the first violation broke, or what is never reached any more.
@@ -166,7 +178,7 @@ fn try_source(mutant: &Mutant) -> Option<String> {
         }
     }
     mutant.apply(&folder);
-    let program = build(&folder).unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
+    let program = build(&folder, "simulation").unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
     let hunting = Command::new(program)
         .args(["--ignored", "--exact", "hunt", "--nocapture"])
         .stdout(Stdio::piped())
@@ -191,10 +203,10 @@ fn try_source(mutant: &Mutant) -> Option<String> {
     }
 }
 
-/// The simulation of the source in that folder.
-fn build(folder: &Path) -> Option<PathBuf> {
+/// One of the tests of the source in that folder.
+fn build(folder: &Path, test: &str) -> Option<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--release", "--features", "embedded", "--test", "simulation"])
+        .args(["test", "--release", "--features", "embedded", "--test", test])
         .args(["--no-run", "--message-format=json"])
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
@@ -202,7 +214,7 @@ fn build(folder: &Path) -> Option<PathBuf> {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let (_, found) = text.split_once("\"executable\":\"")?;
+    let (_, found) = text.rsplit_once("\"executable\":\"")?;
     found.split('"').next().map(PathBuf::from)
 }
 
