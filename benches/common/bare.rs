@@ -111,7 +111,7 @@ impl Bare {
 
     async fn script<const N: usize>(&self, digest: usize, key: &str, args: [&[u8]; N]) {
         let begin: [&[u8]; 4] = [b"EVALSHA", self.digests[digest].as_bytes(), b"1", key.as_bytes()];
-        let mut words: SmallVec<[&[u8]; 12]> = begin.into_iter().collect();
+        let mut words: SmallVec<[&[u8]; 16]> = begin.into_iter().collect();
         words.extend(args);
         self.call(key, &words).await;
     }
@@ -147,9 +147,12 @@ impl Lock for SameScripts {
         let owner = owner();
         match kind {
             Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &owner]).await,
+            // As a request sends it that would wait: with what its place in the queue would be taken with.
             kind => {
-                bare.script(usize::from(*kind == Kind::Read), key, [b"-", b"0", &owner, LEASE, b"f"])
-                    .await
+                let args: [&[u8]; 11] = [
+                    b"-", b"0", &owner, LEASE, b"f", b"1000", b"6000", b"0", b"10000", b"-", b"-",
+                ];
+                bare.script(usize::from(*kind == Kind::Read), key, args).await
             }
         }
         (self.clone(), owner)

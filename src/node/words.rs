@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-/// The words of a command (or a part of one), built in order. A usual command needs no allocation.
+/// The words of a command (or a part of one), built in order. A usual command needs no allocation. Inlined, so that what is handed on is not copied each time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words {
     bytes: SmallVec<[u8; 256]>,
@@ -10,6 +10,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
+    #[inline(always)]
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -20,12 +21,14 @@ impl Words {
     }
 
     /// Adds a word.
+    #[inline(always)]
     pub(crate) fn word(mut self, word: impl AsRef<[u8]>) -> Self {
         self.push(word.as_ref());
         self
     }
 
     /// Adds a number as decimal digits.
+    #[inline(always)]
     pub(crate) fn number(mut self, number: u64) -> Self {
         let mut digits = [0u8; 20];
         let mut first = digits.len();
@@ -43,6 +46,7 @@ impl Words {
     }
 
     /// Adds all words of another.
+    #[inline(always)]
     pub(crate) fn words(mut self, other: &Words) -> Self {
         let offset = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);

@@ -173,13 +173,20 @@ impl<'a> Course<'a> {
 
     /// Sends the call there and waits for the answer, but not longer than is of use.
     async fn attempt(&self, address: &Address) -> Attempt {
+        // What is rare has a future of its own, so that the usual one stays small.
         if self.replicas > 0 {
-            return self.attempt_confirmed(address).await;
+            return Box::pin(self.attempt_confirmed(address)).await;
         }
-        let ready = self.router.connections.ready(address);
-        // When all is well, nothing but the answer is waited for. Else it is worth asking others who owns the slot now. (While it
-        // migrates, the server asked as a guest is not the owner, and need not be.)
-        let watch = (ready.is_none() || self.loose.is_some()) && !self.next.asking;
+        match self.router.connections.ready(address) {
+            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a guest is not the owner, and need not be.)
+            Some(connection) if self.loose.is_none() || self.next.asking => self.send(&connection).await,
+            ready => Box::pin(self.attempt_watched(address, ready)).await,
+        }
+    }
+
+    /// As `attempt`, but where something is amiss: it is worth asking others who owns the slot now.
+    async fn attempt_watched(&self, address: &Address, ready: Option<Arc<Connection>>) -> Attempt {
+        let watch = !self.next.asking;
         let connection = match ready {
             Some(connection) => connection,
             None => {
@@ -216,23 +223,24 @@ impl<'a> Course<'a> {
         let clock = &*self.router.clock;
         let not_after = self.not_after(connection);
         let command = self.command(connection, not_after);
-        let now = clock.now();
-        let until = now.after(self.router.response_timeout).min(self.deadline);
+        let until = clock.now().after(self.router.response_timeout).min(self.deadline);
         let outcome = if self.next.asking {
             let both = [Words::new().word("ASKING"), command];
-            connection.pipeline(clock, &both, until).await.map(|exchange| {
-                let Exchange {
-                    mut value,
-                    sent,
-                    received,
-                } = exchange;
-                // A pipeline has an answer to each command; the last one counts.
-                Exchange {
-                    value: value.pop().unwrap_or(Reply::Nil),
-                    sent,
-                    received,
-                }
-            })
+            Box::pin(connection.pipeline(clock, &both, until))
+                .await
+                .map(|exchange| {
+                    let Exchange {
+                        mut value,
+                        sent,
+                        received,
+                    } = exchange;
+                    // A pipeline has an answer to each command; the last one counts.
+                    Exchange {
+                        value: value.pop().unwrap_or(Reply::Nil),
+                        sent,
+                        received,
+                    }
+                })
         } else {
             connection.call(clock, &command, until).await
         };
