@@ -55,7 +55,8 @@ lint-lua: ## Check the scripts as servers get them (needs luacheck)
 	cargo run --quiet --example scripts -- target/lua
 	luacheck --quiet target/lua
 
-doc: ## Build the documentation
+doc: ## Build the documentation, and look for links that lead nowhere
+	scripts/check-links
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
 features: ## Check every feature alone, and what it pulls (needs cargo-hack)
