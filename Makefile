@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose bench bench-handoff bench-diff
+.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose bench bench-handoff bench-diff repros
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ. (This server of it has no TLS.)
@@ -55,7 +55,8 @@ lint-lua: ## Check the scripts as servers get them (needs luacheck)
 	cargo run --quiet --example scripts -- target/lua
 	luacheck --quiet target/lua
 
-doc: ## Build the documentation
+doc: ## Build the documentation, and look for links that lead nowhere
+	scripts/check-links
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
 features: ## Check every feature alone, and what it pulls (needs cargo-hack)
@@ -73,6 +74,9 @@ bench-handoff: servers ## Measure how fast locks are handed over, beside the loc
 
 bench-diff: ## Compare the last two reports of the load (OLD=..., NEW=...: other ones)
 	@cargo bench --quiet --all-features --bench load -- --diff $(or $(OLD),target/bench/previous.tsv) $(or $(NEW),target/bench/report.tsv)
+
+repros: servers ## Show the faults of the cluster clients of redis and fred (NAMES="...": some of them; TOKIO=1.53.1: with that version)
+	@TOKIO=$(TOKIO) scripts/repros $(NAMES)
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
 	RWLEASE_COMPOSE=must cargo test --all-features --test compose

@@ -100,7 +100,7 @@ impl Listing {
         Ok(None)
     }
 
-    /// The names one by one. The stream ends after an error.
+    /// The names one by one. The stream ends after an error, which is as [`next_page`](Self::next_page) has it.
     pub fn into_stream(self) -> impl Stream<Item = Result<String>> + Send {
         let begin = (Some(self), Vec::new().into_iter());
         stream::unfold(begin, async |(listing, mut page)| {

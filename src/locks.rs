@@ -34,7 +34,7 @@ impl Locks {
     /// Connects to a cluster, of which any one node is enough, or to a single server, with the default settings. URLs are
     /// `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS (feature `redis-tls`).
     ///
-    /// # Errors
+    /// # Errors, Cancel safety
     ///
     /// As [`Builder::connect`].
     #[cfg(feature = "redis")]
@@ -54,7 +54,7 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
+    /// # Errors, Cancel safety
     ///
     /// As [`Builder::connect_embedded`].
     #[cfg(feature = "embedded")]
@@ -322,6 +322,10 @@ impl Builder {
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range; [`Unavailable`](ErrorKind::Unavailable) if all its servers are stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect_embedded(mut self, engine: &crate::embedded::Engine) -> Result<Locks> {
         self.router.seeds = engine.addresses();
         let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
@@ -331,7 +335,7 @@ impl Builder {
     /// Connects from a host of a simulated network. The client's id is drawn from the seeded randomness that all else is
     /// drawn from: two runs that do the same are the same.
     ///
-    /// # Errors
+    /// # Errors, Cancel safety
     ///
     /// As [`connect_embedded`](Builder::connect_embedded).
     pub async fn connect_from(mut self, host: &crate::embedded::Host) -> Result<Locks> {
@@ -389,6 +393,10 @@ impl Builder {
     /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or a configuration for Sentinel or a socket file;
     /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
     /// does not let this client in.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
         self.router.seeds = crate::node::fred::seeds(&config).map_err(Error::invalid)?;
         Locks::start(
@@ -443,6 +451,10 @@ impl Builder {
     /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or URLs that are none or differ in what they say beside the address;
     /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
     /// does not let this client in.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect(mut self) -> Result<Locks> {
         self.settings.check()?;
         let mut servers = Vec::new();

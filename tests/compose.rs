@@ -7,6 +7,7 @@
 // A runner prints. The ban on direct clocks is for the library.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
+#[macro_use]
 mod conformance;
 mod support;
 
@@ -44,20 +45,7 @@ macro_rules! on_the_cluster {
     };
 }
 
-const LOCKS: [Test; 12] = on_two_clients! {
-    readers_share_and_writers_exclude
-    locks_of_many_slots_are_held_at_once
-    those_who_wait_go_in_turn
-    one_who_waits_in_vain_is_told
-    who_loses_interest_leaves_nothing
-    a_dropped_guard_is_released
-    release_tells_the_truth
-    leases_are_renewed_for_as_long_as_they_are_held
-    tokens_rise
-    many_tasks_exclude_each_other
-    shutdown_gives_everything_back
-    what_makes_no_sense_is_refused
-};
+const LOCKS: [Test; 12] = with_lock_tests! { on_two_clients!() };
 
 const MOVES: [Test; 6] = on_the_cluster! {
     servers::locks_follow_their_slot

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, Quorum, Released, Renewal, Retry};
+use rwlease::{ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, Renewal, Retry};
 use support::{Backend, Cluster, Cut, Flow, Patience, Proxy, Shape, Single, connect};
 use tokio::time::timeout;
 
@@ -71,6 +71,15 @@ impl Bench {
     }
 }
 
+/// The members have a short time for it, and a busy machine a long one.
+async fn taken(request: QuorumAcquire) -> QuorumGuard {
+    request.member_timeout(MEMBER).timeout(LONG).await.unwrap()
+}
+
+async fn tried(request: QuorumAcquire) -> Option<QuorumGuard> {
+    request.member_timeout(MEMBER).try_once().await.unwrap()
+}
+
 async fn member(url: &str) -> Locks {
     let settings = Locks::builder().call_timeout(Duration::from_secs(2));
     Backend::chosen().connect(settings, &[url]).await.unwrap()
@@ -79,7 +88,7 @@ async fn member(url: &str) -> Locks {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
     let bench = Bench::new().await;
-    let held = bench.quorum.mutex("five").member_timeout(MEMBER).await.unwrap();
+    let held = taken(bench.quorum.mutex("five")).await;
     assert!(held.leases().len() >= bench.quorum.majority());
     assert_eq!((held.state(), held.token()), (LeaseState::Held, None));
     assert!(
@@ -88,15 +97,7 @@ async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
     );
     assert!(bench.keys("five").await >= 3);
     let other = bench.another().await;
-    assert!(
-        other
-            .mutex("five")
-            .member_timeout(MEMBER)
-            .try_once()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(tried(other.mutex("five")).await.is_none());
     let retry = Retry::every(Duration::from_millis(2)).tries(3);
     let used_up = other
         .mutex("five")
@@ -119,7 +120,7 @@ async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
     held.renew().await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::Released);
     bench.gone("five").await;
-    drop(other.mutex("five").member_timeout(MEMBER).await.unwrap());
+    drop(taken(other.mutex("five")).await);
     bench.gone("five").await;
 }
 
@@ -129,31 +130,13 @@ async fn two_of_five_may_be_dead() {
     bench.servers[0].kill().unwrap();
     bench.servers[3].kill().unwrap();
     for name in ["mutex", "again"] {
-        let held = bench
-            .quorum
-            .mutex(name)
-            .member_timeout(MEMBER)
-            .timeout(LONG)
-            .await
-            .unwrap();
+        let held = taken(bench.quorum.mutex(name)).await;
         assert_eq!(held.leases().len(), 3);
         assert_eq!(held.release().await.unwrap(), Released::Released);
     }
-    let writing = bench
-        .quorum
-        .write("lock")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
+    let writing = taken(bench.quorum.write("lock")).await;
     assert!(writing.token().is_some());
-    let reading = bench
-        .quorum
-        .read("lock")
-        .member_timeout(MEMBER)
-        .try_once()
-        .await
-        .unwrap();
+    let reading = tried(bench.quorum.read("lock")).await;
     assert!(reading.is_none());
     drop(writing);
     bench.servers[4].kill().unwrap();
@@ -171,24 +154,10 @@ async fn two_of_five_may_be_dead() {
 async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     let bench = Bench::new().await;
     // All connections are there, and nothing answers.
-    bench
-        .quorum
-        .mutex("warm")
-        .member_timeout(MEMBER)
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     bench.servers[1].freeze().unwrap();
     bench.servers[2].freeze().unwrap();
-    let held = bench
-        .quorum
-        .mutex("hang")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
+    let held = taken(bench.quorum.mutex("hang")).await;
     assert_eq!(held.leases().len(), 3);
     assert_eq!(held.release().await.unwrap(), Released::Released);
     bench.gone("hang").await;
@@ -196,13 +165,7 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     bench.servers[2].thaw().unwrap();
     // What they were asked while they hung they carry out, or refuse as stale, now; the release comes after it.
     bench.gone("hang").await;
-    let held = bench
-        .quorum
-        .mutex("hang")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
+    let held = taken(bench.quorum.mutex("hang")).await;
     drop(held);
     bench.gone("hang").await;
 }
@@ -214,13 +177,7 @@ async fn two_of_five_may_answer_late() {
         bench.proxies[late].replies(Flow::Slow(Duration::from_secs(1)));
     }
     for _ in 0..3 {
-        let held = bench
-            .quorum
-            .write("late")
-            .member_timeout(MEMBER)
-            .timeout(LONG)
-            .await
-            .unwrap();
+        let held = taken(bench.quorum.write("late")).await;
         assert_eq!(held.leases().len(), 3, "the late ones are not waited for");
         assert_eq!(held.release().await.unwrap(), Released::Released);
     }
@@ -236,15 +193,7 @@ async fn two_of_five_may_answer_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_whose_answers_are_lost_leaves_nothing() {
     let bench = Bench::new().await;
-    bench
-        .quorum
-        .mutex("warm")
-        .member_timeout(MEMBER)
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     let script = rwlease::scripts()
         .find(|script| script.name() == "mutex/acquire")
         .unwrap();
@@ -266,13 +215,7 @@ async fn a_try_whose_answers_are_lost_leaves_nothing() {
     let sprung = bench.proxies[0].trap(script.digest(), Cut::AfterIt);
     bench.servers[3].kill().unwrap();
     bench.servers[4].kill().unwrap();
-    let held = bench
-        .quorum
-        .mutex("cut")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
+    let held = taken(bench.quorum.mutex("cut")).await;
     timeout(LONG, sprung).await.unwrap().unwrap();
     assert_eq!(held.leases().len(), 3);
     assert_eq!(held.release().await.unwrap(), Released::Released);
@@ -350,13 +293,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
         for place in silent {
             bench.proxies[place].close();
         }
-        let held = bench
-            .quorum
-            .write("tokens")
-            .member_timeout(MEMBER)
-            .timeout(LONG)
-            .await
-            .unwrap();
+        let held = taken(bench.quorum.write("tokens")).await;
         let token = held.token().unwrap();
         assert!(token > last, "round {round}: {token} after {last}");
         last = token;
@@ -371,51 +308,15 @@ async fn tokens_rise_whichever_majority_gives_them() {
 async fn readers_share_and_writers_exclude() {
     let bench = Bench::new().await;
     let other = bench.another().await;
-    let first = bench
-        .quorum
-        .read("shared")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
-    let second = other.read("shared").member_timeout(MEMBER).timeout(LONG).await.unwrap();
+    let first = taken(bench.quorum.read("shared")).await;
+    let second = taken(other.read("shared")).await;
     assert!(second.token() > first.token());
-    assert!(
-        other
-            .write("shared")
-            .member_timeout(MEMBER)
-            .try_once()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(tried(other.write("shared")).await.is_none());
     first.release().await.unwrap();
-    assert!(
-        other
-            .write("shared")
-            .member_timeout(MEMBER)
-            .try_once()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(tried(other.write("shared")).await.is_none());
     second.release().await.unwrap();
-    let writing = other
-        .write("shared")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
-    assert!(
-        bench
-            .quorum
-            .read("shared")
-            .member_timeout(MEMBER)
-            .try_once()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let writing = taken(other.write("shared")).await;
+    assert!(tried(bench.quorum.read("shared")).await.is_none());
     writing.release().await.unwrap();
 }
 

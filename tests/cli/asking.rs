@@ -100,6 +100,25 @@ async fn list_names_locks_by_their_beginning() -> Result {
 }
 
 #[tokio::test]
+async fn a_name_has_no_power_over_the_terminal() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let (name, shown) = ("a\n\x1b[2Jb", "a\\n\\u{1b}[2Jb");
+    let lock = Locks::connect([server.url()]).await?.rwlock(name)?;
+    let _guard = lock.read().await?;
+    assert_eq!(tool.run(&["list"]).await?.out, format!("{shown}\n"));
+    let words = tool.run(&["status", name]).await?.out;
+    assert!(words.starts_with(&format!("{shown}  slot")), "{words:?}");
+    assert_eq!(tool.status(name).await?["name"], name);
+    let refused = tool.run(&["run", "--timeout", "0s", name, "--", "true"]).await?;
+    assert_eq!(refused.status, Some(75), "{refused:?}");
+    assert!(refused.err.contains("\\u{1b}[2Jb"), "{refused:?}");
+    let revoked = tool.run(&["revoke", name]).await?.out;
+    assert!(revoked.starts_with(&format!("revoked {shown} from")), "{revoked:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn slot_asks_no_server() -> Result {
     let ran = Tool::new([""]).run(&["slot", "order:{42}", "{42}", "a"]).await?;
     let shared = Slot::of("42").get();

@@ -1,6 +1,7 @@
 //! `rwlease run`: the lock, the command, its exit status.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -134,6 +135,24 @@ async fn one_who_is_told_to_end_while_it_waits_leaves_the_queue() -> Result {
     holder.signal(Signal::TERM)?;
     assert_eq!(holder.ended().await?.status, Some(143));
     Ok(())
+}
+
+#[tokio::test]
+async fn one_who_is_told_to_end_while_it_gives_the_lock_back_ends() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "trap 'echo over; exit 41' INT; echo ready; while :; do sleep 0.05; done";
+    let mut run = tool.start(&["run", "--lease", "10m", "a", "--", "sh", "-c", script])?;
+    assert_eq!(run.line().await?, "ready");
+    server.freeze()?;
+    run.signal(Signal::INT)?;
+    assert_eq!(run.line().await?, "over");
+    tokio::time::sleep(Duration::from_millis(500)).await; // its end was seen by then; if not, the command is gone and hears nothing
+    run.signal(Signal::INT)?;
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(41), "the command's: {ran:?}");
+    assert!(ran.err.contains("cut its release short; its lease ends it"), "{ran:?}");
+    server.thaw()
 }
 
 #[tokio::test]

@@ -45,10 +45,22 @@ impl Tool {
 
     /// The process to start, with the servers in its environment.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("env");
-        command.args([HEARING, RWLEASE]);
+        let mut command = self.hearing(RWLEASE);
+        command.args(args);
         command
-            .args(args)
+    }
+
+    /// A shell that runs these words, likewise.
+    pub fn shell(&self, words: &str) -> Command {
+        let mut command = self.hearing("sh");
+        command.args(["-c", words]);
+        command
+    }
+
+    fn hearing(&self, program: &str) -> Command {
+        let mut command = Command::new("env");
+        command
+            .args([HEARING, program])
             .env("RWLEASE_URL", &self.urls)
             .stdin(Stdio::null())
             .kill_on_drop(true);

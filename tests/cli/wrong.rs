@@ -1,7 +1,9 @@
 //! Each error: its exit status, and one line that says what to do.
 
+use tokio::time::timeout;
+
 use crate::support::{Result, ServerSettings, Single};
-use crate::tool::Tool;
+use crate::tool::{self, LONG, RWLEASE, Tool};
 
 /// The status, and a word of the line.
 async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
@@ -88,4 +90,37 @@ async fn keys_that_are_no_locks() -> Result {
         fails(&tool, &["release", "--force", name], 65, name).await?;
     }
     fails(&tool, &["run", "", "--", "true"], 64, "name").await
+}
+
+#[tokio::test]
+async fn a_time_limit_covers_the_answers_of_the_servers_too() -> Result {
+    let server = Single::start().await?;
+    server.freeze()?;
+    let tool = Tool::new([server.url()]);
+    fails(&tool, &["run", "--timeout", "50ms", "a", "--", "true"], 75, "--timeout").await
+}
+
+#[tokio::test]
+async fn an_output_that_cannot_be_written_is_told_by_the_status() -> Result {
+    let tool = Tool::new(["redis://127.0.0.1:1"]);
+    for (words, status) in [
+        ("slot a >/dev/full", 71),
+        ("man >/dev/full", 71),
+        ("--help >/dev/full", 71),
+        ("status a 2>/dev/full", 69),
+        ("status a 2>&-", 69),
+        ("status 2>/dev/full", 64),
+        ("2>/dev/full", 64),
+        ("slot a >/dev/full 2>&1", 71),
+    ] {
+        let ran = tool::ran(tool.shell(&format!("exec {RWLEASE} {words}"))).await?;
+        assert_eq!(ran.status, Some(status), "{words}: {ran:?}");
+    }
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let mut command = tool.command(&["slot", "a"]);
+    command.stdout(writer);
+    let status = timeout(LONG, command.status()).await??;
+    assert_eq!(status.code(), Some(128 + 13), "nobody reads");
+    Ok(())
 }

@@ -15,10 +15,10 @@ use std::time::Duration;
 /// Longer than anything takes: for what must happen, not for how fast.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Makes a test of each function: `$start` gives two clients, and a third thing that they need to live.
-macro_rules! lock_tests {
-    ($start:path) => {
-        lock_tests! { $start:
+/// Hands the names of the tests of [`locks`] to a macro, behind what is given for it.
+macro_rules! with_lock_tests {
+    ($macro:ident!($($before:tt)*)) => {
+        $macro! { $($before)*
             readers_share_and_writers_exclude
             locks_of_many_slots_are_held_at_once
             those_who_wait_go_in_turn
@@ -32,6 +32,13 @@ macro_rules! lock_tests {
             shutdown_gives_everything_back
             what_makes_no_sense_is_refused
         }
+    };
+}
+
+/// Makes a test of each function: `$start` gives two clients, and a third thing that they need to live.
+macro_rules! lock_tests {
+    ($start:path) => {
+        with_lock_tests! { lock_tests!($start:) }
     };
     ($start:path: $($test:ident)*) => {
         $(

@@ -1,6 +1,7 @@
 //! What the command line says.
 
 use std::ffi::OsString;
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -214,19 +215,16 @@ pub fn read() -> Result<Args, ExitCode> {
     let read = command()
         .try_get_matches()
         .and_then(|matches| Args::from_arg_matches(&matches));
-    read.map_err(|error| {
-        // Whoever reads the help no more has seen enough.
-        match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                let _ = error.print();
-                ExitCode::SUCCESS
-            }
-            ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                anstream::eprint!("{}", command().render_help().ansi());
-                exit::USAGE.into()
-            }
-            _ => Failure::usage(in_one_line(&error)).tell(),
+    read.map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print().and_then(|()| stdout().flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => Failure::from(error).tell(),
+        },
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = write!(anstream::stderr(), "{}", command().render_help().ansi());
+            exit::USAGE.into()
         }
+        _ => Failure::usage(in_one_line(&error)).tell(),
     })
 }
 

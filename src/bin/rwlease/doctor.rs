@@ -26,5 +26,6 @@ pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
     let (wrong, warnings) = (of(Level::Wrong), of(Level::Warning));
     let warnings_counted = show::count(warnings as u64, "warning", "warnings");
     writeln!(out, "{wrong} wrong, {warnings_counted}")?;
+    out.flush()?;
     Ok(if wrong > 0 { Exit(WRONG) } else { Exit::DONE })
 }

@@ -1,10 +1,14 @@
 //! How a command ends: its exit status, and what is said when it fails.
 
 use std::error::Error as _;
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
-use std::{fmt, io};
 
+use nix::sys::signal::Signal;
 use rwlease::{Error, ErrorKind};
+
+use crate::show;
 
 /// For people; `docs/cli.md` has the same table.
 pub const TABLE: &str = "\
@@ -91,13 +95,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// One line on standard error.
+/// One line on standard error. That it cannot be written changes nothing.
 pub fn tell(message: &str) {
-    use anstream::eprintln;
-
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = show::plain(&line);
     let style = anstyle::Style::new().bold();
-    eprintln!("{style}rwlease:{style:#} {line}");
+    let _ = writeln!(anstream::stderr(), "{style}rwlease:{style:#} {line}");
 }
 
 impl From<Exit> for Failure {
@@ -139,8 +142,8 @@ pub fn with_reasons(error: &Error) -> String {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // Whoever was to read the output has seen enough.
-            io::ErrorKind::BrokenPipe => Failure::new(0, ""),
+            // Whoever was to read the output has seen enough: as others end who write to nobody.
+            io::ErrorKind::BrokenPipe => Exit::by_signal(Signal::SIGPIPE as i32).into(),
             _ => Failure::new(SYSTEM, error.to_string()),
         }
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use crate::args::Servers;
 use crate::exit::{Exit, Failure};
+use crate::show;
 
 pub async fn list(servers: &Servers, start: &str) -> Result<Exit, Failure> {
     let locks = servers.connect().await?;
@@ -11,8 +12,9 @@ pub async fn list(servers: &Servers, start: &str) -> Result<Exit, Failure> {
     let mut listing = locks.list(start);
     while let Some(names) = listing.next_page().await? {
         for name in names {
-            writeln!(out, "{name}")?;
+            writeln!(out, "{}", show::plain(&name))?;
         }
     }
+    out.flush()?;
     Ok(Exit::DONE)
 }

@@ -10,8 +10,7 @@ use crate::exit::{Exit, Failure};
 pub fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "rwlease", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(Exit::DONE)
+    print(&script)
 }
 
 /// The page of one command, or of all together.
@@ -28,6 +27,12 @@ pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
     };
     let mut text = Vec::new();
     clap_mangen::Man::new(page).render(&mut text)?;
-    io::stdout().write_all(&text)?;
+    print(&text)
+}
+
+fn print(text: &[u8]) -> Result<Exit, Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text)?;
+    out.flush()?;
     Ok(Exit::DONE)
 }

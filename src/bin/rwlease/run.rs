@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
 use rwlease::{Lease, Locks, Released, RwLock};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{self, Servers};
-use crate::exit::{CANNOT_RUN, Exit, Failure, LOST, NOT_FOUND, tell, with_reasons};
+use crate::exit::{CANNOT_RUN, Exit, Failure, LOST, NOT_FOUND, TRY_LATER, tell, with_reasons};
+use crate::show;
 use crate::signals::{self, Signals};
 use command::{Command, Event};
 use deadlines::{Deadlines, Step};
@@ -23,6 +24,9 @@ use held::Held;
 
 /// How long one that is told to end gives the servers to hear that it no longer waits.
 const LEAVING: Duration = Duration::from_secs(1);
+
+/// And how long one that gives the lock back still waits for their answer.
+const GIVING_BACK: Duration = Duration::from_millis(200);
 
 /// How often to look whether the rest of a command is gone.
 const LOOK: Duration = Duration::from_millis(20);
@@ -34,25 +38,21 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
     // Heard from here on, so that none can end this process while it holds.
     let mut signals = Signals::passed_on()?;
+    let patience = Patience::of(&args);
     let locks = tokio::select! {
         exit = told_to_end(&mut signals) => return Ok(exit),
-        locks = servers.connect() => locks?,
+        locks = patience.within(servers.connect(), NO_ANSWER) => locks?,
     };
     let lock = locks.rwlock(&args.name)?;
-    let held = wait_for(&locks, &lock, &args, &deadlines, &mut signals).await?;
+    let held = wait_for(&locks, &lock, &args, &patience, &deadlines, &mut signals).await?;
     let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
     let was_held = held.lease().is_held();
-    let released = held.release().await;
+    let given_back = give_back(&args.name, held, &mut signals).await;
     // Whoever was stopped with the command's end unseen has to say so too: it may have ended after the lease.
     match outcome? {
-        Ended::ByItself(status) if was_held && !matches!(released, Ok(Released::AlreadyLost)) => {
-            match released {
-                Ok(Released::Unknown) => tell(&format!(
-                    "lock `{}`: the servers did not hear of its release; its lease ends it",
-                    args.name
-                )),
-                Err(error) => tell(&with_reasons(&error)),
-                Ok(_) => {}
+        Ended::ByItself(status) if was_held && given_back != GivenBack::TooLate => {
+            if let GivenBack::Uncertain(why) = given_back {
+                tell(&why);
             }
             Ok(exit_of(status))
         }
@@ -65,6 +65,7 @@ async fn wait_for(
     locks: &Locks,
     lock: &RwLock,
     args: &args::Run,
+    patience: &Patience,
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Held, Failure> {
@@ -78,7 +79,7 @@ async fn wait_for(
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = waiting::shown(locks.client_id(), lock, args.quiet, asking) => held,
+        held = patience.within(waiting::shown(locks.client_id(), lock, args.quiet, asking), NOT_HAD) => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
@@ -95,6 +96,67 @@ async fn told_to_end(signals: &mut Signals) -> Exit {
             signal if signals::ends(signal) => return Exit::by_signal(signal as i32),
             _ => {}
         }
+    }
+}
+
+/// What became of the lock after the command.
+#[derive(PartialEq, Eq)]
+enum GivenBack {
+    Surely,
+    /// The lease had ended.
+    TooLate,
+    /// It will have ended then.
+    Uncertain(String),
+}
+
+/// The command has ended: whoever is told to end now need not wait for the servers, as the lease ends the lock.
+async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
+    let uncertain = |why| GivenBack::Uncertain(format!("lock `{name}`: {why}; its lease ends it"));
+    let told = async {
+        told_to_end(signals).await;
+        sleep(GIVING_BACK).await;
+    };
+    let released = tokio::select! {
+        released = held.release() => released,
+        () = told => return uncertain("a signal cut its release short"),
+    };
+    match released {
+        Ok(Released::AlreadyLost) => GivenBack::TooLate,
+        Ok(Released::Unknown) => uncertain("the servers did not hear of its release"),
+        Ok(_) => GivenBack::Surely,
+        Err(error) => GivenBack::Uncertain(with_reasons(&error)),
+    }
+}
+
+/// What was not there in time, and what to do.
+const NO_ANSWER: &str = "the servers did not answer in time; see that they run and that --redis names them";
+const NOT_HAD: &str = "it was not had in time; try later";
+
+/// How long all is waited for, from connecting on.
+struct Patience {
+    name: String,
+    limit: Option<(Duration, Instant)>,
+}
+
+impl Patience {
+    /// Who would not wait for others at all waits for the servers nevertheless.
+    fn of(args: &args::Run) -> Patience {
+        let limit = args.timeout.filter(|timeout| !timeout.is_zero());
+        Patience {
+            name: args.name.clone(),
+            limit: limit.and_then(|limit| Some((limit, Instant::now().checked_add(limit)?))),
+        }
+    }
+
+    async fn within<T>(&self, doing: impl Future<Output = Result<T, Failure>>, missed: &str) -> Result<T, Failure> {
+        let Some((limit, until)) = self.limit else {
+            return doing.await;
+        };
+        timeout_at(until, doing).await.unwrap_or_else(|_elapsed| {
+            let (name, limit) = (&self.name, show::time(limit));
+            let message = format!("lock `{name}`: {missed}, or give it a --timeout longer than {limit}");
+            Err(Failure::new(TRY_LATER, message))
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::show;
 
 pub async fn revoke(servers: &Servers, name: &str) -> Result<Exit, Failure> {
     let lock = servers.connect().await?.rwlock(name)?;
+    let name = show::plain(name);
     let mut out = anstream::stdout().lock();
     match lock.revoke().await? {
         None => writeln!(out, "nobody holds {name}")?,
@@ -20,11 +21,13 @@ pub async fn revoke(servers: &Servers, name: &str) -> Result<Exit, Failure> {
             writeln!(out, "revoked {name} from {holders}: it is free {until}")?;
         }
     }
+    out.flush()?;
     Ok(Exit::DONE)
 }
 
 pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
     let lock = servers.connect().await?.rwlock(name)?;
+    let name = show::plain(name);
     let mut out = anstream::stdout().lock();
     match lock.force_release().await? {
         None => writeln!(out, "nobody holds {name}")?,
@@ -37,5 +40,6 @@ pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
             )?;
         }
     }
+    out.flush()?;
     Ok(Exit::DONE)
 }

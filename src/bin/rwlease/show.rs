@@ -15,6 +15,21 @@ pub fn time(time: Duration) -> String {
     humantime::format_duration(rounded).to_string()
 }
 
+/// A text of others, on one line and without power over the terminal: characters that control it, or turn the direction of text, are escaped.
+pub fn plain(text: &str) -> String {
+    let has_power = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match has_power(c) {
+            true => plain.extend(c.escape_default()),
+            false => plain.push(c),
+        }
+    }
+    plain
+}
+
 pub fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Read => "read",
@@ -47,6 +62,12 @@ mod tests {
         assert_eq!(time(Duration::from_micros(123)), "123us");
         assert_eq!(time(Duration::from_millis(90_900)), "1m 30s");
         assert_eq!(time(Duration::ZERO), "0s");
+    }
+
+    #[test]
+    fn what_has_power_over_a_terminal_is_escaped() {
+        assert_eq!(plain("a\nb\x1b[2J\u{9b}\u{202e}"), "a\\nb\\u{1b}[2J\\u{9b}\\u{202e}");
+        assert_eq!(plain("größe \\ 'x' {1}"), "größe \\ 'x' {1}");
     }
 
     #[test]

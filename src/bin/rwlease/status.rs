@@ -77,7 +77,8 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
     let waiting = show::count(status.waiters, "waits", "wait");
     writeln!(
         out,
-        "{bold}{name}{bold:#}  slot {slot}  {held}, {waiting}  last token {}",
+        "{bold}{}{bold:#}  slot {slot}  {held}, {waiting}  last token {}",
+        show::plain(name),
         status.token
     )?;
     let rows: Vec<[String; 6]> = (status

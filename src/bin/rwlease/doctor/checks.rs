@@ -318,7 +318,7 @@ fn link(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::clock::Ahead;
-    use super::super::probe::Address;
+    use super::super::probe::{Address, Range};
     use super::*;
 
     fn master(port: u16, facts: Facts) -> Node {
@@ -326,6 +326,14 @@ mod tests {
         let (address, facts) = (Address { host, port }, Ok(facts));
         let role = Role::Master(vec![(0, 16_383)]);
         Node { address, role, facts }
+    }
+
+    fn master_with_map(port: u16, map: Vec<Range>) -> Node {
+        let facts = Facts {
+            map,
+            ..Facts::default()
+        };
+        master(port, facts)
     }
 
     fn with_clocks(ahead: [i64; 2]) -> Deployment {
@@ -360,6 +368,41 @@ mod tests {
         assert_eq!(level([0, 100]), Level::Fine);
         assert_eq!(level([300_000, 0]), Level::Warning);
         assert_eq!(level([0, 502_000]), Level::Wrong);
+    }
+
+    #[test]
+    fn nodes_that_name_other_masters_do_not_agree() {
+        let says = |port, master: &str, replica| {
+            let address = |port| Address {
+                host: "127.0.0.1".to_owned(),
+                port,
+            };
+            let range = Range {
+                first: 0,
+                last: 16_383,
+                master: master.to_owned(),
+                nodes: vec![address(1), address(replica)],
+            };
+            master_with_map(port, vec![range])
+        };
+        let agree = |nodes| {
+            agreement(&Deployment {
+                is_cluster: true,
+                nodes,
+            })
+            .is_none()
+        };
+        assert!(agree(vec![says(1, "a", 3), says(2, "a", 4)]), "replicas may differ");
+        assert!(!agree(vec![says(1, "a", 3), says(2, "b", 3)]));
+        assert!(!agree(vec![says(1, "a", 3), master_with_map(2, Vec::new())]));
+        let away = Node {
+            facts: Err("away".to_owned()),
+            ..says(2, "b", 3)
+        };
+        assert!(
+            agree(vec![says(1, "a", 3), away]),
+            "one that cannot be asked says nothing"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub enum Held {
 }
 
 impl Held {
+    /// Waits without a limit, unless there shall be no waiting at all.
     pub async fn ask(lock: &RwLock, args: &Run) -> Result<Held, Failure> {
         if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
             let tried = Held::attempt(lock, args).await?;
@@ -50,9 +51,5 @@ impl Held {
 }
 
 fn on_terms<'a, G: Guard>(request: Acquire<'a, G>, args: &Run) -> Acquire<'a, G> {
-    let request = request.lease(args.lease).replicas(args.replicas);
-    match args.timeout {
-        Some(timeout) => request.timeout(timeout),
-        None => request,
-    }
+    request.lease(args.lease).replicas(args.replicas)
 }

@@ -54,7 +54,7 @@ fn in_words(name: &str, client: &str, status: &Status) -> String {
         None if status.is_last() => show::count(status.waiters, "waits", "wait"),
         None => format!("more than {} before you", status.waiting.len()),
     };
-    format!("waiting for {name}: {holder}, {before}")
+    format!("waiting for {}: {holder}, {before}", show::plain(name))
 }
 
 /// How many of those who are shown came before this client.

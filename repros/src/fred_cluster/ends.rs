@@ -1,0 +1,25 @@
+//! A slot is on its way, its key at the target, and is asked for once. Then keys of other slots are asked for, of both nodes.
+
+use fred::prelude::*;
+
+use super::client;
+use crate::seen::Seen;
+use crate::support::{Cluster, Result, Shape};
+
+const AFTERWARDS: usize = 6;
+
+pub async fn run() -> Result<Seen> {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let client = client(&cluster).build()?;
+    client.init().await?;
+    let slot = cluster.slot_of("moving").await?;
+    cluster.begin_move(slot, 1 - cluster.owner(slot).await?).await?;
+    let _: FredResult<Option<String>> = client.get("moving").await;
+
+    let mut seen = Seen::default();
+    for key in 0..AFTERWARDS {
+        let answer: FredResult<Option<String>> = client.get(format!("staying{key}")).await;
+        seen.note(answer.is_err());
+    }
+    Ok(seen)
+}

@@ -1,0 +1,32 @@
+//! A slot is on its way, and what it has is at the target: every command is answered by ASK at the source. The client sends `ASKING` and the
+//! command apart, other commands get in between, and the target answers MOVED: back and forth, until the attempts are used up.
+
+use futures::future::join_all;
+use redis::AsyncCommands;
+use redis::cluster_async::ClusterConnection;
+
+use super::client;
+use crate::seen::Seen;
+use crate::support::{Cluster, Result, Shape};
+
+const TASKS: usize = 64;
+const EACH: usize = 4;
+
+pub async fn run() -> Result<Seen> {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let connection = client(&cluster).build()?.get_async_connection().await?;
+    let slot = cluster.slot_of("{moving}").await?;
+    cluster.begin_move(slot, 1 - cluster.owner(slot).await?).await?;
+
+    let written = join_all((0..TASKS).map(|task| write(connection.clone(), task))).await;
+    Ok(written.into_iter().sum())
+}
+
+async fn write(mut connection: ClusterConnection, task: usize) -> Seen {
+    let mut seen = Seen::default();
+    for count in 0..EACH {
+        let answer = connection.set::<_, _, ()>(format!("{{moving}}{task}"), count).await;
+        seen.note(answer.is_err());
+    }
+    seen
+}

@@ -1,0 +1,23 @@
+//! A script is loaded, for a key of a shard that is well.
+
+use redis::{RedisResult, cmd};
+
+use super::client;
+use crate::seen::Seen;
+use crate::support::{Cluster, Result, Shape};
+
+const TRIES: usize = 3;
+
+pub async fn run() -> Result<Seen> {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let mut connection = client(&cluster).build()?.get_async_connection().await?;
+    cluster.node(1).freeze()?;
+
+    let mut seen = Seen::default();
+    for count in 0..TRIES {
+        let script = format!("return {count}");
+        let answer: RedisResult<String> = cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await;
+        seen.note(answer.is_err());
+    }
+    Ok(seen)
+}

@@ -1,0 +1,5 @@
+//! What goes wrong on a connection to one server.
+
+pub mod misreads_pushes;
+pub mod panics;
+pub mod waits_for_nothing;
