@@ -152,7 +152,8 @@ async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Pat
             Some((!under_way).then(|| {
                 let errand = holding.errand.take();
                 holding.upgrade = Some(Box::new(Asking {
-                    loose: errand.and_then(|errand| errand.loose),
+                    loose: errand.as_ref().and_then(|errand| errand.loose),
+                    lingers: errand.is_some_and(|errand| errand.kind == ErrandKind::EndWait),
                     ..Asking::default()
                 }));
                 holding.token
@@ -539,9 +540,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way.
+    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way, or an earlier wait must be ended.
     fn settle(&mut self) {
-        if self.acquisition.with_asking(|asking| asking.loose).flatten().is_some() {
+        let may_be_there = |asking: &mut Asking| asking.loose.is_some() || asking.lingers;
+        if self.acquisition.with_asking(may_be_there) == Some(true) {
             return;
         }
         self.settled = true;
