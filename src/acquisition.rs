@@ -47,6 +47,8 @@ pub(crate) struct Asking {
     pub(crate) look: bool,
     /// The latest moment until which an attempt without an answer can still be carried out.
     pub(crate) loose: Option<Moment>,
+    /// A wait that was given up before this was asked for has not been ended at the server.
+    pub(crate) lingers: bool,
 }
 
 /// A grant as it came by push.

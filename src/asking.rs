@@ -152,7 +152,8 @@ async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Pat
             Some((!under_way).then(|| {
                 let errand = holding.errand.take();
                 holding.upgrade = Some(Box::new(Asking {
-                    loose: errand.and_then(|errand| errand.loose),
+                    loose: errand.as_ref().and_then(|errand| errand.loose),
+                    lingers: errand.is_some_and(|errand| errand.kind == ErrandKind::EndWait),
                     ..Asking::default()
                 }));
                 holding.token
@@ -438,14 +439,14 @@ impl<'a> Request<'a> {
             return Ok(None);
         }
         let bound = self.client.router.bound(&pushed.from);
-        // The margin of the full lease can be longer than the claim window: a grant has a margin by its own length.
         let window = Duration::from_millis(pushed.grant.deadline.saturating_sub(pushed.now));
-        let margin = self.client.settings.margin(window.min(self.terms.lease));
+        let margin = self.margin();
         let ends = lease::pushed_ends(pushed.grant, pushed.now, pushed.received, bound.as_ref(), margin);
         let now = self.client.clock.now();
+        // Half of what it can be at best, and a quarter of the window, must be left for the claim to come in time. The margin can be longer than the window.
+        let least = (window.saturating_sub(margin) / 2).max(window / 4);
         match ends {
-            // Half of what it can be at best must be left, for the claim to come in time.
-            Some(ends) if ends.since(now) > (window - margin) / 2 && self.terms.replicas == 0 => {
+            Some(ends) if ends.since(now) > least && self.terms.replicas == 0 => {
                 self.hold(pushed.grant, ends, now, (&pushed.from, Way::Push)).map(Some)
             }
             _ => Ok(None),
@@ -539,9 +540,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way.
+    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way, or an earlier wait must be ended.
     fn settle(&mut self) {
-        if self.acquisition.with_asking(|asking| asking.loose).flatten().is_some() {
+        let may_be_there = |asking: &mut Asking| asking.loose.is_some() || asking.lingers;
+        if self.acquisition.with_asking(may_be_there) == Some(true) {
             return;
         }
         self.settled = true;

@@ -181,7 +181,8 @@ impl Lease {
     /// Whether it is a write and remains one. A downgrade that was not sent yet is called off.
     pub(crate) fn stays_writer(&self) -> bool {
         let stays = self.with(|holding| {
-            if holding.errand.as_ref().is_some_and(|errand| !errand.tried) {
+            let errand = holding.errand.as_ref();
+            if errand.is_some_and(|errand| errand.kind == ErrandKind::Downgrade && !errand.tried) {
                 holding.errand = None;
             }
             holding.mode == Mode::Write && holding.errand.is_none()

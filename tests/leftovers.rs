@@ -189,3 +189,32 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
+
+/// A wait for an upgrade that timed out is ended, also if the one who gave it up tries again at once, before anything was sent.
+#[tokio::test(start_paused = true)]
+async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "upgraded");
+    let others = other.rwlock(lock.name()).unwrap();
+
+    let (mine, theirs) = (lock.read().await.unwrap(), others.read().await.unwrap());
+    let refused = mine.upgrade().timeout(SECOND).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    let mine = refused.into_guard().try_upgrade().await.unwrap().unwrap_err();
+    sleep(SECOND).await;
+    assert_eq!(lock.status().await.unwrap().waiters, 0);
+    theirs.release().await.unwrap();
+    assert!(lock.status().await.unwrap().writer.is_none(), "it still reads");
+    assert_eq!(mine.release().await.unwrap(), Released::Released);
+
+    let owner = locks.owner();
+    let (mine, theirs) = (owner.read(&lock).await.unwrap(), others.read().await.unwrap());
+    let refused = owner.write(&lock).timeout(SECOND).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    assert!(owner.try_write(&lock).await.unwrap().is_none());
+    sleep(SECOND).await;
+    assert_eq!(lock.status().await.unwrap().waiters, 0);
+    theirs.release().await.unwrap();
+    assert_eq!(mine.release().await.unwrap(), Released::Released);
+}

@@ -47,7 +47,7 @@ fn queue_up(lab: &mut Lab, random: &mut Rng) {
             Ask::write(&name)
         };
         let ask = ask.waiting().liveness(random.choice([300, 5_000]).unwrap());
-        let ask = ask.window(random.choice([500, 15_000]).unwrap());
+        let ask = ask.window(random.choice([500, 15_000, 60_000]).unwrap());
         let ask = if random.u32(..4) == 0 { ask.readers_first() } else { ask };
         let ask = match random.u32(..4) {
             0 => ask,

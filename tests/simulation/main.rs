@@ -121,6 +121,13 @@ fn the_published_lock_breaks_at_once() {
     assert_eq!(two, 20, "with two users whose clocks differ");
 }
 
+#[test]
+fn every_mutant_has_its_place() {
+    let (mutants, misplaced) = mutants::misplaced(&mutants::files());
+    assert!(mutants >= 30, "{mutants}");
+    assert_eq!(misplaced, [""; 0]);
+}
+
 /// `make sim`: as long as MINUTES says, or one SEED again.
 #[test]
 #[ignore = "takes as long as MINUTES says"]
@@ -168,14 +175,9 @@ fn long() {
 #[test]
 #[ignore = "takes many minutes"]
 fn mutants() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/mutants");
     let further = std::env::var("MUTANTS").ok().filter(|files| !files.is_empty());
     let only = std::env::var("ONLY").is_ok();
-    let mut files = Vec::new();
-    if !only {
-        files.extend(folder.read_dir().unwrap().map(|entry| entry.unwrap().path()));
-        files.sort();
-    }
+    let mut files = if only { Vec::new() } else { mutants::files() };
     files.extend(further.iter().flat_map(|files| files.split(' ')).map(PathBuf::from));
     assert_eq!(mutants::try_all(&files), 0, "survived");
 }

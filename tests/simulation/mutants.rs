@@ -49,10 +49,26 @@ pub fn without_not_after() -> PathBuf {
     folder
 }
 
+/// The files of mutants of this project.
+pub fn files() -> Vec<PathBuf> {
+    let folder = root().join("tests/mutants").read_dir().unwrap();
+    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// How many mutants there are in these files, and which of them no longer fit what they are to change.
+pub fn misplaced(files: &[PathBuf]) -> (usize, Vec<String>) {
+    let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
+    let misplaced = mutants.iter().filter_map(|mutant| mutant.changed(&root()).err());
+    (mutants.len(), misplaced.collect())
+}
+
 /// Tries all mutants in these files. Gives the number of those that nobody noticed.
 pub fn try_all(files: &[PathBuf]) -> usize {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     println!("{} mutants", mutants.len());
+    assert_eq!(misplaced(files).1, [""; 0], "before any of them is tried");
     let suite = build(&root(), "protocol").expect("the suite of the scripts builds");
     let mut survivors = 0;
     for (at, mutant) in mutants.iter().enumerate() {
@@ -105,17 +121,16 @@ impl Mutant {
 
     /// Puts the fault into the file below that folder.
     fn apply(&self, folder: &Path) {
-        let file = folder.join(&self.file);
-        let text = fs::read_to_string(&file).unwrap();
-        let places = text.matches(&self.old).count();
-        assert_eq!(
-            places,
-            1,
-            "{} has {places} places for `{}`",
-            self.file.display(),
-            self.old
-        );
-        fs::write(&file, text.replace(&self.old, &self.new)).unwrap();
+        fs::write(folder.join(&self.file), self.changed(folder).unwrap()).unwrap();
+    }
+
+    /// The text of the file below that folder with the fault, which has one place there.
+    fn changed(&self, folder: &Path) -> Result<String, String> {
+        let text = fs::read_to_string(folder.join(&self.file)).unwrap();
+        match text.matches(&self.old).count() {
+            1 => Ok(text.replace(&self.old, &self.new)),
+            places => Err(format!("{}: {places} places for `{}`", self.file.display(), self.old)),
+        }
     }
 }
 

@@ -1,0 +1,38 @@
+//! What a waiter believes of a grant that was pushed to it, on servers in this process and in time that flies.
+#![cfg(feature = "embedded")]
+// The bans on direct clocks and on unwrapping are for the library.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{Builder, Locks};
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What is left of a pushed lease of 30 s when its guard is had: the claim has had no answer yet, unless it was waited for.
+async fn believed_at_first(settings: Builder) -> Duration {
+    let engine = Engine::new();
+    let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let waiter = settings.connect_embedded(&engine).await.unwrap();
+    let held = holder.rwlock("pushed").unwrap().write().await.unwrap();
+    let lock = waiter.rwlock("pushed").unwrap();
+    let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.remaining()) });
+    sleep(SECOND).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap()
+}
+
+/// Another server, with another clock, may be the one that ends a grant that has not been claimed.
+#[tokio::test(start_paused = true)]
+async fn a_pushed_grant_has_the_margin_of_its_lease() {
+    let left = believed_at_first(Locks::builder().claim_window(SECOND)).await;
+    assert!(!left.is_zero() && left <= SECOND / 2, "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_margin_leaves_nothing_of_a_pushed_grant_the_claim_is_answered_first() {
+    let left = believed_at_first(Locks::builder().claim_window(SECOND).margin(2 * SECOND)).await;
+    assert!((20 * SECOND..=28 * SECOND).contains(&left), "{left:?}");
+}
