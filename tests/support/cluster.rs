@@ -71,8 +71,13 @@ impl Cluster {
             .insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
+        Cluster::join(nodes, shape.masters).await
+    }
+
+    /// Joins nodes that run, and waits until they agree: so many masters, then their replicas.
+    pub async fn join(nodes: Vec<Server>, masters: usize) -> Result<Cluster> {
         let cluster = Cluster::of(nodes).await?;
-        cluster.form(shape.masters).await?;
+        cluster.form(masters).await?;
         cluster.agree().await?;
         Ok(cluster)
     }
@@ -189,8 +194,8 @@ impl Cluster {
         }
         for (number, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[..number] {
-                let (port, bus) = (other.port(), other.bus_port());
-                node.say::<()>(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}")).await?;
+                let (host, port, bus) = (other.host(), other.port(), other.bus_port());
+                node.say::<()>(&format!("CLUSTER MEET {host} {port} {bus}")).await?;
             }
         }
         for number in masters..self.nodes.len() {
