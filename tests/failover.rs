@@ -29,6 +29,11 @@ async fn masters_stop_and_go_on() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_master_is_cut_off_with_its_clients() -> Result {
+    smoke("partition").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_are_killed_stopped_and_stalled() -> Result {
     smoke("clients").await
 }

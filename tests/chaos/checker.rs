@@ -47,7 +47,7 @@ pub struct Findings {
     pub lost: Seen,
     /// Of those, the holders that a rival was granted before the loss was noticed; by its clock the guard had said so before.
     pub noticed_late: usize,
-    /// Leases whose holders learned by the release that they had been lost: grants or renewals that were acknowledged and are gone.
+    /// Leases of which the release said, before they could have ended, that they are lost: grants or renewals that were acknowledged and are gone.
     pub vanished: Seen,
     /// Releases without a certain outcome.
     pub unknown: usize,
@@ -183,7 +183,8 @@ impl Findings {
     fn losses(&mut self, holds: &[Held<'_>]) {
         for (number, held) in holds.iter().enumerate() {
             let known = held.hold.lost.is_some() || held.hold.ended.is_some_and(|(_, believed)| !believed);
-            let gone = matches!(held.hold.released, Some((_, Outcome::AlreadyLost)));
+            // One whose release came too late may have run out on the way.
+            let gone = matches!(held.hold.released, Some((at, Outcome::AlreadyLost)) if at < held.grant.deadline);
             if known {
                 let rival = holds[number + 1..].iter().find(|other| held.excludes(other));
                 let noticed = held.hold.lost.or(held.hold.ended.map(|(at, _)| at)).unwrap_or(held.end);

@@ -156,11 +156,13 @@ fn a_loss_is_told_apart_from_a_grant_that_vanished() {
         "92 X 0 AlreadyLost",
     ];
     let vanished = ["1 R 0 7 w", "2 G 0 10 1000", "41 E 0 held", "42 X 0 AlreadyLost"];
+    let too_late = ["1 R 0 7 w", "2 G 0 10 1000", "41 E 0 held", "1042 X 0 AlreadyLost"];
     let rival = ["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held"];
     let counts = |found: Findings| (found.lost.count, found.noticed_late, found.vanished.count);
     assert_eq!(counts(findings(&[&noticed, &rival])), (1, 0, 0));
     assert_eq!(counts(findings(&[&late, &rival])), (1, 1, 0));
     assert_eq!(counts(findings(&[&vanished, &rival])), (0, 0, 1));
+    assert_eq!(counts(findings(&[&too_late])), (0, 0, 0));
 }
 
 #[test]

@@ -81,7 +81,7 @@ async fn run_rows(options: &Options) -> Result<bool> {
             let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
             match ran {
                 Ok(Some(run)) => is_well &= finish(&folder, &place, &run, &commit, options.keeps)?,
-                Ok(None) => println!("{}: not on this server", row.name),
+                Ok(None) => println!("{}: not on this server or machine", row.name),
                 Err(error) => {
                     println!(
                         "{} {}: could not be run: {error:?}; logs in {}",

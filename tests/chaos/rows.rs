@@ -117,6 +117,18 @@ pub fn rows() -> Vec<Row> {
             variants: vec![both(true, usual(1), CONFIRMED), both(false, usual(0), COUNTED)],
         },
         Row {
+            name: "partition",
+            title: "a master and the clients beside it are cut off, and come back",
+            nemesis: Nemesis::Partition,
+            least: 20,
+            smoke: 1,
+            node_timeout: 1_000,
+            variants: vec![
+                both(true, brief(1), &[NoOverlap, NothingVanished, ToldInTime]),
+                both(false, brief(0), COUNTED),
+            ],
+        },
+        Row {
             name: "clients",
             title: "clients are killed, stopped, or their runtime stalls",
             nemesis: Nemesis::Clients,
@@ -205,6 +217,14 @@ fn usual(replicas: u32) -> Load {
         replicas,
         lease: Duration::from_secs(12),
         hold: Duration::from_millis(4),
+    }
+}
+
+/// With a lease that a partition outlasts at times.
+fn brief(replicas: u32) -> Load {
+    Load {
+        lease: Duration::from_secs(5),
+        ..usual(replicas)
     }
 }
 

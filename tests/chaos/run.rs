@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::nemesis::{Nemesis, permission};
+use super::nemesis::{Nemesis, partition, permission};
 use super::rows::{Row, Variant};
 use super::scene::Scene;
 use super::verdict::Verdict;
-use crate::support::{Cluster, Result, Shape, Version};
+use crate::support::{Cluster, Namespace, Result, Shape, Version};
 
 /// How often it tells.
 const TELL: Duration = Duration::from_secs(2);
@@ -36,8 +36,8 @@ pub struct Progress<'a> {
     pub verdict: &'a Verdict,
 }
 
-/// Runs one variant of a row with so many faults (acquisitions, where nothing is done). Logs and the like go to `folder`. Nothing comes of it where the server
-/// cannot do what the row does.
+/// Runs one variant of a row with so many faults (acquisitions, where nothing is done). Logs and the like go to `folder`. Nothing comes of it where what the
+/// row needs is not there: the server cannot do it, or this process may not.
 pub async fn run(
     row: &Row,
     variant: &Variant,
@@ -102,12 +102,21 @@ pub async fn run(
     }))
 }
 
+/// Nothing if what the row needs is not there: the server cannot do it, or this process may not.
 async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Result<Option<Scene>> {
     let shape = Shape {
         node_timeout: row.node_timeout,
         ..Shape::default()
     };
-    let cluster = Cluster::start_with(shape).await?;
+    let (cluster, space) = match row.nemesis {
+        Nemesis::Partition => {
+            let Ok(space) = Namespace::create() else {
+                return Ok(None);
+            };
+            (partition::prepare(&shape, &space).await?, Some(space))
+        }
+        _ => (Cluster::start_with(shape).await?, None),
+    };
     if row.nemesis == Nemesis::AtOnce && !cluster.version().has_atomic_moves() {
         return Ok(None);
     }
@@ -115,7 +124,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
         Nemesis::Permission => permission::prepare(&cluster).await?,
         _ => cluster.urls(),
     };
-    let scene = Scene::start(cluster, urls, variant.load.clone(), seed, folder).await?;
+    let scene = Scene::start(cluster, urls, space, variant.load.clone(), seed, folder).await?;
     Ok(Some(scene))
 }
 

@@ -9,7 +9,7 @@ use rwlease::{Locks, Slot};
 use super::history::{History, Nanos, now};
 use super::store::Store;
 use super::worker::{Orders, Worker};
-use crate::support::{Cluster, ConnectTo, Error, Patience, Result};
+use crate::support::{Cluster, ConnectTo, Error, Namespace, Patience, Result};
 
 /// What the workers do.
 #[derive(Clone, Debug)]
@@ -56,10 +56,19 @@ pub struct Scene {
     pub folder: PathBuf,
     orders: Orders,
     store: Store,
+    /// Where a part of the servers and of the workers stands, if not all are here.
+    space: Option<Namespace>,
 }
 
 impl Scene {
-    pub async fn start(cluster: Cluster, urls: Vec<String>, load: Load, seed: u64, folder: PathBuf) -> Result<Scene> {
+    pub async fn start(
+        cluster: Cluster,
+        urls: Vec<String>,
+        space: Option<Namespace>,
+        load: Load,
+        seed: u64,
+        folder: PathBuf,
+    ) -> Result<Scene> {
         std::fs::create_dir_all(&folder)?;
         let store = Store::start().await?;
         let (names, groups) = if load.by_shard {
@@ -94,28 +103,31 @@ impl Scene {
             folder,
             orders,
             store,
+            space,
         })
     }
 
     /// Starts the workers of the load, each with its share of the requests if there is a limit.
     pub fn start_workers(&mut self, limit: Option<u64>) -> Result {
         self.orders.limit = limit.map(|limit| limit.div_ceil(self.load.workers as u64));
-        for _ in 0..self.load.workers {
-            self.add_worker(&[], &[])?;
+        let there = self.space.as_ref().map_or(Vec::new(), Namespace::before);
+        for number in 0..self.load.workers {
+            self.add_worker(if number % 2 == 0 { &there } else { &[] })?;
         }
         Ok(())
     }
 
-    /// One more worker; its number. `before` goes before the command; `urls` are where it connects, if not where all do.
-    pub fn add_worker(&mut self, before: &[String], urls: &[String]) -> Result<usize> {
+    /// One more worker; its number. `before` goes before the command.
+    pub fn add_worker(&mut self, before: &[String]) -> Result<usize> {
         let log = self.folder.join(format!("worker-{}.log", self.workers.len()));
         let mut orders = self.orders.clone();
         orders.seed = self.random.u64(..);
-        if !urls.is_empty() {
-            orders.urls = urls.to_vec();
-        }
         self.workers.push(Worker::start(&orders, &log, before)?);
         Ok(self.history.add(Some(log)))
+    }
+
+    pub fn space(&self) -> Result<&Namespace> {
+        self.space.as_ref().ok_or_else(|| Error::new("all are in one network"))
     }
 
     /// Notes what was done, from `at` to now. The locks that are held for long say nothing of how soon one can be had again.

@@ -35,7 +35,7 @@ pub async fn smoke(name: &str) -> Result {
 
 async fn judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Result {
     let Some(run) = run(row, variant, row.smoke, seed, folder, &mut |_| {}).await? else {
-        println!("{}: not on this server", row.name);
+        println!("{}: not on this server or machine", row.name);
         return Ok(());
     };
     let verdict = run.verdict;

@@ -45,7 +45,8 @@ impl Cluster {
         self.owner(slot).await
     }
 
-    async fn is_master(&self, number: usize) -> Result<bool> {
+    /// Whether the node says of itself that it is a master.
+    pub async fn is_master(&self, number: usize) -> Result<bool> {
         let view = View::of(self.node(number)).await?;
         Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))
     }

@@ -22,7 +22,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     scene.workers[stalled].stall(past)?;
     scene.workers[killed].kill()?;
     scene.history.killed(killed, now());
-    scene.add_worker(&[], &[])?;
+    scene.add_worker(&[])?;
     sleep(past).await;
     let (state, gone) = (scene.workers[stopped].state(), scene.workers[killed].state().is_none());
     ensure(state == Some('T'), || format!("worker {stopped} is {state:?}"))?;

@@ -7,6 +7,7 @@ mod flush;
 mod kill;
 mod memory;
 mod moves;
+pub mod partition;
 mod pause;
 pub mod permission;
 mod split_owner;
@@ -22,6 +23,7 @@ pub enum Nemesis {
     FailOver,
     Kill,
     Pause,
+    Partition,
     Clients,
     Memory,
     Flush,
@@ -39,6 +41,7 @@ impl Nemesis {
             Nemesis::FailOver => fail_over::strike(scene).await,
             Nemesis::Kill => kill::strike(scene).await,
             Nemesis::Pause => pause::strike(scene).await,
+            Nemesis::Partition => partition::strike(scene).await,
             Nemesis::Clients => clients::strike(scene).await,
             Nemesis::Memory => memory::strike(scene).await,
             Nemesis::Flush => flush::strike(scene).await,
