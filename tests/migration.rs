@@ -27,6 +27,11 @@ async fn slots_move_in_one_piece() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_shard_moves_to_a_new_node() -> Result {
+    smoke("drain").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_masters_name_each_other() -> Result {
     smoke("split-owner").await
 }

@@ -90,6 +90,15 @@ pub fn rows() -> Vec<Row> {
             variants: vec![both(false, usual(0), UNSEEN)],
         },
         Row {
+            name: "drain",
+            title: "a node is added, a whole shard moves over to it, and its old node is removed",
+            nemesis: Nemesis::Drain,
+            least: 10,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
             name: "failover",
             title: "a replica takes over by order",
             nemesis: Nemesis::FailOver,
@@ -216,7 +225,7 @@ fn usual(replicas: u32) -> Load {
         reads_percent: 50,
         replicas,
         lease: Duration::from_secs(12),
-        hold: Duration::from_millis(4),
+        hold: Duration::from_millis(30),
     }
 }
 

@@ -138,6 +138,8 @@ pub fn work_if_told() -> Option<Result> {
 async fn work(orders: Orders, log: &Path) -> Result {
     let settings = Locks::builder()
         .lease(orders.lease)
+        // A grant that was pushed must be claimed in this time, also where servers and workers share few processors.
+        .claim_window((orders.lease / 3).max(Duration::from_secs(1)))
         .call_timeout(Duration::from_secs(30));
     let bench = Rc::new(Bench {
         log: Log::create(log)?,

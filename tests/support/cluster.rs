@@ -88,6 +88,14 @@ impl Cluster {
         Ok(Cluster { nodes, ids })
     }
 
+    /// Starts one more node, which nobody knows yet; its number.
+    pub async fn add(&mut self, settings: ServerSettings) -> Result<usize> {
+        let node = Server::start(&settings).await?;
+        self.ids.push(node.say("CLUSTER MYID").await?);
+        self.nodes.push(node);
+        Ok(self.nodes.len() - 1)
+    }
+
     pub fn version(&self) -> &Version {
         self.nodes[0].version()
     }
@@ -144,6 +152,16 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("nobody has slot {slot}")))?;
         self.number(id)
             .ok_or_else(|| Error::new(format!("slot {slot} belongs to the unknown node {id}")))
+    }
+
+    /// The slots of a node.
+    pub async fn slots_of(&self, number: usize) -> Result<Vec<u16>> {
+        let view = self.view().await?;
+        let entry = view.0.get(self.id(number));
+        Ok(entry
+            .into_iter()
+            .flat_map(|entry| entry.slots.iter().cloned().flatten())
+            .collect())
     }
 
     /// The slot of a key, by a server's word.

@@ -2,6 +2,7 @@
 
 mod at_once;
 mod clients;
+mod drain;
 mod fail_over;
 mod flush;
 mod kill;
@@ -20,6 +21,7 @@ pub enum Nemesis {
     Nothing,
     Moves,
     AtOnce,
+    Drain,
     FailOver,
     Kill,
     Pause,
@@ -38,6 +40,7 @@ impl Nemesis {
             Nemesis::Nothing => Ok(()),
             Nemesis::Moves => moves::strike(scene).await,
             Nemesis::AtOnce => at_once::strike(scene).await,
+            Nemesis::Drain => drain::strike(scene).await,
             Nemesis::FailOver => fail_over::strike(scene).await,
             Nemesis::Kill => kill::strike(scene).await,
             Nemesis::Pause => pause::strike(scene).await,
