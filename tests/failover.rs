@@ -47,3 +47,13 @@ async fn the_memory_is_full() -> Result {
 async fn a_right_is_taken_away() -> Result {
     smoke("permission").await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clocks_differ() -> Result {
+    smoke("skew").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_jumps() -> Result {
+    smoke("step").await
+}

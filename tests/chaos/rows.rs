@@ -211,6 +211,24 @@ pub fn rows() -> Vec<Row> {
             node_timeout: 2_000,
             variants: vec![both(false, usual(0), UNSEEN)],
         },
+        Row {
+            name: "skew",
+            title: "servers' clocks differ by up to 400 ms, and locks go from one to the other",
+            nemesis: Nemesis::Skew,
+            least: 50,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), &[NoOverlap, NoLoss, NothingVanished])],
+        },
+        Row {
+            name: "step",
+            title: "a server's clock jumps by 5 to 30 s, and back",
+            nemesis: Nemesis::Step,
+            least: 50,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), COUNTED)],
+        },
     ]
 }
 

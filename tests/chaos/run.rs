@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::nemesis::{Nemesis, partition, permission};
+use super::nemesis::{Nemesis, clocks, partition, permission};
 use super::rows::{Row, Variant};
 use super::scene::Scene;
 use super::verdict::Verdict;
@@ -115,6 +115,10 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
             };
             (partition::prepare(&shape, &space).await?, Some(space))
         }
+        Nemesis::Skew | Nemesis::Step => match clocks::prepare(shape).await? {
+            Some(cluster) => (cluster, None),
+            None => return Ok(None),
+        },
         _ => (Cluster::start_with(shape).await?, None),
     };
     if row.nemesis == Nemesis::AtOnce && !cluster.version().has_atomic_moves() {

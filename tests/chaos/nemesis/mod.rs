@@ -2,6 +2,7 @@
 
 mod at_once;
 mod clients;
+pub mod clocks;
 mod drain;
 mod fail_over;
 mod flush;
@@ -31,6 +32,8 @@ pub enum Nemesis {
     Flush,
     Permission,
     SplitOwner,
+    Skew,
+    Step,
 }
 
 impl Nemesis {
@@ -49,6 +52,8 @@ impl Nemesis {
             Nemesis::Memory => memory::strike(scene).await,
             Nemesis::Flush => flush::strike(scene).await,
             Nemesis::Permission => permission::strike(scene).await,
+            Nemesis::Skew => clocks::skew(scene).await,
+            Nemesis::Step => clocks::step(scene).await,
             Nemesis::SplitOwner => split_owner::strike(scene).await,
         }
     }
