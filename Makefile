@@ -75,7 +75,7 @@ bench-diff: ## Compare the last two reports of the load (OLD=..., NEW=...: other
 	@cargo bench --quiet --all-features --bench load -- --diff $(or $(OLD),target/bench/previous.tsv) $(or $(NEW),target/bench/report.tsv)
 
 chaos: servers $(SERVER) ## Strike servers and clients under load, and write a scorecard (ROW=..., N=..., SEED=..., SERVER=valkey; hours)
-	@$(if $(SERVER),RWLEASE_SERVER=$(CURDIR)/$(VALKEY)) cargo test --quiet --all-features --test chaos -- --run $(ROW) $(N) $(if $(SEED),--seed $(SEED))
+	@$(if $(SERVER),RWLEASE_SERVER=$(CURDIR)/$(VALKEY)) RWLEASE_COMMIT=$$(git describe --always --dirty --exclude '*') cargo test --quiet --all-features --test chaos -- --run $(ROW) $(N) $(if $(SEED),--seed $(SEED))
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
 	RWLEASE_COMPOSE=must cargo test --all-features --test compose

@@ -45,7 +45,8 @@ async fn the_memory_is_full() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_is_taken_away() -> Result {
-    smoke("permission").await
+    smoke("permission-publish").await?;
+    smoke("permission-set").await
 }
 
 #[tokio::test(flavor = "multi_thread")]

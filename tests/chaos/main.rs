@@ -71,7 +71,6 @@ async fn run_rows(options: &Options) -> Result<bool> {
         return Err(Error::new(format!("there is no row {:?}", options.row)));
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
-    let commit = scorecard::commit();
     let mut is_well = true;
     print_head();
     for row in &rows {
@@ -80,7 +79,7 @@ async fn run_rows(options: &Options) -> Result<bool> {
             let place = folder.join(format!("{}-{seed}", title(row, variant)));
             let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
             match ran {
-                Ok(Some(run)) => is_well &= finish(&folder, &place, &run, &commit, options.keeps)?,
+                Ok(Some(run)) => is_well &= finish(&folder, &place, &run, options.keeps)?,
                 Ok(None) => println!("{}: not on this server or machine", row.name),
                 Err(error) => {
                     println!(
@@ -98,11 +97,12 @@ async fn run_rows(options: &Options) -> Result<bool> {
 }
 
 /// Keeps what came of a run; whether no promise was broken.
-fn finish(folder: &Path, place: &Path, run: &Run, commit: &str, keeps: bool) -> Result<bool> {
+fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<bool> {
     let is_well = run.verdict.broken.is_empty();
-    let picture = folder.join(format!("{}.svg", title(&run.row, &run.variant)));
+    let picture = format!("{}-{}.svg", title(&run.row, &run.variant), run.version.name);
+    let picture = folder.join(picture);
     std::fs::write(&picture, timeline::draw(run))?;
-    scorecard::append(folder, run, commit)?;
+    scorecard::append(folder, run)?;
     scorecard::write(folder)?;
     for broken in &run.verdict.broken {
         println!("BROKEN {broken}");

@@ -184,23 +184,27 @@ pub fn rows() -> Vec<Row> {
             variants: vec![both(false, usual(0), UNSEEN)],
         },
         Row {
-            name: "permission",
-            title: "the right to grant (`HSET`) is taken away for half a second",
-            nemesis: Nemesis::Permission,
+            name: "permission-publish",
+            title: "the right to tell those who wait (`SPUBLISH`) is taken away for half a second",
+            nemesis: Nemesis::Permission("spublish"),
             least: 20,
             smoke: 1,
             node_timeout: 2_000,
-            variants: vec![Variant {
-                name: "",
-                load: usual(0),
-                promises: &[
-                    NoOverlap,
-                    NoLoss,
-                    NothingVanished,
-                    ReleaseWorks,
-                    OnlyErrors(&["Refused"]),
-                ],
-            }],
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "permission-set",
+            title: "the right to change a lock (`HSET`) is taken away for half a second",
+            nemesis: Nemesis::Permission("hset"),
+            least: 20,
+            smoke: 1,
+            node_timeout: 2_000,
+            // A release that has to hand the lock over needs the right as well, and is refused: then the client tries again, or the lease ends it.
+            variants: vec![both(
+                false,
+                usual(0),
+                &[NoOverlap, NoLoss, NothingVanished, OnlyErrors(&["Refused"])],
+            )],
         },
         Row {
             name: "split-owner",

@@ -125,7 +125,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
         return Ok(None);
     }
     let urls = match row.nemesis {
-        Nemesis::Permission => permission::prepare(&cluster).await?,
+        Nemesis::Permission(_) => permission::prepare(&cluster).await?,
         _ => cluster.urls(),
     };
     let scene = Scene::start(cluster, urls, space, variant.load.clone(), seed, folder).await?;

@@ -38,6 +38,8 @@ pub struct Fault {
     pub struck: Vec<usize>,
     /// What was read back.
     pub proof: String,
+    /// The workers that it left where nothing can recover until it is over.
+    pub far: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -112,9 +114,14 @@ impl Scene {
         self.orders.limit = limit.map(|limit| limit.div_ceil(self.load.workers as u64));
         let there = self.space.as_ref().map_or(Vec::new(), Namespace::before);
         for number in 0..self.load.workers {
-            self.add_worker(if number % 2 == 0 { &there } else { &[] })?;
+            self.add_worker(if is_far(number) { &there } else { &[] })?;
         }
         Ok(())
+    }
+
+    /// The workers on the other side.
+    pub fn far_workers(&self) -> Vec<usize> {
+        (0..self.workers.len()).filter(|&number| is_far(number)).collect()
     }
 
     /// One more worker; its number. `before` goes before the command.
@@ -139,6 +146,7 @@ impl Scene {
             until: now(),
             struck,
             proof: proof.into(),
+            far: Vec::new(),
         });
     }
 
@@ -267,6 +275,11 @@ async fn spread(cluster: &Cluster, start: &str, count: usize) -> Result<Vec<Stri
         number += 1;
     }
     Ok(names)
+}
+
+/// Half of the workers, where there is another side.
+fn is_far(worker: usize) -> bool {
+    worker.is_multiple_of(2)
 }
 
 fn key(name: &str) -> String {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
@@ -16,15 +15,21 @@ use crate::support::{Backend, Result};
 const RESULTS: &str = "results.jsonl";
 const SCORECARD: &str = "scorecard.md";
 
+/// What was built, as the Makefile says.
+const COMMIT: &str = match option_env!("RWLEASE_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
 /// Appends the result of a run.
-pub fn append(folder: &Path, run: &Run, commit: &str) -> Result {
+pub fn append(folder: &Path, run: &Run) -> Result {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let mut result = json!({
         "row": run.row.name,
         "variant": run.variant.name,
         "server": run.version.to_string(),
         "backend": format!("{:?}", Backend::chosen()).to_lowercase(),
-        "commit": commit,
+        "commit": COMMIT,
         "seed": run.seed,
         "ended": since.as_secs(),
         "seconds": run.took.as_secs_f64(),
@@ -173,17 +178,4 @@ fn grouped(count: u64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// The commit that is checked out, with a mark if something was changed since.
-pub fn commit() -> String {
-    let git = |words: &[&str]| {
-        let output = Command::new("git")
-            .args(words)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .ok()?;
-        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    git(&["describe", "--always", "--dirty", "--exclude", "*"]).unwrap_or_default()
 }

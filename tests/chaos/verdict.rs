@@ -100,7 +100,7 @@ fn told(seen: &Seen, what: &str) -> String {
 fn recovery(history: &History, fault: &Fault) -> Option<Nanos> {
     let after = history
         .recent(fault.at)
-        .filter(|hold| fault.struck.contains(&hold.name));
+        .filter(|hold| fault.struck.contains(&hold.name) && !fault.far.contains(&hold.worker));
     let granted = after.filter_map(|hold| hold.granted);
     granted.map(|grant| grant.at - fault.at).min()
 }

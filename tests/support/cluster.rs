@@ -169,9 +169,15 @@ impl Cluster {
         self.first()?.run(cmd("CLUSTER").arg("KEYSLOT").arg(key.as_ref())).await
     }
 
-    /// What the first running node says.
+    /// What the first running node says; on a machine with better things to do it may take more than one try.
     pub async fn view(&self) -> Result<View> {
-        View::of(self.first()?).await
+        let patience = Patience::new("a node to say what it sees");
+        loop {
+            match View::of(self.first()?).await {
+                Ok(view) => return Ok(view),
+                Err(error) => patience.pause(error).await?,
+            }
+        }
     }
 
     /// Waits until every running node gives the same owners at the same epochs, finds nothing wrong with another running

@@ -30,7 +30,8 @@ pub enum Nemesis {
     Clients,
     Memory,
     Flush,
-    Permission,
+    /// To run this command.
+    Permission(&'static str),
     SplitOwner,
     Skew,
     Step,
@@ -51,7 +52,7 @@ impl Nemesis {
             Nemesis::Clients => clients::strike(scene).await,
             Nemesis::Memory => memory::strike(scene).await,
             Nemesis::Flush => flush::strike(scene).await,
-            Nemesis::Permission => permission::strike(scene).await,
+            Nemesis::Permission(command) => permission::strike(scene, command).await,
             Nemesis::Skew => clocks::skew(scene).await,
             Nemesis::Step => clocks::step(scene).await,
             Nemesis::SplitOwner => split_owner::strike(scene).await,

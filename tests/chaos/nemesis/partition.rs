@@ -60,10 +60,12 @@ pub async fn strike(scene: &mut Scene) -> Result {
     ensure(owner == near && after > before, || {
         format!("node {owner} has the slots at epoch {after}")
     })?;
+    let far = scene.far_workers();
     let proof = format!("the cable was down, node {near} was promoted on this side, epoch {before} to {after}");
     scene.fault("partition", at, struck, proof);
     if let Some(fault) = scene.faults.last_mut() {
         fault.until = until;
+        fault.far = far;
     }
     scene.cluster.fail_over(FAR, Failover::Orderly).await
 }
