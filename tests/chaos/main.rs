@@ -1,6 +1,6 @@
 //! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it does nothing, so that `cargo test` does not take hours.
 //!
-//! `--seed S` makes the same choices again, `--smoke` runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a fault too.
+//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke` runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a fault too.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, unreachable_pub)]
@@ -27,6 +27,7 @@ const FOLDER: &str = "target/chaos";
 struct Options {
     is_run: bool,
     row: Option<String>,
+    variant: Option<String>,
     count: Option<usize>,
     seed: Option<u64>,
     is_smoke: bool,
@@ -74,7 +75,8 @@ async fn run_rows(options: &Options) -> Result<bool> {
     let mut is_well = true;
     print_head();
     for row in &rows {
-        for variant in &row.variants {
+        let chosen = |variant: &&Variant| options.variant.as_ref().is_none_or(|name| name == variant.name);
+        for variant in row.variants.iter().filter(chosen) {
             let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
             let place = folder.join(format!("{}-{seed}", title(row, variant)));
             let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
@@ -124,6 +126,7 @@ impl Options {
                 "--run" => options.is_run = true,
                 "--smoke" => options.is_smoke = true,
                 "--keep" => options.keeps = true,
+                "--variant" => options.variant = words.next(),
                 "--seed" => options.seed = words.next().and_then(|seed| seed.parse().ok()),
                 word if word.starts_with('-') => {}
                 word => match word.parse() {
