@@ -151,14 +151,6 @@ impl History {
             .flat_map(move |source| source.holds.iter().rev().take_while(is_recent))
     }
 
-    pub fn requests(&self) -> usize {
-        self.workers.iter().map(|source| source.holds.len()).sum()
-    }
-
-    pub fn grants(&self) -> usize {
-        self.holds().filter(|hold| hold.granted.is_some()).count()
-    }
-
     /// Reads what was written since the last time.
     pub fn read(&mut self) -> Result {
         for worker in 0..self.workers.len() {

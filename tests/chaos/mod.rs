@@ -12,6 +12,7 @@
 pub mod checker;
 pub mod history;
 pub mod nemesis;
+pub mod process;
 pub mod rows;
 pub mod run;
 pub mod scene;

@@ -226,7 +226,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "step",
-            title: "a server's clock jumps by 5 to 30 s, and back",
+            title: "a server's clock jumps by 4 to 9 s, and back",
             nemesis: Nemesis::Step,
             least: 50,
             smoke: 1,

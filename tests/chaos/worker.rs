@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::history::{Log, Nanos, now};
 use super::store::Stored;
-use crate::support::{ConnectTo, Error, Result};
+use crate::support::{ConnectTo, Error, Result, end_with_this, is_ended};
 
 /// Names the file of the orders; without it, this process is no worker.
 const ORDERS: &str = "RWLEASE_CHAOS_WORKER";
@@ -52,6 +52,8 @@ pub struct Orders {
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
+    /// It has ended, and how.
+    ended: Option<bool>,
 }
 
 impl Worker {
@@ -70,7 +72,8 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(log.with_extension("err"))?)
             .spawn()?;
-        Ok(Worker { child })
+        end_with_this(child.id())?;
+        Ok(Worker { child, ended: None })
     }
 
     pub fn id(&self) -> u32 {
@@ -84,13 +87,22 @@ impl Worker {
 
     /// Whether it has ended, and how.
     pub fn ended(&mut self) -> Result<Option<bool>> {
-        Ok(self.child.try_wait()?.map(|status| status.success()))
+        if self.ended.is_none()
+            && let Some(status) = self.child.try_wait()?
+        {
+            self.ended = Some(status.success());
+            is_ended(self.id())?;
+        }
+        Ok(self.ended)
     }
 
     /// `kill -9`; it is reaped when this returns.
     pub fn kill(&mut self) -> Result {
-        self.child.kill()?;
-        self.child.wait()?;
+        if self.ended()?.is_none() {
+            self.child.kill()?;
+            is_ended(self.id())?;
+            self.ended = Some(self.child.wait()?.success());
+        }
         Ok(())
     }
 
@@ -109,19 +121,12 @@ impl Worker {
         let input = self.child.stdin.as_mut().ok_or_else(|| Error::new("it was stopped"))?;
         Ok(writeln!(input, "{}", time.as_millis())?)
     }
-
-    /// What the system says of the process: `R`, `S`, `T` for stopped; nothing if it is gone.
-    pub fn state(&self) -> Option<char> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        stat.rsplit(") ").next()?.chars().next()
-    }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         // It may have ended long ago.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.kill();
     }
 }
 

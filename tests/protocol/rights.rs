@@ -5,12 +5,15 @@ use redis::cmd;
 use super::ask::Ask;
 use super::lab::{Answer, Lab, start};
 
+/// What ann calls, with her token.
+type Call = fn(&mut Lab, u64) -> Answer;
+
 #[test]
 fn who_may_not_set_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
     // Readers of whom one in the middle goes, and the last; one writer after another; readers after a writer; a lease that is made longer; a downgrade; an upgrade.
-    let cases: [(&[Ask], fn(&mut Lab, u64) -> Answer); 7] = [
+    let cases: [(&[Ask], Call); 7] = [
         (&[Ask::read("ann1"), Ask::read("bob1"), Ask::read("cat1")], |lab, _| {
             lab.release("ann1")
         }),

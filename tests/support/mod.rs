@@ -41,3 +41,4 @@ pub use redis_py::RedisPy;
 pub use server::{Certificates, Server, ServerSettings, Version};
 pub use single::Single;
 pub use view::{Entry, View};
+pub use watchdog::{end_with_this, is_ended};

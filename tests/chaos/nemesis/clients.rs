@@ -6,14 +6,15 @@ use tokio::time::sleep;
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::process;
 use crate::chaos::scene::Scene;
-use crate::support::{Patience, Result};
+use crate::support::{Error, Patience, Result};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let mut living = scene.living();
     scene.random.shuffle(&mut living);
     let [killed, stopped, stalled, ..] = living[..] else {
-        return Err(crate::support::Error::new("it needs three workers"));
+        return Err(Error::new("it needs three workers"));
     };
     let past = scene.load.lease + Duration::from_millis(500);
     let all: Vec<usize> = (0..scene.names.len()).collect();
@@ -24,7 +25,8 @@ pub async fn strike(scene: &mut Scene) -> Result {
     scene.history.killed(killed, now());
     scene.add_worker(&[])?;
     sleep(past).await;
-    let (state, gone) = (scene.workers[stopped].state(), scene.workers[killed].state().is_none());
+    let state_of = |worker: usize| process::state(scene.workers[worker].id());
+    let (state, gone) = (state_of(stopped), state_of(killed).is_none());
     ensure(state == Some('T'), || format!("worker {stopped} is {state:?}"))?;
     ensure(gone, || format!("worker {killed} is there"))?;
     scene.workers[stopped].thaw()?;

@@ -2,6 +2,7 @@
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::process;
 use crate::chaos::scene::Scene;
 use crate::support::Result;
 
@@ -14,7 +15,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let process = node.id();
     let at = now();
     node.kill()?;
-    let gone = process.is_some_and(|id| !std::path::Path::new(&format!("/proc/{id}")).exists());
+    let gone = process.is_some_and(|id| process::state(id).is_none());
     ensure(gone, || format!("process {process:?} is there"))?;
     let owner = scene.cluster.new_owner(slot, master).await?;
     let after = scene.epoch(owner).await?;

@@ -2,6 +2,7 @@
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::process;
 use crate::chaos::scene::Scene;
 use crate::support::Result;
 
@@ -13,13 +14,13 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let node = scene.cluster.node(master);
     let at = now();
     node.freeze()?;
-    let state = state_of(node.id());
+    let state = node.id().and_then(process::state);
     let owner = scene.cluster.new_owner(slot, master).await?;
     let after = scene.epoch(owner).await?;
     ensure(owner != master && after > before, || {
         format!("node {owner} has the slots at epoch {after}")
     })?;
-    let still = state_of(node.id());
+    let still = node.id().and_then(process::state);
     ensure(still == Some('T'), || {
         format!("the process is {state:?}, then {still:?}")
     })?;
@@ -28,10 +29,4 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let proof = format!("node {master} stood stopped until node {owner} was promoted, epoch {before} to {after}");
     scene.fault("pause", at, struck, proof);
     Ok(())
-}
-
-/// As the system says: `T` is stopped.
-fn state_of(process: Option<u32>) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process?)).ok()?;
-    stat.rsplit(") ").next()?.chars().next()
 }
