@@ -9,9 +9,9 @@ use super::history::{Grant, History, Hold, Nanos, Outcome};
 /// How many examples of each kind are kept in words.
 const EXAMPLES: usize = 5;
 
-/// One that waits for a lock whose holder is gone gets it so long after the lease has ended, at the latest: polls, the claim windows of others that are gone, and a
-/// machine with better things to do.
-const STUCK: Nanos = 5_000_000_000;
+/// One that waits for a lock whose holder is gone gets it so long after the lease has ended, at the latest: polls, a second for each waiter before it that has stopped as well (its
+/// claim window), and a machine with better things to do.
+const STUCK: Nanos = 10_000_000_000;
 
 /// Something that was seen, how often, and a few of the cases in words.
 #[derive(Clone, Debug, Default)]

@@ -169,7 +169,7 @@ fn a_loss_is_told_apart_from_a_grant_that_vanished() {
 fn one_who_waits_long_for_the_dead_is_stuck() {
     let dead = ["1 R 0 7 w", "2 G 0 10 1000"];
     let soon = ["9 R 0 7 w", "1500 G 0 11 9000", "1501 E 0 held"];
-    let long = ["9 R 0 7 w", "7000 G 0 11 9000", "7001 E 0 held"];
+    let long = ["9 R 0 7 w", "12000 G 0 11 19000", "12001 E 0 held"];
     assert_eq!(findings(&[&dead, &soon]).stuck.count, 0);
     assert_eq!(findings(&[&dead, &long]).stuck.count, 1);
 }

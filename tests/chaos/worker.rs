@@ -295,7 +295,7 @@ impl Bench {
                 return;
             }
             let moved = deadline(lease);
-            if moved > noted + MOVED {
+            if lease.is_held() && moved > noted + MOVED {
                 noted = moved;
                 self.log.note(now(), format_args!("D {id} {moved}"));
             }
@@ -331,7 +331,7 @@ impl Bench {
 /// More than any fault lasts.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Until when the guard says that it holds; never later than that.
+/// Until when the guard says that it holds; never later than that, as long as it does.
 fn deadline(lease: &Lease) -> Nanos {
     let at = now();
     at + lease.remaining().as_nanos() as u64
