@@ -1,11 +1,11 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose bench bench-handoff bench-diff repros
+.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos bench bench-handoff bench-diff repros
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ. (This server of it has no TLS.)
-VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions cli
+VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions migration failover cli
 COMPARE := CALLS=$(CALLS) cargo test --release --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
 
 help: ## List the targets
@@ -77,6 +77,9 @@ bench-diff: ## Compare the last two reports of the load (OLD=..., NEW=...: other
 
 repros: servers ## Show the faults of the cluster clients of redis and fred (NAMES="...": some of them; TOKIO=1.53.1: with that version)
 	@TOKIO=$(TOKIO) scripts/repros $(NAMES)
+
+chaos: servers $(SERVER) ## Strike servers and clients under load, and write a scorecard (ROW=..., N=..., SEED=..., SERVER=valkey; hours)
+	@$(if $(SERVER),RWLEASE_SERVER=$(CURDIR)/$(VALKEY)) RWLEASE_COMMIT=$$(git describe --always --dirty --exclude '*') cargo test --quiet --all-features --test chaos -- --run $(ROW) $(N) $(if $(SEED),--seed $(SEED))
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
 	RWLEASE_COMPOSE=must cargo test --all-features --test compose

@@ -11,8 +11,8 @@
 --   absent     the lock knows nothing of it
 --   writing    token, deadline: the wait that was to end is over, the upgrade was granted (what = wait)
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HSET (two HGET more for a reader that is not the last); the last holder's, with writers waiting and
--- nobody else, TIME, HMGET twice, HGET once or twice, HDEL, HSET, SPUBLISH and at times PEXPIREAT; else a bounded number of calls.
+-- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HDEL and HSET (two HGET more for a reader that is not the last); the last holder's, with writers waiting and
+-- nobody else, TIME, HMGET twice, HGET once or twice, HDEL twice, HSET, SPUBLISH and at times PEXPIREAT; else a bounded number of calls.
 
 -- @include constants
 -- @include clock
@@ -38,15 +38,17 @@ if simple and not lock[4] then
       redis.call('PEXPIREAT', KEYS[1], now + GRACE)
       done = true
     elseif index == tostring(last) then
+      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+      redis.call('HSET', KEYS[1], 'readers', last) -- before the HDEL, for a user without the right to set
       redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
-      redis.call('HSET', KEYS[1], 'readers', last)
       done = true
     else
       local moved = redis.call('HGET', KEYS[1], 'i:' .. last)
       local record = moved and tonumber(index) and redis.call('HGET', KEYS[1], 'r:' .. moved)
       if record then
-        redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
+        redis.call('HDEL', KEYS[1], '-')
         redis.call('HSET', KEYS[1], 'r:' .. moved, string.sub(record, 1, 30) .. index, 'i:' .. index, moved, 'readers', last)
+        redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
         done = true
       end
     end

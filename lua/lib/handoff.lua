@@ -45,8 +45,9 @@ local function hand_off(...)
     life = deadline + GRACE + SLACK .. ''
     set[#set + 1], set[#set + 2] = 'until', life
   end
-  redis.call('HDEL', KEYS[1], unpack(gone)) -- first, so that a full memory does not refuse what follows
-  redis.call('HSET', KEYS[1], unpack(set))
+  redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+  redis.call('HSET', KEYS[1], unpack(set)) -- before the HDEL, for a user without the right to set
+  redis.call('HDEL', KEYS[1], unpack(gone))
   if life then
     redis.call('PEXPIREAT', KEYS[1], life)
   end

@@ -68,8 +68,9 @@ local function life()
 end
 
 -- Writes what has changed. What frees a lock or keeps one alive must not be refused by a full memory: it begins with
--- an HDEL, after which the server refuses nothing more in this script. What takes a lock begins with an HSET, so that the limit
--- can stop it, and returns the server's error then, with nothing written.
+-- an HDEL of a field that does not exist, after which the server refuses nothing more in this script for its memory. What takes a lock begins
+-- with an HSET, so that the limit can stop it, and returns the server's error then, with nothing written. Both set before they delete: a user who lacks
+-- the right to set changes nothing.
 local function flush(frees)
   if #order == 0 then
     return
@@ -85,14 +86,10 @@ local function flush(frees)
       gone[#gone + 1] = field
     end
   end
-  if frees and #gone == 0 then
-    gone[1] = '-'
-  end
-  if frees then
-    call('HDEL', key, unpack(gone))
-    gone = {}
-  end
-  if #set > 0 then
+  if #set > 0 and frees then
+    call('HDEL', key, '-')
+    call('HSET', key, unpack(set))
+  elseif #set > 0 then
     local done = redis.pcall('HSET', key, unpack(set))
     if type(done) == 'table' then
       return { err = string.match(done.err, ERROR) or done.err }

@@ -26,4 +26,5 @@ mod mutex;
 mod pushing;
 mod queueing;
 mod random;
+mod rights;
 mod strange;

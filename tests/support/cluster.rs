@@ -71,8 +71,13 @@ impl Cluster {
             .insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
+        Cluster::join(nodes, shape.masters).await
+    }
+
+    /// Joins nodes that run, and waits until they agree: so many masters, then their replicas.
+    pub async fn join(nodes: Vec<Server>, masters: usize) -> Result<Cluster> {
         let cluster = Cluster::of(nodes).await?;
-        cluster.form(shape.masters).await?;
+        cluster.form(masters).await?;
         cluster.agree().await?;
         Ok(cluster)
     }
@@ -81,6 +86,14 @@ impl Cluster {
     pub async fn of(nodes: Vec<Server>) -> Result<Cluster> {
         let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
         Ok(Cluster { nodes, ids })
+    }
+
+    /// Starts one more node, which nobody knows yet; its number.
+    pub async fn add(&mut self, settings: ServerSettings) -> Result<usize> {
+        let node = Server::start(&settings).await?;
+        self.ids.push(node.say("CLUSTER MYID").await?);
+        self.nodes.push(node);
+        Ok(self.nodes.len() - 1)
     }
 
     pub fn version(&self) -> &Version {
@@ -141,14 +154,30 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("slot {slot} belongs to the unknown node {id}")))
     }
 
+    /// The slots of a node.
+    pub async fn slots_of(&self, number: usize) -> Result<Vec<u16>> {
+        let view = self.view().await?;
+        let entry = view.0.get(self.id(number));
+        Ok(entry
+            .into_iter()
+            .flat_map(|entry| entry.slots.iter().cloned().flatten())
+            .collect())
+    }
+
     /// The slot of a key, by a server's word.
     pub async fn slot_of(&self, key: impl AsRef<[u8]>) -> Result<u16> {
         self.first()?.run(cmd("CLUSTER").arg("KEYSLOT").arg(key.as_ref())).await
     }
 
-    /// What the first running node says.
+    /// What the first running node says; on a machine with better things to do it may take more than one try.
     pub async fn view(&self) -> Result<View> {
-        View::of(self.first()?).await
+        let patience = Patience::new("a node to say what it sees");
+        loop {
+            match View::of(self.first()?).await {
+                Ok(view) => return Ok(view),
+                Err(error) => patience.pause(error).await?,
+            }
+        }
     }
 
     /// Waits until every running node gives the same owners at the same epochs, finds nothing wrong with another running
@@ -189,8 +218,8 @@ impl Cluster {
         }
         for (number, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[..number] {
-                let (port, bus) = (other.port(), other.bus_port());
-                node.say::<()>(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}")).await?;
+                let (host, port, bus) = (other.host(), other.port(), other.bus_port());
+                node.say::<()>(&format!("CLUSTER MEET {host} {port} {bus}")).await?;
             }
         }
         for number in masters..self.nodes.len() {

@@ -38,14 +38,19 @@ impl Cluster {
     /// Waits until another node than `old`, which was killed or frozen, has the slot and all that run agree; its number.
     pub async fn new_owner(&self, slot: u16, old: usize) -> Result<usize> {
         let patience = Patience::new(format!("a new owner of slot {slot}"));
-        while self.is_owner_for_anyone(old, slot).await? {
-            patience.pause(format!("node {old} still has it")).await?;
+        loop {
+            match self.is_owner_for_anyone(old, slot).await {
+                Ok(false) => break,
+                Ok(true) => patience.pause(format!("node {old} still has it")).await?,
+                Err(error) => patience.pause(error).await?,
+            }
         }
         self.agree().await?;
         self.owner(slot).await
     }
 
-    async fn is_master(&self, number: usize) -> Result<bool> {
+    /// Whether the node says of itself that it is a master.
+    pub async fn is_master(&self, number: usize) -> Result<bool> {
         let view = View::of(self.node(number)).await?;
         Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))
     }

@@ -1,5 +1,6 @@
 //! One server, a process or a container: found, started on a free port, killed, frozen, restarted, and gone when it is dropped.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,6 +24,8 @@ const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 /// Where `make servers` puts a link to a server, from the root of the crate.
 const LINK: &str = "target/servers/redis-server";
 
+const LOOPBACK: &str = "127.0.0.1";
+
 /// Below the ports that systems give to outgoing connections, so that a restarted server finds its own port free.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 /// The port of the cluster bus lies this far above the port for clients.
@@ -45,6 +48,10 @@ pub struct ServerSettings {
     pub tls: Option<Certificates>,
     /// Whether it is a node of a cluster.
     pub cluster: bool,
+    /// An address of this machine other than 127.0.0.1.
+    pub host: Option<String>,
+    /// What goes before the command: to start it in another network, with another clock.
+    pub before: Vec<String>,
 }
 
 impl ServerSettings {
@@ -83,6 +90,7 @@ pub struct Server {
     port: u16,
     password: Option<String>,
     tls: bool,
+    before: Vec<String>,
     folder: PathBuf,
     container: Option<Container>,
     process: Mutex<Process>,
@@ -130,6 +138,7 @@ impl Server {
             port,
             password: None,
             tls: false,
+            before: Vec::new(),
             folder: PathBuf::new(),
             process: Mutex::new(Process::Running(Body::Container(container.clone()))),
             container: Some(container),
@@ -301,10 +310,11 @@ impl Server {
         Ok(Server {
             binary: binary.to_path_buf(),
             version: version.clone(),
-            host: "127.0.0.1".into(),
+            host: settings.host.clone().unwrap_or_else(|| LOOPBACK.into()),
             port,
             password: settings.password.clone(),
             tls: settings.tls.is_some(),
+            before: settings.before.clone(),
             folder,
             container: None,
             process: Mutex::new(Process::Dead),
@@ -321,8 +331,10 @@ impl Server {
             .create(true)
             .append(true)
             .open(self.folder.join("server.log"))?;
-        let child = Command::new(&self.binary)
-            .arg("server.conf")
+        let before = self.before.iter().map(OsStr::new);
+        let mut words = before.chain([self.binary.as_os_str(), OsStr::new("server.conf")]);
+        let child = Command::new(words.next().unwrap_or_default())
+            .args(words)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -405,8 +417,9 @@ fn signal(child: &Child, signal: Signal) -> Result {
 
 /// The configuration file: nothing on disk, replicas in step at once.
 fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> String {
+    let host = settings.host.as_deref().unwrap_or(LOOPBACK);
     let mut lines: Vec<String> = vec![
-        "bind 127.0.0.1".into(),
+        format!("bind {host}"),
         format!("port {port}"),
         "protected-mode no".into(),
         "daemonize no".into(),
@@ -418,7 +431,7 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
     if settings.cluster {
         lines.push("cluster-enabled yes".into());
         lines.push("cluster-config-file nodes.conf".into());
-        lines.push("cluster-announce-ip 127.0.0.1".into());
+        lines.push(format!("cluster-announce-ip {host}"));
     }
     if version.major >= 7 {
         lines.push("enable-debug-command local".into());

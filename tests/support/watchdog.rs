@@ -46,6 +46,16 @@ pub(super) fn watchdog() -> io::Result<&'static Watchdog> {
     Ok(WATCHDOG.get_or_init(|| started))
 }
 
+/// A child of this process, which is to end with it, however that happens.
+pub fn end_with_this(id: u32) -> io::Result<()> {
+    watchdog()?.watch(id)
+}
+
+/// It has ended. To be said once.
+pub fn is_ended(id: u32) -> io::Result<()> {
+    watchdog()?.forget(id)
+}
+
 pub(super) fn keeps_folders() -> bool {
     std::env::var_os(KEEP).is_some()
 }

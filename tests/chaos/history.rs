@@ -1,0 +1,267 @@
+//! What the workers did, as their logs say: one line an event, and each hold put together from its lines.
+//!
+//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline>`: granted, and believed until then. `D <id> <deadline>`: renewed. `L <id>`: the loss was
+//! noticed. `W <id> <sequence>`, `V <id>`: a write was accepted by the store, or refused. `E <id> held|lost`: the release is about to be called. `X <id> <outcome>`: what it
+//! came to. `F <id> <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for so long until now. Times are of CLOCK_BOOTTIME, which all processes of a machine share.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rwlease::Mode;
+
+use crate::support::{Error, Result};
+
+/// Nanoseconds of the machine's clock.
+pub type Nanos = u64;
+
+pub fn now() -> Nanos {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The log of one worker, which survives it.
+#[derive(Debug)]
+pub struct Log(Mutex<(File, u64)>);
+
+impl Log {
+    pub fn create(path: &Path) -> Result<Log> {
+        Ok(Log(Mutex::new((File::create(path)?, 0))))
+    }
+
+    /// A request has a number, in the order of the lines.
+    pub fn request(&self, name: usize, mode: Mode) -> u64 {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = log.1;
+        log.1 += 1;
+        let mode = if mode == Mode::Write { 'w' } else { 'r' };
+        // A log that cannot be written shows as a history with holes.
+        let _ = log.0.write_all(format!("{} R {id} {name} {mode}\n", now()).as_bytes());
+        id
+    }
+
+    /// An event at a moment that was noted before.
+    pub fn note(&self, at: Nanos, event: std::fmt::Arguments<'_>) {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = log.0.write_all(format!("{at} {event}\n").as_bytes());
+    }
+}
+
+/// One request for a lock, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    pub worker: usize,
+    pub name: usize,
+    pub mode: Mode,
+    pub requested: Nanos,
+    pub granted: Option<Grant>,
+    /// When its holder noticed that it was lost.
+    pub lost: Option<Nanos>,
+    /// When its holder called the release, and whether it believed to hold then.
+    pub ended: Option<(Nanos, bool)>,
+    pub released: Option<(Nanos, Outcome)>,
+    /// The kind of the error, and when it came.
+    pub failed: Option<(Nanos, String)>,
+    pub writes: Vec<StoreWrite>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    pub at: Nanos,
+    pub token: u64,
+    /// Until when the holder believed to hold, by the last that it noted.
+    pub deadline: Nanos,
+}
+
+/// A write as the store answered it: its place in the store's own order, if it was accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreWrite {
+    pub at: Nanos,
+    pub sequence: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Released,
+    AlreadyLost,
+    Unknown,
+    Failed,
+}
+
+/// All that is known of a run.
+#[derive(Debug, Default)]
+pub struct History {
+    workers: Vec<Source>,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    holds: Vec<Hold>,
+    /// When the process was killed.
+    killed: Option<Nanos>,
+    /// How long its runtime was blocked, each time.
+    stalls: Vec<Nanos>,
+    /// The last moment that it has noted anything of.
+    seen: Nanos,
+    log: Option<Tail>,
+}
+
+impl History {
+    /// One more worker; its number.
+    pub fn add(&mut self, log: Option<PathBuf>) -> usize {
+        self.workers.push(Source {
+            log: log.map(|path| Tail {
+                path,
+                place: 0,
+                rest: String::new(),
+            }),
+            ..Source::default()
+        });
+        self.workers.len() - 1
+    }
+
+    pub fn killed(&mut self, worker: usize, at: Nanos) {
+        self.workers[worker].killed = Some(at);
+    }
+
+    /// Until when a worker is known to have lived.
+    pub fn lived_until(&self, worker: usize) -> Nanos {
+        let source = &self.workers[worker];
+        source.killed.unwrap_or(source.seen)
+    }
+
+    pub fn when_killed(&self, worker: usize) -> Option<Nanos> {
+        self.workers[worker].killed
+    }
+
+    pub fn stalls(&self, worker: usize) -> &[Nanos] {
+        &self.workers[worker].stalls
+    }
+
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.workers.iter().flat_map(|source| &source.holds)
+    }
+
+    /// The requests since then.
+    pub fn recent(&self, since: Nanos) -> impl Iterator<Item = &Hold> {
+        let is_recent = move |hold: &&Hold| hold.requested >= since;
+        self.workers
+            .iter()
+            .flat_map(move |source| source.holds.iter().rev().take_while(is_recent))
+    }
+
+    /// Reads what was written since the last time.
+    pub fn read(&mut self) -> Result {
+        for worker in 0..self.workers.len() {
+            let Some(tail) = &mut self.workers[worker].log else {
+                continue;
+            };
+            for line in tail.lines()?.lines() {
+                self.apply(worker, line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One line of a worker.
+    pub fn apply(&mut self, worker: usize, line: &str) -> Result {
+        let source = &mut self.workers[worker];
+        source
+            .apply(worker, line)
+            .ok_or_else(|| Error::new(format!("not a line of worker {worker}: {line}")))
+    }
+}
+
+impl Source {
+    fn apply(&mut self, worker: usize, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let at: Nanos = words.next()?.parse().ok()?;
+        self.seen = self.seen.max(at);
+        let event = words.next()?;
+        let number: u64 = words.next()?.parse().ok()?;
+        if event == "Z" {
+            self.stalls.push(number);
+            return Some(());
+        }
+        if event == "R" {
+            let name = words.next()?.parse().ok()?;
+            let mode = match words.next()? {
+                "w" => Mode::Write,
+                _ => Mode::Read,
+            };
+            self.holds.push(Hold::new(worker, name, mode, at));
+            return (self.holds.len() as u64 == number + 1).then_some(());
+        }
+        let hold = self.holds.get_mut(number as usize)?;
+        match event {
+            "G" => {
+                let (token, deadline) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+                hold.granted = Some(Grant { at, token, deadline });
+            }
+            "D" => hold.granted.as_mut()?.deadline = words.next()?.parse().ok()?,
+            "L" => hold.lost = Some(at),
+            "W" => hold.writes.push(StoreWrite {
+                at,
+                sequence: Some(words.next()?.parse().ok()?),
+            }),
+            "V" => hold.writes.push(StoreWrite { at, sequence: None }),
+            "E" => hold.ended = Some((at, words.next()? == "held")),
+            "X" => hold.released = Some((at, Outcome::parse(words.next()?))),
+            "F" => hold.failed = Some((at, words.next()?.to_owned())),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl Hold {
+    fn new(worker: usize, name: usize, mode: Mode, requested: Nanos) -> Hold {
+        Hold {
+            worker,
+            name,
+            mode,
+            requested,
+            granted: None,
+            lost: None,
+            ended: None,
+            released: None,
+            failed: None,
+            writes: Vec::new(),
+        }
+    }
+}
+
+impl Outcome {
+    fn parse(word: &str) -> Outcome {
+        match word {
+            "Released" => Outcome::Released,
+            "AlreadyLost" => Outcome::AlreadyLost,
+            "Unknown" => Outcome::Unknown,
+            _ => Outcome::Failed,
+        }
+    }
+}
+
+/// A file that grows. A line that is not whole yet waits for its end.
+#[derive(Debug)]
+struct Tail {
+    path: PathBuf,
+    place: u64,
+    rest: String,
+}
+
+impl Tail {
+    fn lines(&mut self) -> Result<String> {
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            opened => opened?,
+        };
+        file.seek(SeekFrom::Start(self.place))?;
+        let mut text = std::mem::take(&mut self.rest);
+        self.place += file.read_to_string(&mut text)? as u64;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        self.rest = text.split_off(whole);
+        Ok(text)
+    }
+}

@@ -1,0 +1,183 @@
+//! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it does nothing, so that `cargo test` does not take hours.
+//!
+//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke` runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a fault too.
+
+// The ban on direct clocks is for the library.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, unreachable_pub)]
+
+#[path = "mod.rs"]
+mod chaos;
+mod scorecard;
+#[path = "../support/mod.rs"]
+mod support;
+mod timeline;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use chaos::rows::{Row, Variant, rows};
+use chaos::run::{Progress, Run, run};
+use chaos::worker::work_if_told;
+use support::{Error, Result};
+
+/// Where the results go, below the root of the crate.
+const FOLDER: &str = "target/chaos";
+
+#[derive(Debug, Default)]
+struct Options {
+    is_run: bool,
+    row: Option<String>,
+    variant: Option<String>,
+    count: Option<usize>,
+    seed: Option<u64>,
+    is_smoke: bool,
+    keeps: bool,
+}
+
+fn main() -> ExitCode {
+    if let Some(worked) = work_if_told() {
+        return code(worked.map(|()| true));
+    }
+    let options = Options::of(std::env::args().skip(1));
+    if !options.is_run {
+        println!("not run here: `make chaos` runs it");
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Runtime::new();
+    code(
+        runtime
+            .map_err(Error::from)
+            .and_then(|runtime| runtime.block_on(run_rows(&options))),
+    )
+}
+
+fn code(result: Result<bool>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether no promise was broken.
+async fn run_rows(options: &Options) -> Result<bool> {
+    let rows: Vec<Row> = rows()
+        .into_iter()
+        .filter(|row| options.row.as_ref().is_none_or(|name| name == row.name))
+        .collect();
+    if rows.is_empty() {
+        return Err(Error::new(format!("there is no row {:?}", options.row)));
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    let mut is_well = true;
+    print_head();
+    for row in &rows {
+        let chosen = |variant: &&Variant| options.variant.as_ref().is_none_or(|name| name == variant.name);
+        for variant in row.variants.iter().filter(chosen) {
+            let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+            let place = folder.join(format!("{}-{seed}", title(row, variant)));
+            let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
+            match ran {
+                Ok(Some(run)) => is_well &= finish(&folder, &place, &run, options.keeps)?,
+                Ok(None) => println!("{}: not on this server or machine", row.name),
+                Err(error) => {
+                    println!(
+                        "{} {}: could not be run: {error:?}; logs in {}",
+                        row.name,
+                        variant.name,
+                        place.display()
+                    );
+                    is_well = false;
+                }
+            }
+        }
+    }
+    Ok(is_well)
+}
+
+/// Keeps what came of a run; whether no promise was broken.
+fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<bool> {
+    let is_well = run.verdict.broken.is_empty();
+    let picture = format!("{}-{}.svg", title(&run.row, &run.variant), run.version.name);
+    let picture = folder.join(picture);
+    std::fs::write(&picture, timeline::draw(run))?;
+    scorecard::append(folder, run)?;
+    scorecard::write(folder)?;
+    for broken in &run.verdict.broken {
+        println!("BROKEN {broken}");
+    }
+    if is_well && !keeps {
+        std::fs::remove_dir_all(place)?;
+    } else {
+        println!("seed {}, logs in {}", run.seed, place.display());
+    }
+    Ok(is_well)
+}
+
+impl Options {
+    fn of(words: impl Iterator<Item = String>) -> Options {
+        let mut options = Options::default();
+        let mut words = words.filter(|word| !word.is_empty());
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--run" => options.is_run = true,
+                "--smoke" => options.is_smoke = true,
+                "--keep" => options.keeps = true,
+                "--variant" => options.variant = words.next(),
+                "--seed" => options.seed = words.next().and_then(|seed| seed.parse().ok()),
+                word if word.starts_with('-') => {}
+                word => match word.parse() {
+                    Ok(count) => options.count = Some(count),
+                    Err(_) => options.row = Some(word.to_owned()),
+                },
+            }
+        }
+        options
+    }
+
+    /// How often, in each variant. Acquisitions of the row in which nothing is done are counted over all of them.
+    fn count_of(&self, row: &Row) -> usize {
+        let usual = if self.is_smoke { row.smoke } else { row.least };
+        let count = self.count.unwrap_or(usual);
+        match row.nemesis {
+            chaos::nemesis::Nemesis::Nothing => count.div_ceil(row.variants.len()),
+            _ => count,
+        }
+    }
+}
+
+/// For the names of files.
+fn title(row: &Row, variant: &Variant) -> String {
+    let title = format!("{} {}", row.name, variant.name);
+    let words = title
+        .split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+fn print_head() {
+    println!(
+        "{:>8}  {:<12} {:<26} {:>7} {:>12} {:>8} {:>6} {:>9} {:>7} {:>8}",
+        "elapsed", "row", "variant", "faults", "acquisitions", "overlaps", "lost", "vanished", "errors", "broken"
+    );
+}
+
+fn print_progress(progress: &Progress<'_>) {
+    let found = &progress.verdict.findings;
+    println!(
+        "{:>7.0}s  {:<12} {:<26} {:>7} {:>12} {:>8} {:>6} {:>9} {:>7} {:>8}",
+        progress.elapsed.as_secs_f64(),
+        progress.row,
+        progress.variant,
+        progress.verdict.faults,
+        found.grants,
+        found.overlaps.count,
+        found.lost.count,
+        found.vanished.count,
+        found.failed.values().sum::<usize>(),
+        progress.verdict.broken.len(),
+    );
+}

@@ -1,0 +1,21 @@
+//! Locks under load while servers and clients are struck: workers in processes of their own, nemeses, and a checker that judges the workers' logs.
+
+// A program that judges and prints; each that has it as a module needs a part of it. The ban on direct clocks is for the library.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_methods
+)]
+
+pub mod checker;
+pub mod history;
+pub mod nemesis;
+pub mod process;
+pub mod rows;
+pub mod run;
+pub mod scene;
+pub mod store;
+pub mod verdict;
+pub mod worker;

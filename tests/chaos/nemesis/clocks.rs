@@ -1,0 +1,132 @@
+//! Servers whose clocks are wrong: they run under libfaketime, which reads its offset from a file beside each.
+//!
+//! That works with servers that take their memory from the C library, such as the Valkey that `make valkey` fetches.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+
+use super::{ensure, fail_over, moves};
+use crate::chaos::history::now;
+use crate::chaos::scene::Scene;
+use crate::support::{Cluster, Patience, Result, Server, Shape};
+
+/// Names the library, if it is not where Debian's package `libfaketime` has it.
+const LIBRARY: &str = "RWLEASE_FAKETIME";
+const USUAL: [&str; 2] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+];
+
+/// In the folder of each server.
+const CLOCK: &str = "clock";
+
+/// The most that a clock is off, so that any two differ by less than the margin of the leases.
+const SKEW_MS: i64 = 200;
+
+/// How far a clock jumps: less than the grace for which a key outlives what it says.
+const STEP_MS: std::ops::RangeInclusive<i64> = 4_000..=9_000;
+const FAR_MS: i64 = 300_000;
+const WHILE: Duration = Duration::from_millis(1_500);
+
+/// How exactly a clock is read back, on a machine with better things to do.
+const ABOUT_MS: i64 = 2_000;
+
+/// A cluster whose clocks can be set, if the library is there and does its work with this server.
+pub async fn prepare(mut shape: Shape) -> Result<Option<Cluster>> {
+    let named = std::env::var_os(LIBRARY).map(PathBuf::from);
+    let usual = USUAL.iter().map(PathBuf::from);
+    let Some(library) = named.into_iter().chain(usual).find(|file| file.is_file()) else {
+        return Ok(None);
+    };
+    shape.settings.before = vec![
+        "env".into(),
+        format!("LD_PRELOAD={}", library.display()),
+        format!("FAKETIME_TIMESTAMP_FILE={CLOCK}"),
+        "FAKETIME_NO_CACHE=1".into(),
+        "DONT_FAKE_MONOTONIC=1".into(),
+        "FAKETIME_DONT_FAKE_MONOTONIC=1".into(),
+    ];
+    let cluster = Cluster::start_with(shape).await?;
+    let node = cluster.node(0);
+    set(node, FAR_MS)?;
+    sleep(Duration::from_millis(100)).await;
+    let off = offset(node).await?;
+    set(node, 0)?;
+    Ok(is_about(off, FAR_MS).then_some(cluster))
+}
+
+/// All clocks are set anew, a little wrong; then a slot moves and a replica takes over, so that locks come before other clocks.
+pub async fn skew(scene: &mut Scene) -> Result {
+    let at = now();
+    let mut offsets = Vec::new();
+    for number in scene.cluster.running() {
+        let off = scene.random.i64(-SKEW_MS..=SKEW_MS);
+        set(scene.cluster.node(number), off)?;
+        offsets.push(off);
+    }
+    let before = scene.faults.len();
+    moves::strike(scene).await?;
+    fail_over::strike(scene).await?;
+    let proofs: Vec<String> = scene.faults.drain(before..).map(|fault| fault.proof).collect();
+    let all = (0..scene.names.len()).collect();
+    scene.fault(
+        "skew",
+        at,
+        all,
+        format!("clocks off by {offsets:?} ms; {}", proofs.join("; ")),
+    );
+    Ok(())
+}
+
+/// The clock of one master jumps, and after a while back.
+pub async fn step(scene: &mut Scene) -> Result {
+    let master = scene.some_master().await?;
+    let struck = scene.names_at(master).await?;
+    let size = scene.random.i64(STEP_MS);
+    let off = if scene.random.bool() { size } else { -size };
+    let node = scene.cluster.node(master);
+    let at = now();
+    set(node, off)?;
+    let patience = Patience::new("the clock to jump");
+    loop {
+        match offset(node).await? {
+            seen if is_about(seen, off) => break,
+            seen => patience.pause(seen).await?,
+        }
+    }
+    sleep(WHILE).await;
+    set(node, 0)?;
+    sleep(Duration::from_millis(100)).await;
+    let back = offset(node).await?;
+    ensure(is_about(back, 0), || format!("the clock is off by {back} ms"))?;
+    scene.cluster.agree().await?;
+    scene.fault(
+        "step",
+        at,
+        struck,
+        format!("the clock of node {master} was off by {off} ms"),
+    );
+    Ok(())
+}
+
+fn set(node: &Server, off: i64) -> Result {
+    let (sign, size) = (if off < 0 { '-' } else { '+' }, off.unsigned_abs());
+    let text = format!("{sign}{}.{:03}s\n", size / 1_000, size % 1_000);
+    // Never half of it: the server reads it at any time.
+    let new = node.folder().join("clock.new");
+    std::fs::write(&new, text)?;
+    Ok(std::fs::rename(new, node.folder().join(CLOCK))?)
+}
+
+/// How far the server's clock is from this machine's, ms.
+async fn offset(node: &Server) -> Result<i64> {
+    let (seconds, micros): (i64, i64) = node.say("TIME").await?;
+    let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    Ok(seconds * 1_000 + micros / 1_000 - here.as_millis() as i64)
+}
+
+fn is_about(seen: i64, told: i64) -> bool {
+    (seen - told).abs() < ABOUT_MS
+}

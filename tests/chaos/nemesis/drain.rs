@@ -1,0 +1,107 @@
+//! A node is added, a whole shard moves over to it with its keys in use, and the node that had it is removed.
+
+use redis::{Pipeline, cmd};
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::scene::Scene;
+use crate::support::{Cluster, Patience, Result, ServerSettings};
+
+/// So few that a server is soon done with them.
+const AT_ONCE: usize = 200;
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    let old = scene.some_master().await?;
+    let struck = scene.names_at(old).await?;
+    let at = now();
+    let new = add_node(&mut scene.cluster).await?;
+    let cluster = &scene.cluster;
+    let slots: Vec<u16> = cluster.slots_of(old).await?;
+    let (live, empty) = with_keys(cluster, old, &slots).await?;
+    for &slot in &live {
+        cluster.move_slot(slot, new).await?;
+    }
+    assign(cluster, &empty, old, new).await?;
+    let followers = cluster.replicas_of(old).await?;
+    for replica in followers {
+        let follow = format!("CLUSTER REPLICATE {}", cluster.id(new));
+        cluster.node(replica).say::<()>(&follow).await?;
+    }
+    cluster.agree().await?;
+    let (left, has) = (cluster.slots_of(old).await?.len(), cluster.slots_of(new).await?.len());
+    ensure(left == 0 && has == slots.len(), || {
+        format!("{left} slots are at the old node, {has} at the new one")
+    })?;
+    remove_node(cluster, old).await?;
+    let proof = format!(
+        "all {has} slots of node {old} went to the new node {new}, {} of them with keys",
+        live.len()
+    );
+    scene.fault("drain", at, struck, proof);
+    Ok(())
+}
+
+/// A node that knows all others, and has nothing.
+async fn add_node(cluster: &mut Cluster) -> Result<usize> {
+    let known = cluster.node(cluster.running()[0]);
+    let meet = format!("CLUSTER MEET {} {} {}", known.host(), known.port(), known.bus_port());
+    let settings = ServerSettings {
+        cluster: true,
+        ..ServerSettings::default().line("cluster-node-timeout 2000")
+    };
+    let new = cluster.add(settings).await?;
+    cluster.node(new).say::<()>(&meet).await?;
+    cluster.agree().await?;
+    Ok(new)
+}
+
+/// The slots that have keys, and those that have none.
+async fn with_keys(cluster: &Cluster, node: usize, slots: &[u16]) -> Result<(Vec<u16>, Vec<u16>)> {
+    let mut counts = Pipeline::new();
+    for slot in slots {
+        counts.add_command(cmd("CLUSTER").arg("COUNTKEYSINSLOT").arg(slot).to_owned());
+    }
+    let counts: Vec<usize> = counts.query_async(&mut cluster.node(node).connect().await?).await?;
+    let (live, empty): (Vec<_>, Vec<_>) = slots.iter().zip(counts).partition(|(_, count)| *count > 0);
+    let only = |slots: Vec<(&u16, usize)>| slots.into_iter().map(|(slot, _)| *slot).collect();
+    Ok((only(live), only(empty)))
+}
+
+/// Gives slots without keys to another node: it is told first, then the others, and the one that has them last.
+async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Result {
+    let others = cluster.masters().await?.into_iter();
+    let mut tell = vec![new];
+    tell.extend(others.filter(|&master| master != new && master != old));
+    for some in slots.chunks(AT_ONCE) {
+        let mut assign = Pipeline::new();
+        for slot in some {
+            let mut command = cmd("CLUSTER");
+            command.arg("SETSLOT").arg(slot).arg("NODE").arg(cluster.id(new));
+            assign.add_command(command).ignore();
+        }
+        for &number in &tell {
+            assign
+                .query_async::<()>(&mut cluster.node(number).connect().await?)
+                .await?;
+        }
+        // It hears of it from the others as well, and with its last slot it becomes a replica, which must not be told.
+        let _ = assign.query_async::<()>(&mut cluster.node(old).connect().await?).await;
+    }
+    Ok(())
+}
+
+/// All forget the node, and it ends. A replica refuses to forget its master, for a moment.
+async fn remove_node(cluster: &Cluster, node: usize) -> Result {
+    cluster.node(node).kill()?;
+    for number in cluster.running() {
+        let patience = Patience::new("a node to forget another");
+        let forget = format!("CLUSTER FORGET {}", cluster.id(node));
+        while let Err(error) = cluster.node(number).say::<()>(&forget).await {
+            if error.to_string().contains("Unknown node") {
+                break;
+            }
+            patience.pause(error).await?;
+        }
+    }
+    cluster.agree().await
+}

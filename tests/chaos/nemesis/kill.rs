@@ -1,0 +1,31 @@
+//! `kill -9` of a master; its replica takes over, and it comes back as a replica.
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::process;
+use crate::chaos::scene::Scene;
+use crate::support::Result;
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    let master = scene.some_master().await?;
+    let struck = scene.names_at(master).await?;
+    let slot = scene.slot(struck[0]);
+    let before = scene.epoch(master).await?;
+    let node = scene.cluster.node(master);
+    let process = node.id();
+    let at = now();
+    node.kill()?;
+    let gone = process.is_some_and(|id| process::state(id).is_none());
+    ensure(gone, || format!("process {process:?} is there"))?;
+    let owner = scene.cluster.new_owner(slot, master).await?;
+    let after = scene.epoch(owner).await?;
+    ensure(owner != master && after > before, || {
+        format!("node {owner} has the slots at epoch {after}")
+    })?;
+    scene.cluster.node(master).restart().await?;
+    scene.cluster.agree().await?;
+    let proof =
+        format!("process {process:?} of node {master} is gone, node {owner} was promoted, epoch {before} to {after}");
+    scene.fault("kill", at, struck, proof);
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The memory of all masters is full for a while: new locks are refused, held ones can be given back.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::scene::Scene;
+use crate::support::{Result, Server};
+
+const WHILE: Duration = Duration::from_millis(500);
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    let masters = scene.cluster.masters().await?;
+    let at = now();
+    let mut refused = Vec::new();
+    for &master in &masters {
+        let node = scene.cluster.node(master);
+        refused.push(refusals(node).await?);
+        node.say::<()>("CONFIG SET maxmemory 1mb").await?;
+    }
+    sleep(WHILE).await;
+    let mut more = 0;
+    for (&master, before) in masters.iter().zip(refused) {
+        let node = scene.cluster.node(master);
+        node.say::<()>("CONFIG SET maxmemory 0").await?;
+        more += refusals(node).await? - before;
+    }
+    ensure(more > 0, || "nothing was refused".into())?;
+    let all = (0..scene.names.len()).collect();
+    scene.fault("full memory", at, all, format!("{more} calls were refused for it"));
+    Ok(())
+}
+
+/// How many calls the server has refused for its memory.
+async fn refusals(node: &Server) -> Result<u64> {
+    let errors = node.info("errorstats").await?;
+    let oom = errors
+        .get("errorstat_OOM")
+        .and_then(|count| count.strip_prefix("count="));
+    Ok(oom.and_then(|count| count.parse().ok()).unwrap_or(0))
+}

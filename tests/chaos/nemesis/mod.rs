@@ -1,0 +1,69 @@
+//! What is done to a cluster and to those who use it. Each reads back that it has really happened, and is an error if not.
+
+mod at_once;
+mod clients;
+pub mod clocks;
+mod drain;
+mod fail_over;
+mod flush;
+mod kill;
+mod memory;
+mod moves;
+pub mod partition;
+mod pause;
+pub mod permission;
+mod split_owner;
+
+use super::scene::Scene;
+use crate::support::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nemesis {
+    Nothing,
+    Moves,
+    AtOnce,
+    Drain,
+    FailOver,
+    Kill,
+    Pause,
+    Partition,
+    Clients,
+    Memory,
+    Flush,
+    /// To run this command.
+    Permission(&'static str),
+    SplitOwner,
+    Skew,
+    Step,
+}
+
+impl Nemesis {
+    /// Strikes, waits until all is well again, and notes one fault or more.
+    pub async fn strike(self, scene: &mut Scene) -> Result {
+        match self {
+            Nemesis::Nothing => Ok(()),
+            Nemesis::Moves => moves::strike(scene).await,
+            Nemesis::AtOnce => at_once::strike(scene).await,
+            Nemesis::Drain => drain::strike(scene).await,
+            Nemesis::FailOver => fail_over::strike(scene).await,
+            Nemesis::Kill => kill::strike(scene).await,
+            Nemesis::Pause => pause::strike(scene).await,
+            Nemesis::Partition => partition::strike(scene).await,
+            Nemesis::Clients => clients::strike(scene).await,
+            Nemesis::Memory => memory::strike(scene).await,
+            Nemesis::Flush => flush::strike(scene).await,
+            Nemesis::Permission(command) => permission::strike(scene, command).await,
+            Nemesis::Skew => clocks::skew(scene).await,
+            Nemesis::Step => clocks::step(scene).await,
+            Nemesis::SplitOwner => split_owner::strike(scene).await,
+        }
+    }
+}
+
+fn ensure(is_so: bool, what: impl FnOnce() -> String) -> Result {
+    if is_so {
+        Ok(())
+    } else {
+        Err(Error::new(format!("the fault did not happen: {}", what())))
+    }
+}

@@ -1,0 +1,30 @@
+//! A slot moves to another master, key by key, with its keys in use; then all masters agree.
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::scene::Scene;
+use crate::support::{Error, Result};
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    let (name, from, to) = some_move(scene).await?;
+    let slot = scene.slot(name);
+    let at = now();
+    let step = scene.cluster.begin_move(slot, to).await?;
+    let keys = scene.cluster.move_keys(step).await?;
+    scene.cluster.finish_move(step).await?;
+    let owner = scene.cluster.owner(slot).await?;
+    ensure(owner == to, || format!("slot {slot} is at {owner}, not at {to}"))?;
+    let proof = format!("slot {slot} went from node {from} to node {to} with {keys} keys");
+    scene.fault("move", at, vec![name], proof);
+    Ok(())
+}
+
+/// A lock whose slot is to move, from where, and to where.
+pub async fn some_move(scene: &mut Scene) -> Result<(usize, usize, usize)> {
+    let name = scene.random.usize(..scene.names.len());
+    let from = scene.cluster.owner(scene.slot(name)).await?;
+    let mut others = scene.cluster.masters().await?;
+    others.retain(|&master| master != from);
+    let to = scene.random.choice(others);
+    Ok((name, from, to.ok_or_else(|| Error::new("there is one master only"))?))
+}

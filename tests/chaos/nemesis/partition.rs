@@ -1,0 +1,71 @@
+//! A master and the clients beside it are cut off from the rest, where its replica takes over; after a while all is one again.
+//!
+//! The minority stands in a network namespace: the master and some of the workers.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use tokio::time::sleep;
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::scene::Scene;
+use crate::support::{Cluster, Error, Failover, Namespace, Patience, Result, Server, ServerSettings, Shape};
+
+/// The node of the minority.
+const FAR: usize = 0;
+
+/// A cluster whose first master stands on the other side.
+pub async fn prepare(shape: &Shape, space: &Namespace) -> Result<Cluster> {
+    let settings = |number: usize| {
+        let timeout = format!("cluster-node-timeout {}", shape.node_timeout);
+        let (host, before) = match number {
+            FAR => (space.there(), space.before()),
+            _ => (space.here(), Vec::new()),
+        };
+        ServerSettings {
+            cluster: true,
+            host: Some(host),
+            before,
+            ..ServerSettings::default().line(timeout)
+        }
+    };
+    let count = shape.masters * (1 + shape.replicas_of_each);
+    let starts = (0..count).map(async |number| Server::start(&settings(number)).await);
+    Cluster::join(try_join_all(starts).await?, shape.masters).await
+}
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    let struck = scene.names_at(FAR).await?;
+    let before = scene.epoch(FAR).await?;
+    let near = scene.cluster.replicas_of(FAR).await?;
+    let near = *near.first().ok_or_else(|| Error::new("it has no replica"))?;
+    let lasts = scene.load.lease.mul_f64(scene.random.f64() * 1.5);
+    let at = now();
+    scene.space()?.cut()?;
+    let state = scene.space()?.state()?;
+    ensure(state == "down", || format!("the cable is {state}"))?;
+    let patience = Patience::new("the replica to be promoted");
+    while !scene.cluster.is_master(near).await? {
+        patience.pause("it is a replica").await?;
+    }
+    sleep(lasts.max(Duration::from_millis(100))).await;
+    scene.space()?.mend()?;
+    let until = now();
+    scene.cluster.agree().await?;
+    let (owner, after) = (
+        scene.cluster.owner(scene.slot(struck[0])).await?,
+        scene.epoch(near).await?,
+    );
+    ensure(owner == near && after > before, || {
+        format!("node {owner} has the slots at epoch {after}")
+    })?;
+    let far = scene.far_workers();
+    let proof = format!("the cable was down, node {near} was promoted on this side, epoch {before} to {after}");
+    scene.fault("partition", at, struck, proof);
+    if let Some(fault) = scene.faults.last_mut() {
+        fault.until = until;
+        fault.far = far;
+    }
+    scene.cluster.fail_over(FAR, Failover::Orderly).await
+}

@@ -1,0 +1,32 @@
+//! SIGSTOP of a master until after its replica was promoted; then SIGCONT: it goes on as a master until it hears of the other.
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::process;
+use crate::chaos::scene::Scene;
+use crate::support::Result;
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    let master = scene.some_master().await?;
+    let struck = scene.names_at(master).await?;
+    let slot = scene.slot(struck[0]);
+    let before = scene.epoch(master).await?;
+    let node = scene.cluster.node(master);
+    let at = now();
+    node.freeze()?;
+    let state = node.id().and_then(process::state);
+    let owner = scene.cluster.new_owner(slot, master).await?;
+    let after = scene.epoch(owner).await?;
+    ensure(owner != master && after > before, || {
+        format!("node {owner} has the slots at epoch {after}")
+    })?;
+    let still = node.id().and_then(process::state);
+    ensure(still == Some('T'), || {
+        format!("the process is {state:?}, then {still:?}")
+    })?;
+    node.thaw()?;
+    scene.cluster.agree().await?;
+    let proof = format!("node {master} stood stopped until node {owner} was promoted, epoch {before} to {after}");
+    scene.fault("pause", at, struck, proof);
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Two masters name each other as the owner of a slot: asking for a lock there has to end in an error, not in a loop.
+
+use std::time::Duration;
+
+use rwlease::{ErrorKind, Locks, Slot};
+
+use super::ensure;
+use crate::chaos::history::now;
+use crate::chaos::scene::Scene;
+use crate::support::{ConnectTo, Error, Patience, Result};
+
+/// What a request is given, and what it may take in all on a machine with better things to do.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub async fn strike(scene: &mut Scene) -> Result {
+    // A master does not give away a slot with keys in it: so it is a lock that was never held.
+    let name = format!("odd{}", scene.random.u64(..));
+    let slot = Slot::of(format!("rwlease:{name}")).get();
+    if (0..scene.names.len()).any(|number| scene.slot(number) == slot) {
+        return Ok(());
+    }
+    let masters = scene.cluster.masters().await?;
+    let owner = scene.cluster.owner(slot).await?;
+    let others = masters.into_iter().filter(|&master| master != owner);
+    let other = scene.random.choice(others.collect::<Vec<_>>());
+    let other = other.ok_or_else(|| Error::new("there is one master only"))?;
+    let locks = Locks::builder().connect_to(&scene.cluster.urls()).await?;
+    let lock = locks.rwlock(&name)?;
+    let assign = |to: usize| format!("CLUSTER SETSLOT {slot} NODE {}", scene.cluster.id(to));
+
+    let at = now();
+    // Nobody claims the slot from here on, so nobody puts it right.
+    scene.cluster.node(owner).say::<()>(&assign(other)).await?;
+    let mut proof = String::new();
+    for (at, named) in [(owner, other), (other, owner)] {
+        let said = scene.cluster.node(at).say::<()>(&format!("GET rwlease:{name}")).await;
+        let said = said.err().map(|error| error.to_string()).unwrap_or_default();
+        let address = scene.cluster.node(named).address();
+        ensure(said.contains(&address), || format!("node {at} says {said}"))?;
+        proof += &format!("node {at} names node {named}; ");
+    }
+    let asked = lock.write().timeout(TIMEOUT).await;
+    let took = Duration::from_nanos(now() - at);
+    match asked {
+        Err(error) if error.kind() == ErrorKind::Unavailable && took < LIMIT => proof += &format!("{error}"),
+        other => scene.wrong.push(format!(
+            "two masters that name each other ended in {other:?} after {took:?}"
+        )),
+    }
+    for number in [owner, other] {
+        scene.cluster.node(number).say::<()>(&assign(owner)).await?;
+    }
+    let patience = Patience::new("the two to agree");
+    loop {
+        match lock.write().timeout(TIMEOUT).await {
+            Ok(guard) => {
+                let _ = guard.release().await?;
+                break;
+            }
+            Err(error) => patience.pause(error).await?,
+        }
+    }
+    scene.cluster.agree().await?;
+    scene.fault("split owner", at, Vec::new(), proof);
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! What the system says of a process.
+
+/// `R`, `S`, ..., `T` for one that is stopped; nothing if it is gone.
+pub fn state(id: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}

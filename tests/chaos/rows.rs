@@ -1,0 +1,285 @@
+//! The rows of the scorecard: what is done, under which load, how often at least, and what must hold.
+
+use std::time::Duration;
+
+use super::nemesis::Nemesis;
+use super::scene::Load;
+
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub nemesis: Nemesis,
+    /// Faults that a full run has, in each variant; acquisitions in all, where nothing is done.
+    pub least: usize,
+    /// The same for a run that only shows that the row works.
+    pub smoke: usize,
+    pub node_timeout: u32,
+    pub variants: Vec<Variant>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Variant {
+    pub name: &'static str,
+    pub load: Load,
+    pub promises: &'static [Promise],
+}
+
+/// What must hold beside what holds in every row: no write accepted out of token order, no update lost, nothing stuck, no token out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    NoOverlap,
+    /// No lease ended before its holder gave it back.
+    NoLoss,
+    /// No grant or renewal that was acknowledged is gone.
+    NothingVanished,
+    NoError,
+    /// No other errors than these.
+    OnlyErrors(&'static [&'static str]),
+    /// Every release had a certain outcome.
+    ReleaseWorks,
+    /// A holder was told of its loss before a rival was granted.
+    ToldInTime,
+}
+
+use Promise::*;
+
+/// What is promised while servers change in good order.
+const UNSEEN: &[Promise] = &[NoOverlap, NoLoss, NothingVanished, NoError, ReleaseWorks];
+
+/// What is promised when a replica has confirmed each grant and each renewal.
+const CONFIRMED: &[Promise] = &[NoOverlap, NothingVanished];
+
+/// What is promised in failovers without it: that what they break is counted.
+const COUNTED: &[Promise] = &[];
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        Row {
+            name: "steady",
+            title: "nothing is done",
+            nemesis: Nemesis::Nothing,
+            least: 1_000_000,
+            smoke: 2_000,
+            node_timeout: 2_000,
+            variants: vec![
+                steady("1 lock, 90 % reads", 1, 90),
+                steady("1 lock, 50 % reads", 1, 50),
+                steady("100 locks, 90 % reads", 100, 90),
+                steady("100 locks, 50 % reads", 100, 50),
+                steady("10,000 locks, 90 % reads", 10_000, 90),
+                steady("10,000 locks, 50 % reads", 10_000, 50),
+            ],
+        },
+        Row {
+            name: "moves",
+            title: "a slot moves key by key, agreed between moves",
+            nemesis: Nemesis::Moves,
+            least: 2_000,
+            smoke: 30,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "atomic",
+            title: "a slot moves in one piece",
+            nemesis: Nemesis::AtOnce,
+            least: 500,
+            smoke: 10,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "drain",
+            title: "a node is added, a whole shard moves over to it, and its old node is removed",
+            nemesis: Nemesis::Drain,
+            least: 10,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "failover",
+            title: "a replica takes over by order",
+            nemesis: Nemesis::FailOver,
+            least: 50,
+            smoke: 2,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), &[NoOverlap, NoLoss, NothingVanished])],
+        },
+        Row {
+            name: "kill",
+            title: "`kill -9` of a master",
+            nemesis: Nemesis::Kill,
+            least: 50,
+            smoke: 1,
+            node_timeout: 1_000,
+            variants: vec![both(true, usual(1), CONFIRMED), both(false, usual(0), COUNTED)],
+        },
+        Row {
+            name: "pause",
+            title: "a master stops until a replica was promoted, and goes on",
+            nemesis: Nemesis::Pause,
+            least: 50,
+            smoke: 1,
+            node_timeout: 1_000,
+            variants: vec![both(true, usual(1), CONFIRMED), both(false, usual(0), COUNTED)],
+        },
+        Row {
+            name: "partition",
+            title: "a master and the clients beside it are cut off, and come back",
+            nemesis: Nemesis::Partition,
+            least: 20,
+            smoke: 1,
+            node_timeout: 1_000,
+            variants: vec![
+                both(true, brief(1), &[NoOverlap, NothingVanished, ToldInTime]),
+                both(false, brief(0), COUNTED),
+            ],
+        },
+        Row {
+            name: "clients",
+            title: "clients are killed, stopped, or their runtime stalls",
+            nemesis: Nemesis::Clients,
+            least: 500,
+            smoke: 6,
+            node_timeout: 2_000,
+            variants: vec![Variant {
+                name: "",
+                load: Load {
+                    workers: 5,
+                    tasks: 4,
+                    lease: Duration::from_secs(1),
+                    ..usual(0)
+                },
+                promises: &[NoOverlap],
+            }],
+        },
+        Row {
+            name: "memory",
+            title: "the masters' memory is full for half a second",
+            nemesis: Nemesis::Memory,
+            least: 20,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![Variant {
+                name: "",
+                load: usual(0),
+                promises: &[
+                    NoOverlap,
+                    NoLoss,
+                    NothingVanished,
+                    ReleaseWorks,
+                    OnlyErrors(&["Refused"]),
+                ],
+            }],
+        },
+        Row {
+            name: "flush",
+            title: "all servers forget their scripts",
+            nemesis: Nemesis::Flush,
+            least: 20,
+            smoke: 2,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "permission-publish",
+            title: "the right to tell those who wait (`SPUBLISH`) is taken away for half a second",
+            nemesis: Nemesis::Permission("spublish"),
+            least: 20,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "permission-set",
+            title: "the right to change a lock (`HSET`) is taken away for half a second",
+            nemesis: Nemesis::Permission("hset"),
+            least: 20,
+            smoke: 1,
+            node_timeout: 2_000,
+            // A release that has to hand the lock over needs the right as well, and is refused: then the client tries again, or the lease ends it.
+            variants: vec![both(
+                false,
+                usual(0),
+                &[NoOverlap, NoLoss, NothingVanished, OnlyErrors(&["Refused"])],
+            )],
+        },
+        Row {
+            name: "split-owner",
+            title: "two masters name each other as a slot's owner",
+            nemesis: Nemesis::SplitOwner,
+            least: 20,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), UNSEEN)],
+        },
+        Row {
+            name: "skew",
+            title: "servers' clocks differ by up to 400 ms, and locks go from one to the other",
+            nemesis: Nemesis::Skew,
+            least: 50,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), &[NoOverlap, NoLoss, NothingVanished])],
+        },
+        Row {
+            name: "step",
+            title: "a server's clock jumps by 4 to 9 s, and back",
+            nemesis: Nemesis::Step,
+            least: 50,
+            smoke: 1,
+            node_timeout: 2_000,
+            variants: vec![both(false, usual(0), COUNTED)],
+        },
+    ]
+}
+
+/// Four processes with short holds on every shard, and locks that are held for long and renewed.
+fn usual(replicas: u32) -> Load {
+    Load {
+        workers: 4,
+        tasks: 6,
+        names: 30,
+        by_shard: true,
+        keepers: 6,
+        reads_percent: 50,
+        replicas,
+        lease: Duration::from_secs(12),
+        hold: Duration::from_millis(30),
+    }
+}
+
+/// With a lease that a partition outlasts at times.
+fn brief(replicas: u32) -> Load {
+    Load {
+        lease: Duration::from_secs(5),
+        ..usual(replicas)
+    }
+}
+
+fn steady(name: &'static str, names: usize, reads_percent: u8) -> Variant {
+    Variant {
+        name,
+        load: Load {
+            names,
+            reads_percent,
+            workers: 3,
+            tasks: 8,
+            by_shard: false,
+            keepers: 0,
+            hold: Duration::ZERO,
+            ..usual(0)
+        },
+        promises: UNSEEN,
+    }
+}
+
+fn both(confirmed: bool, load: Load, promises: &'static [Promise]) -> Variant {
+    Variant {
+        name: if confirmed { "replicas(1)" } else { "" },
+        load,
+        promises,
+    }
+}

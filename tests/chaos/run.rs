@@ -1,0 +1,163 @@
+//! Runs a row, from its start to its verdict, and tells how it goes on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::nemesis::{Nemesis, clocks, partition, permission};
+use super::rows::{Row, Variant};
+use super::scene::Scene;
+use super::verdict::Verdict;
+use crate::support::{Cluster, Namespace, Result, Shape, Version};
+
+/// How often it tells.
+const TELL: Duration = Duration::from_secs(2);
+
+/// For how long the load goes on after the last fault.
+const AFTER: Duration = Duration::from_secs(2);
+
+/// A run that is over.
+#[derive(Debug)]
+pub struct Run {
+    pub row: Row,
+    pub variant: Variant,
+    pub seed: u64,
+    pub version: Version,
+    pub took: Duration,
+    pub verdict: Verdict,
+    pub scene: Scene,
+}
+
+/// What has come of a run so far.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    pub row: &'a str,
+    pub variant: &'a str,
+    pub elapsed: Duration,
+    pub verdict: &'a Verdict,
+}
+
+/// Runs one variant of a row with so many faults (acquisitions, where nothing is done). Logs and the like go to `folder`. Nothing comes of it where what the
+/// row needs is not there: the server cannot do it, or this process may not.
+pub async fn run(
+    row: &Row,
+    variant: &Variant,
+    count: usize,
+    seed: u64,
+    folder: &Path,
+    tell: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Option<Run>> {
+    let started = Instant::now();
+    let Some(mut scene) = stage(row, variant, seed, folder.to_owned()).await? else {
+        return Ok(None);
+    };
+    let mut teller = Teller {
+        last: Instant::now(),
+        pause: TELL,
+        started,
+        tell,
+    };
+    if row.nemesis == Nemesis::Nothing {
+        scene.start_workers(Some(count as u64))?;
+        while !scene.all_ended()? {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            scene.history.read()?;
+            teller.now_and_then(row, variant, &scene);
+        }
+    } else {
+        scene.start_workers(None)?;
+        scene.advance().await?;
+        while scene.faults.len() < count {
+            row.nemesis.strike(&mut scene).await?;
+            scene.advance().await?;
+            teller.now_and_then(row, variant, &scene);
+        }
+        tokio::time::sleep(AFTER).await;
+    }
+    scene.stop_workers().await?;
+    let mut ending = scene.wrong.clone();
+    ending.extend(
+        scene
+            .left_behind()
+            .await?
+            .into_iter()
+            .map(|lock| format!("left behind: {lock}")),
+    );
+    ending.extend(
+        scene
+            .lost_updates()
+            .await?
+            .into_iter()
+            .map(|lost| format!("lost update: {lost}")),
+    );
+    let verdict = Verdict::of(&scene.history, &scene.faults, variant, &ending);
+    teller.tell(row, variant, &verdict);
+    Ok(Some(Run {
+        row: row.clone(),
+        variant: variant.clone(),
+        seed,
+        version: scene.cluster.version().clone(),
+        took: started.elapsed(),
+        verdict,
+        scene,
+    }))
+}
+
+/// Nothing if what the row needs is not there: the server cannot do it, or this process may not.
+async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Result<Option<Scene>> {
+    let shape = Shape {
+        node_timeout: row.node_timeout,
+        ..Shape::default()
+    };
+    let (cluster, space) = match row.nemesis {
+        Nemesis::Partition => {
+            let Ok(space) = Namespace::create() else {
+                return Ok(None);
+            };
+            (partition::prepare(&shape, &space).await?, Some(space))
+        }
+        Nemesis::Skew | Nemesis::Step => match clocks::prepare(shape).await? {
+            Some(cluster) => (cluster, None),
+            None => return Ok(None),
+        },
+        _ => (Cluster::start_with(shape).await?, None),
+    };
+    if row.nemesis == Nemesis::AtOnce && !cluster.version().has_atomic_moves() {
+        return Ok(None);
+    }
+    let urls = match row.nemesis {
+        Nemesis::Permission(_) => permission::prepare(&cluster).await?,
+        _ => cluster.urls(),
+    };
+    let scene = Scene::start(cluster, urls, space, variant.load.clone(), seed, folder).await?;
+    Ok(Some(scene))
+}
+
+struct Teller<'a> {
+    last: Instant,
+    /// To look at everything takes longer and longer; it must not take all the time.
+    pause: Duration,
+    started: Instant,
+    tell: &'a mut dyn FnMut(&Progress<'_>),
+}
+
+impl Teller<'_> {
+    fn now_and_then(&mut self, row: &Row, variant: &Variant, scene: &Scene) {
+        if self.last.elapsed() < self.pause {
+            return;
+        }
+        let began = Instant::now();
+        let verdict = Verdict::of(&scene.history, &scene.faults, variant, &scene.wrong);
+        self.tell(row, variant, &verdict);
+        self.last = Instant::now();
+        self.pause = TELL.max(began.elapsed() * 20);
+    }
+
+    fn tell(&mut self, row: &Row, variant: &Variant, verdict: &Verdict) {
+        (self.tell)(&Progress {
+            row: row.name,
+            variant: variant.name,
+            elapsed: self.started.elapsed(),
+            verdict,
+        });
+    }
+}

@@ -1,0 +1,287 @@
+//! One run: a cluster, the store, the workers, what they did and what was done to them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::join_all;
+use rwlease::{Locks, Slot};
+
+use super::history::{History, Nanos, now};
+use super::store::Store;
+use super::worker::{Orders, Worker};
+use crate::support::{Cluster, ConnectTo, Error, Namespace, Patience, Result};
+
+/// What the workers do.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub workers: usize,
+    /// Of each worker.
+    pub tasks: usize,
+    pub names: usize,
+    /// Each task keeps to the locks of one shard, so that a sick one does not stop all.
+    pub by_shard: bool,
+    /// Locks that are held for long, all workers after one another.
+    pub keepers: usize,
+    pub reads_percent: u8,
+    pub replicas: u32,
+    pub lease: Duration,
+    pub hold: Duration,
+}
+
+/// Something that was done to the servers or the workers, and that it was.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub what: String,
+    pub at: Nanos,
+    pub until: Nanos,
+    /// The numbers of the locks that it concerned.
+    pub struck: Vec<usize>,
+    /// What was read back.
+    pub proof: String,
+    /// The workers that it left where nothing can recover until it is over.
+    pub far: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub struct Scene {
+    pub cluster: Cluster,
+    pub history: History,
+    pub faults: Vec<Fault>,
+    /// What a nemesis saw that must not be.
+    pub wrong: Vec<String>,
+    /// By their numbers in the history; those that are gone stay.
+    pub workers: Vec<Worker>,
+    pub random: fastrand::Rng,
+    pub load: Load,
+    /// Of all locks, in the order of their numbers: those of the short holds, those of the long ones.
+    pub names: Vec<String>,
+    pub folder: PathBuf,
+    orders: Orders,
+    store: Store,
+    /// Where a part of the servers and of the workers stands, if not all are here.
+    space: Option<Namespace>,
+}
+
+impl Scene {
+    pub async fn start(
+        cluster: Cluster,
+        urls: Vec<String>,
+        space: Option<Namespace>,
+        load: Load,
+        seed: u64,
+        folder: PathBuf,
+    ) -> Result<Scene> {
+        std::fs::create_dir_all(&folder)?;
+        let store = Store::start().await?;
+        let (names, groups) = if load.by_shard {
+            (spread(&cluster, "n", load.names).await?, cluster.masters().await?.len())
+        } else {
+            ((0..load.names).map(|number| format!("n{number}")).collect(), 1)
+        };
+        let keepers = spread(&cluster, "k", load.keepers).await?;
+        let orders = Orders {
+            urls,
+            store: store.url(),
+            names: names.clone(),
+            groups,
+            keepers: keepers.clone(),
+            tasks: load.tasks,
+            reads_percent: load.reads_percent,
+            replicas: load.replicas,
+            lease: load.lease,
+            hold: load.hold,
+            limit: None,
+            seed,
+        };
+        Ok(Scene {
+            cluster,
+            history: History::default(),
+            faults: Vec::new(),
+            wrong: Vec::new(),
+            workers: Vec::new(),
+            random: fastrand::Rng::with_seed(seed),
+            load,
+            names: [names, keepers].concat(),
+            folder,
+            orders,
+            store,
+            space,
+        })
+    }
+
+    /// Starts the workers of the load, each with its share of the requests if there is a limit.
+    pub fn start_workers(&mut self, limit: Option<u64>) -> Result {
+        self.orders.limit = limit.map(|limit| limit.div_ceil(self.load.workers as u64));
+        let there = self.space.as_ref().map_or(Vec::new(), Namespace::before);
+        for number in 0..self.load.workers {
+            self.add_worker(if is_far(number) { &there } else { &[] })?;
+        }
+        Ok(())
+    }
+
+    /// The workers on the other side.
+    pub fn far_workers(&self) -> Vec<usize> {
+        (0..self.workers.len()).filter(|&number| is_far(number)).collect()
+    }
+
+    /// One more worker; its number. `before` goes before the command.
+    pub fn add_worker(&mut self, before: &[String]) -> Result<usize> {
+        let log = self.folder.join(format!("worker-{}.log", self.workers.len()));
+        let mut orders = self.orders.clone();
+        orders.seed = self.random.u64(..);
+        self.workers.push(Worker::start(&orders, &log, before)?);
+        Ok(self.history.add(Some(log)))
+    }
+
+    pub fn space(&self) -> Result<&Namespace> {
+        self.space.as_ref().ok_or_else(|| Error::new("all are in one network"))
+    }
+
+    /// Notes what was done, from `at` to now. The locks that are held for long say nothing of how soon one can be had again.
+    pub fn fault(&mut self, what: impl Into<String>, at: Nanos, mut struck: Vec<usize>, proof: impl Into<String>) {
+        struck.retain(|&name| name < self.orders.names.len());
+        self.faults.push(Fault {
+            what: what.into(),
+            at,
+            until: now(),
+            struck,
+            proof: proof.into(),
+            far: Vec::new(),
+        });
+    }
+
+    /// The numbers of the locks whose slots a node has.
+    pub async fn names_at(&self, node: usize) -> Result<Vec<usize>> {
+        let view = self.cluster.view().await?;
+        let id = self.cluster.id(node);
+        let is_there = |number: &usize| view.owner(self.slot(*number)) == Some(id);
+        Ok((0..self.names.len()).filter(is_there).collect())
+    }
+
+    pub fn slot(&self, name: usize) -> u16 {
+        Slot::of(key(&self.names[name])).get()
+    }
+
+    /// A master with slots.
+    pub async fn some_master(&mut self) -> Result<usize> {
+        let masters = self.cluster.masters().await?;
+        self.random
+            .choice(masters)
+            .ok_or_else(|| Error::new("there is no master"))
+    }
+
+    /// The epoch of a node, as the nodes say.
+    pub async fn epoch(&self, node: usize) -> Result<u64> {
+        let view = self.cluster.view().await?;
+        let entry = view.0.get(self.cluster.id(node));
+        Ok(entry.map_or(0, |entry| entry.epoch))
+    }
+
+    /// Waits until locks of each shard (of all of them, without shards) were granted to those who asked after now.
+    pub async fn advance(&mut self) -> Result {
+        let since = now();
+        let groups = self.orders.groups;
+        let patience = Patience::limited("grants on every shard", Duration::from_secs(120));
+        let mut seen = vec![false; groups];
+        loop {
+            self.history.read()?;
+            for hold in self.history.recent(since) {
+                if hold.granted.is_some() && hold.name < self.orders.names.len() {
+                    seen[hold.name % groups] = true;
+                }
+            }
+            if seen.iter().all(|seen| *seen) {
+                return Ok(());
+            }
+            self.check_workers()?;
+            patience.pause(format!("{seen:?}")).await?;
+        }
+    }
+
+    /// Fails if a worker that was not killed has ended badly.
+    pub fn check_workers(&mut self) -> Result {
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            if self.history.when_killed(number).is_none() && worker.ended()? == Some(false) {
+                let said = std::fs::read_to_string(self.folder.join(format!("worker-{number}.err")))?;
+                return Err(Error::new(format!("worker {number} ended: {said}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The workers that were not killed.
+    pub fn living(&self) -> Vec<usize> {
+        let living = |number: &usize| self.history.when_killed(*number).is_none();
+        (0..self.workers.len()).filter(living).collect()
+    }
+
+    /// Whether all workers have ended by themselves.
+    pub fn all_ended(&mut self) -> Result<bool> {
+        let mut all = true;
+        for worker in &mut self.workers {
+            all &= worker.ended()?.is_some();
+        }
+        Ok(all)
+    }
+
+    /// Lets the workers end, and reads the rest of their logs.
+    pub async fn stop_workers(&mut self) -> Result {
+        for worker in &mut self.workers {
+            worker.stop();
+        }
+        let patience = Patience::limited("the workers to end", Duration::from_secs(120));
+        while !self.all_ended()? {
+            patience.pause("some work").await?;
+        }
+        self.history.read()?;
+        self.check_workers()
+    }
+
+    /// The locks that cannot be had after a lease and some time, with why; when all workers have ended.
+    pub async fn left_behind(&self) -> Result<Vec<String>> {
+        let locks = Locks::builder().connect_to(&self.cluster.urls()).await?;
+        let patient = self.load.lease + Duration::from_secs(10);
+        let mut left = Vec::new();
+        for some in self.names.chunks(256) {
+            let tries = some.iter().map(async |name: &String| {
+                let lock = locks.rwlock(name).map_err(|error| error.to_string())?;
+                let guard = lock.write().timeout(patient).await;
+                let guard = guard.map_err(|error| format!("{name}: {error:?}"))?;
+                guard.release().await.map_err(|error| format!("{name}: {error:?}"))
+            });
+            left.extend(join_all(tries).await.into_iter().filter_map(std::result::Result::err));
+        }
+        Ok(left)
+    }
+
+    /// The counters of the store that are behind the number of writes.
+    pub async fn lost_updates(&self) -> Result<Vec<String>> {
+        self.store.behind().await
+    }
+}
+
+/// Names, as many for each master, in turn.
+async fn spread(cluster: &Cluster, start: &str, count: usize) -> Result<Vec<String>> {
+    let view = cluster.view().await?;
+    let masters = cluster.masters().await?;
+    let mut names = Vec::new();
+    let mut number = 0;
+    while names.len() < count {
+        let turn = cluster.id(masters[names.len() % masters.len()]);
+        let name = format!("{start}{number}");
+        if view.owner(Slot::of(key(&name)).get()) == Some(turn) {
+            names.push(name);
+        }
+        number += 1;
+    }
+    Ok(names)
+}
+
+/// Half of the workers, where there is another side.
+fn is_far(worker: usize) -> bool {
+    worker.is_multiple_of(2)
+}
+
+fn key(name: &str) -> String {
+    format!("rwlease:{name}")
+}

@@ -1,0 +1,181 @@
+//! The results of all runs, one JSON object a line, and the scorecard that is made of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use crate::chaos::rows::rows;
+use crate::chaos::run::Run;
+use crate::support::{Backend, Result};
+
+const RESULTS: &str = "results.jsonl";
+const SCORECARD: &str = "scorecard.md";
+
+/// What was built, as the Makefile says.
+const COMMIT: &str = match option_env!("RWLEASE_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// Appends the result of a run.
+pub fn append(folder: &Path, run: &Run) -> Result {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let mut result = json!({
+        "row": run.row.name,
+        "variant": run.variant.name,
+        "server": run.version.to_string(),
+        "backend": format!("{:?}", Backend::chosen()).to_lowercase(),
+        "commit": COMMIT,
+        "seed": run.seed,
+        "ended": since.as_secs(),
+        "seconds": run.took.as_secs_f64(),
+    });
+    if let (Some(result), Value::Object(found)) = (result.as_object_mut(), run.verdict.json()) {
+        result.extend(found);
+    }
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join(RESULTS))?;
+    Ok(file.write_all(format!("{result}\n").as_bytes())?)
+}
+
+/// Writes the scorecard anew.
+pub fn write(folder: &Path) -> Result {
+    let text = std::fs::read_to_string(folder.join(RESULTS))?;
+    let results = text
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<std::result::Result<Vec<Value>, _>>()?;
+    Ok(std::fs::write(folder.join(SCORECARD), scorecard(&results))?)
+}
+
+/// All runs of one variant of a row on one server by one backend.
+#[derive(Debug, Default)]
+struct Line {
+    runs: usize,
+    counts: BTreeMap<String, u64>,
+    failed: BTreeMap<String, u64>,
+    recoveries: Vec<u64>,
+    worst_wait: u64,
+    commits: Vec<String>,
+    broken: usize,
+}
+
+fn scorecard(results: &[Value]) -> String {
+    let mut lines: BTreeMap<(usize, usize, String, String), Line> = BTreeMap::new();
+    let rows = rows();
+    for result in results {
+        let Some(row) = rows.iter().position(|row| result["row"] == row.name) else {
+            continue;
+        };
+        let Some(variant) = rows[row].variants.iter().position(|it| result["variant"] == it.name) else {
+            continue;
+        };
+        let word = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
+        let line = lines
+            .entry((row, variant, word("server"), word("backend")))
+            .or_default();
+        line.add(result);
+    }
+    let mut text = String::from(
+        "| row | server, client | faults | acquisitions | overlaps | leases lost | vanished | stale writes: accepted, refused | errors | next grant: median, worst | broken |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for ((row, variant, server, backend), line) in &lines {
+        let row = &rows[*row];
+        let name = match row.variants[*variant].name {
+            "" => row.title.to_owned(),
+            variant => format!("{}; {variant}", row.title),
+        };
+        let _ = writeln!(text, "| {name} | {server}, {backend} {}", line.cells());
+    }
+    let mut commits: Vec<&String> = lines.values().flat_map(|line| &line.commits).collect();
+    commits.sort();
+    commits.dedup();
+    let _ = write!(
+        text,
+        "\nFrom runs at {}.\n",
+        commits
+            .iter()
+            .map(|commit| format!("`{commit}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    text
+}
+
+impl Line {
+    fn add(&mut self, result: &Value) {
+        self.runs += 1;
+        for (field, value) in result.as_object().into_iter().flatten() {
+            if let Some(count) = value.as_u64() {
+                *self.counts.entry(field.clone()).or_default() += count;
+            }
+        }
+        for (kind, count) in result["failed"].as_object().into_iter().flatten() {
+            *self.failed.entry(kind.clone()).or_default() += count.as_u64().unwrap_or(0);
+        }
+        let recoveries = result["recovery_ns"].as_array().into_iter().flatten();
+        self.recoveries.extend(recoveries.filter_map(Value::as_u64));
+        self.worst_wait = self.worst_wait.max(result["wait_ns"]["worst"].as_u64().unwrap_or(0));
+        self.commits
+            .push(result["commit"].as_str().unwrap_or_default().to_owned());
+        self.broken += result["broken"].as_array().map_or(0, Vec::len);
+    }
+
+    fn cells(&self) -> String {
+        let count = |field: &str| grouped(self.counts.get(field).copied().unwrap_or(0));
+        let failed: Vec<String> = self
+            .failed
+            .iter()
+            .map(|(kind, count)| format!("{kind} {}", grouped(*count)))
+            .collect();
+        let failed = if failed.is_empty() {
+            "0".into()
+        } else {
+            failed.join(", ")
+        };
+        let mut recoveries = self.recoveries.clone();
+        recoveries.sort_unstable();
+        let recovery = match (recoveries.get(recoveries.len() / 2), recoveries.last()) {
+            (Some(median), Some(worst)) => format!("{}, {}", time(*median), time(*worst)),
+            _ => String::new(),
+        };
+        format!(
+            "| {} | {} | {} | {} | {} | {}, {} | {failed} | {recovery} | {} |",
+            count("faults"),
+            count("acquisitions"),
+            count("overlaps"),
+            count("lost"),
+            count("vanished"),
+            count("stale_writes_accepted"),
+            count("writes_refused"),
+            self.broken,
+        )
+    }
+}
+
+fn time(nanos: u64) -> String {
+    match nanos {
+        0..1_000_000_000 => format!("{:.0} ms", nanos as f64 / 1e6),
+        _ => format!("{:.1} s", nanos as f64 / 1e9),
+    }
+}
+
+/// `1,234,567`
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,57 @@
+//! Rows in small: enough to show that each nemesis strikes, that the checker reads what comes of it, and that the promises hold.
+
+use std::path::Path;
+
+use tokio::sync::Mutex;
+
+use crate::chaos::rows::{Row, Variant, rows};
+use crate::chaos::run::run;
+use crate::chaos::worker::work_if_told;
+use crate::support::{Error, Result};
+
+/// One at a time: a row is a cluster and many processes.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Runs all variants of a row.
+pub async fn smoke(name: &str) -> Result {
+    let _turn = TURN.lock().await;
+    let row = rows().into_iter().find(|row| row.name == name);
+    let row = row.ok_or_else(|| Error::new(format!("there is no row {name}")))?;
+    for variant in &row.variants {
+        let seed = fastrand::u64(..);
+        let folder = std::env::temp_dir().join(format!("rwlease-chaos-{}-{name}-{seed}", std::process::id()));
+        let came = judged(&row, variant, seed, &folder).await;
+        came.map_err(|error| {
+            Error::new(format!(
+                "{name} {}, seed {seed}, logs in {}: {error:?}",
+                variant.name,
+                folder.display()
+            ))
+        })?;
+        let _ = std::fs::remove_dir_all(folder); // there may be none
+    }
+    Ok(())
+}
+
+async fn judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Result {
+    let Some(run) = run(row, variant, row.smoke, seed, folder, &mut |_| {}).await? else {
+        println!("{}: not on this server or machine", row.name);
+        return Ok(());
+    };
+    let verdict = run.verdict;
+    println!(
+        "{} {}: {} faults, {} acquisitions",
+        row.name, variant.name, verdict.faults, verdict.findings.grants
+    );
+    if verdict.broken.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::new(verdict.broken.join("\n")))
+    }
+}
+
+/// Not a test of its own: the process that takes locks.
+#[test]
+fn a_worker() -> Result {
+    work_if_told().unwrap_or(Ok(()))
+}

@@ -1,0 +1,384 @@
+//! A process that takes locks: this same program, started again with orders. What it does stands in its log; it ends when its standard input does.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rwlease::{Lease, Locks, Mode, Released, Result as LockResult};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::history::{Log, Nanos, now};
+use super::store::Stored;
+use crate::support::{ConnectTo, Error, Result, end_with_this, is_ended};
+
+/// Names the file of the orders; without it, this process is no worker.
+const ORDERS: &str = "RWLEASE_CHAOS_WORKER";
+
+/// The name of the test under which a program of tests is a worker.
+pub const TEST: &str = "smoke::a_worker";
+
+/// How often a long hold looks whether its deadline has moved.
+const LOOK: Duration = Duration::from_millis(100);
+const MOVED: Nanos = 5_000_000;
+
+/// What one worker is to do.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    pub urls: Vec<String>,
+    pub store: String,
+    /// The locks of the many short holds; each task takes those of one group, which are so many names apart.
+    pub names: Vec<String>,
+    pub groups: usize,
+    /// The locks of the long holds, which are renewed: a task for each.
+    pub keepers: Vec<String>,
+    pub tasks: usize,
+    pub reads_percent: u8,
+    pub replicas: u32,
+    pub lease: Duration,
+    /// The longest of the short holds; the long ones are up to half a lease.
+    pub hold: Duration,
+    /// Ends by itself after so many requests.
+    pub limit: Option<u64>,
+    pub seed: u64,
+}
+
+/// A worker, as the one who started it has it.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    /// It has ended, and how.
+    ended: Option<bool>,
+}
+
+impl Worker {
+    /// `before` goes before the command: to start it somewhere else.
+    pub fn start(orders: &Orders, log: &Path, before: &[String]) -> Result<Worker> {
+        let file = log.with_extension("orders");
+        std::fs::write(&file, orders.write(log).to_string())?;
+        let program = std::env::current_exe()?.into_os_string();
+        let mut words = before.iter().map(std::ffi::OsString::from).chain([program]);
+        let first = words.next().unwrap_or_default();
+        let child = Command::new(first)
+            .args(words)
+            .args(["--exact", TEST, "--nocapture"])
+            .env(ORDERS, file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(log.with_extension("err"))?)
+            .spawn()?;
+        end_with_this(child.id())?;
+        Ok(Worker { child, ended: None })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets it finish what it does.
+    pub fn stop(&mut self) {
+        self.child.stdin = None;
+    }
+
+    /// Whether it has ended, and how.
+    pub fn ended(&mut self) -> Result<Option<bool>> {
+        if self.ended.is_none()
+            && let Some(status) = self.child.try_wait()?
+        {
+            self.ended = Some(status.success());
+            is_ended(self.id())?;
+        }
+        Ok(self.ended)
+    }
+
+    /// `kill -9`; it is reaped when this returns.
+    pub fn kill(&mut self) -> Result {
+        if self.ended()?.is_none() {
+            self.child.kill()?;
+            is_ended(self.id())?;
+            self.ended = Some(self.child.wait()?.success());
+        }
+        Ok(())
+    }
+
+    pub fn freeze(&self) -> Result {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
+    }
+
+    pub fn thaw(&self) -> Result {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
+    /// Blocks its runtime for so long.
+    pub fn stall(&mut self, time: Duration) -> Result {
+        use std::io::Write;
+
+        let input = self.child.stdin.as_mut().ok_or_else(|| Error::new("it was stopped"))?;
+        Ok(writeln!(input, "{}", time.as_millis())?)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended long ago.
+        let _ = self.kill();
+    }
+}
+
+/// Works, if this process was started to.
+pub fn work_if_told() -> Option<Result> {
+    let file = PathBuf::from(std::env::var_os(ORDERS)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Some(runtime.map_err(Error::from).and_then(|runtime| {
+        let (orders, log) = Orders::read(&file)?;
+        tokio::task::LocalSet::new().block_on(&runtime, work(orders, &log))
+    }))
+}
+
+async fn work(orders: Orders, log: &Path) -> Result {
+    let settings = Locks::builder()
+        .lease(orders.lease)
+        // A grant that was pushed must be claimed in this time, also where servers and workers share few processors.
+        .claim_window((orders.lease / 3).max(Duration::from_secs(1)))
+        .call_timeout(Duration::from_secs(30));
+    let bench = Rc::new(Bench {
+        log: Log::create(log)?,
+        locks: settings.connect_to(&orders.urls).await?,
+        store: Stored::connect(&orders.store).await?,
+        stop: Arc::default(),
+        left: AtomicU64::new(orders.limit.unwrap_or(u64::MAX)),
+        orders,
+    });
+    listen(&bench);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..bench.orders.tasks {
+        tasks.spawn_local(bench.clone().short_holds(number));
+    }
+    for number in 0..bench.orders.keepers.len() {
+        tasks.spawn_local(bench.clone().long_holds(number));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
+    }
+    let left = bench.locks.shutdown(Duration::from_secs(10)).await;
+    if left.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::new(format!("not released: {left:?}")))
+    }
+}
+
+/// Whoever started this tells it to block, by a number of milliseconds, and to stop, by the end of the input.
+fn listen(bench: &Rc<Bench>) {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let stop = bench.stop.clone();
+    std::thread::spawn(move || {
+        let lines = std::io::stdin().lock().lines();
+        for line in lines.map_while(std::io::Result::ok) {
+            let _ = tell.send(line);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let bench = bench.clone();
+    tokio::task::spawn_local(async move {
+        while let Some(line) = told.recv().await {
+            let time = Duration::from_millis(line.trim().parse().unwrap_or(0));
+            std::thread::sleep(time);
+            bench.log.note(now(), format_args!("Z {}", time.as_millis()));
+        }
+    });
+}
+
+struct Bench {
+    orders: Orders,
+    log: Log,
+    locks: Locks,
+    store: Stored,
+    stop: Arc<AtomicBool>,
+    left: AtomicU64,
+}
+
+impl Bench {
+    fn goes_on(&self) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0 && !self.stop.load(Ordering::Relaxed)
+    }
+
+    async fn short_holds(self: Rc<Self>, number: usize) {
+        let orders = &self.orders;
+        let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_add(number as u64));
+        let group = number % orders.groups;
+        let names = orders.names.len() / orders.groups;
+        while self.goes_on() {
+            let name = zipf(&mut random, names) * orders.groups + group;
+            let mode = if random.u8(..100) < orders.reads_percent {
+                Mode::Read
+            } else {
+                Mode::Write
+            };
+            let hold = orders.hold.mul_f64(random.f64());
+            self.round(name, &orders.names[name], mode, hold).await;
+        }
+    }
+
+    async fn long_holds(self: Rc<Self>, number: usize) {
+        let orders = &self.orders;
+        let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_sub(number as u64 + 1));
+        while self.goes_on() {
+            let hold = orders.lease.mul_f64(random.f64() / 2.0);
+            let name = orders.names.len() + number;
+            self.round(name, &orders.keepers[number], Mode::Write, hold).await;
+        }
+    }
+
+    async fn round(&self, number: usize, name: &str, mode: Mode, hold: Duration) {
+        let id = self.log.request(number, mode);
+        let taken = match mode {
+            Mode::Read => self.read(id, name, hold).await,
+            Mode::Write => self.write(id, name, hold).await,
+        };
+        if let Err(error) = taken {
+            self.log
+                .note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
+            // So that what cannot be had now is not asked for without pause.
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn read(&self, id: u64, name: &str, hold: Duration) -> LockResult<()> {
+        let lock = self.locks.rwlock(name)?;
+        let guard = lock.read().replicas(self.orders.replicas).timeout(LONG).await?;
+        self.granted(id, &guard);
+        let _ = self.store.clone().read(name).await;
+        self.stay(id, &guard, hold).await;
+        self.release(id, &guard.clone(), guard.release()).await;
+        Ok(())
+    }
+
+    async fn write(&self, id: u64, name: &str, hold: Duration) -> LockResult<()> {
+        let lock = self.locks.rwlock(name)?;
+        let guard = lock.write().replicas(self.orders.replicas).timeout(LONG).await?;
+        self.granted(id, &guard);
+        let token = guard.token();
+        let mut store = self.store.clone();
+        let entered = self.stored(id, store.enter(name, token).await);
+        self.stay(id, &guard, hold).await;
+        // Whether it still holds or not: it is the store that must refuse.
+        if let Some((_, counter)) = entered {
+            let written = store.write(name, token, counter + 1).await;
+            self.stored(id, written.map(|sequence| sequence.map(|sequence| (sequence, 0))));
+        }
+        self.release(id, &guard.clone(), guard.release()).await;
+        Ok(())
+    }
+
+    fn granted(&self, id: u64, lease: &Lease) {
+        let (at, token) = (now(), lease.token());
+        let deadline = deadline(lease);
+        self.log.note(at, format_args!("G {id} {token} {deadline}"));
+    }
+
+    /// Holds for a while, notes what becomes of the deadline, and stops when the lease is lost.
+    async fn stay(&self, id: u64, lease: &Lease, hold: Duration) {
+        let until = now() + hold.as_nanos() as u64;
+        let mut noted = deadline(lease);
+        while now() < until && !self.stop.load(Ordering::Relaxed) {
+            let pause = Duration::from_nanos(until.saturating_sub(now())).min(LOOK);
+            if timeout(pause, lease.lost()).await.is_ok() {
+                self.log.note(now(), format_args!("L {id}"));
+                return;
+            }
+            let moved = deadline(lease);
+            if lease.is_held() && moved > noted + MOVED {
+                noted = moved;
+                self.log.note(now(), format_args!("D {id} {moved}"));
+            }
+        }
+    }
+
+    fn stored(&self, id: u64, answer: Result<Option<(u64, u64)>>) -> Option<(u64, u64)> {
+        match answer {
+            Ok(Some((sequence, counter))) => {
+                self.log.note(now(), format_args!("W {id} {sequence}"));
+                Some((sequence, counter))
+            }
+            Ok(None) => {
+                self.log.note(now(), format_args!("V {id}"));
+                None
+            }
+            Err(error) => panic!("the store is always there: {error}"),
+        }
+    }
+
+    async fn release(&self, id: u64, lease: &Lease, release: impl Future<Output = LockResult<Released>>) {
+        // In this order: it held at that moment at least.
+        let at = now();
+        let believed = if lease.is_held() { "held" } else { "lost" };
+        self.log.note(at, format_args!("E {id} {believed}"));
+        match release.await {
+            Ok(outcome) => self.log.note(now(), format_args!("X {id} {outcome:?}")),
+            Err(error) => self.log.note(now(), format_args!("X {id} Failed {}", one_line(&error))),
+        }
+    }
+}
+
+/// More than any fault lasts.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Until when the guard says that it holds; never later than that, as long as it does.
+fn deadline(lease: &Lease) -> Nanos {
+    let at = now();
+    at + lease.remaining().as_nanos() as u64
+}
+
+/// Few names are wanted often, many seldom.
+fn zipf(random: &mut fastrand::Rng, names: usize) -> usize {
+    let place = ((names as f64 + 1.0).ln() * random.f64()).exp() as usize - 1;
+    place.min(names - 1)
+}
+
+fn one_line(error: &rwlease::Error) -> String {
+    format!("{error:?}").replace('\n', " ")
+}
+
+impl Orders {
+    fn write(&self, log: &Path) -> Value {
+        json!({
+            "urls": self.urls, "store": self.store, "names": self.names, "groups": self.groups, "keepers": self.keepers,
+            "tasks": self.tasks, "reads_percent": self.reads_percent, "replicas": self.replicas,
+            "lease_us": self.lease.as_micros() as u64, "hold_us": self.hold.as_micros() as u64,
+            "limit": self.limit, "seed": self.seed, "log": log,
+        })
+    }
+
+    fn read(file: &Path) -> Result<(Orders, PathBuf)> {
+        let said: Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+        let number = |field: &str| said[field].as_u64().unwrap_or(0);
+        let words = |field: &str| {
+            let words = said[field].as_array().into_iter().flatten();
+            words.filter_map(Value::as_str).map(String::from).collect()
+        };
+        let word = |field: &str| said[field].as_str().unwrap_or_default().to_owned();
+        let orders = Orders {
+            urls: words("urls"),
+            store: word("store"),
+            names: words("names"),
+            groups: number("groups") as usize,
+            keepers: words("keepers"),
+            tasks: number("tasks") as usize,
+            reads_percent: number("reads_percent") as u8,
+            replicas: number("replicas") as u32,
+            lease: Duration::from_micros(number("lease_us")),
+            hold: Duration::from_micros(number("hold_us")),
+            limit: said["limit"].as_u64(),
+            seed: number("seed"),
+        };
+        Ok((orders, word("log").into()))
+    }
+}

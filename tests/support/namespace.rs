@@ -1,0 +1,89 @@
+//! A network of its own for some processes, with one cable to this one that can be pulled. It needs the right to make it (root, on Linux).
+
+use std::process::{Command, Stdio};
+
+use super::{Error, Result};
+
+/// Gone, with its cable, when this is dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    /// This end of the cable.
+    cable: String,
+    /// The first three bytes of both addresses.
+    net: String,
+}
+
+impl Namespace {
+    pub fn create() -> Result<Namespace> {
+        let id = std::process::id();
+        let mut random = fastrand::Rng::new();
+        let space = Namespace {
+            name: format!("rwlease{id}"),
+            cable: format!("rwl{id}a"),
+            net: format!("10.{}.{}", random.u8(190..250), random.u8(..)),
+        };
+        let (name, cable, far, net) = (&space.name, &space.cable, format!("rwl{id}b"), &space.net);
+        for words in [
+            format!("netns add {name}"),
+            format!("link add {cable} type veth peer name {far}"),
+            format!("link set {far} netns {name}"),
+            format!("addr add {net}.1/30 dev {cable}"),
+            format!("link set {cable} up"),
+            format!("-n {name} addr add {net}.2/30 dev {far}"),
+            format!("-n {name} link set {far} up"),
+            format!("-n {name} link set lo up"),
+        ] {
+            ip(&words)?;
+        }
+        Ok(space)
+    }
+
+    /// What goes before a command that is to run in there.
+    pub fn before(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
+    }
+
+    /// The address of this side.
+    pub fn here(&self) -> String {
+        format!("{}.1", self.net)
+    }
+
+    /// The address of the other side.
+    pub fn there(&self) -> String {
+        format!("{}.2", self.net)
+    }
+
+    /// Nothing gets from one side to the other, and nobody is told.
+    pub fn cut(&self) -> Result {
+        ip(&format!("link set {} down", self.cable))
+    }
+
+    pub fn mend(&self) -> Result {
+        ip(&format!("link set {} up", self.cable))
+    }
+
+    /// What the system says of the cable: `up`, `down`.
+    pub fn state(&self) -> Result<String> {
+        let state = std::fs::read_to_string(format!("/sys/class/net/{}/operstate", self.cable))?;
+        Ok(state.trim().to_owned())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // The cable goes with it. Nothing to be done about a failure here: `ip netns` shows what is left.
+        let _ = ip(&format!("netns delete {}", self.name));
+        let _ = ip(&format!("link delete {}", self.cable));
+    }
+}
+
+fn ip(words: &str) -> Result {
+    let output = Command::new("ip").args(words.split(' ')).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Error::new(format!("ip {words}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::new(format!("ip {words}: {said}")))
+}
