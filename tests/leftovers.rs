@@ -3,8 +3,11 @@
 // The bans on direct clocks and on unwrapping are for the library.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use rwlease::embedded::Engine;
 use rwlease::{ErrorKind, LeaseState, Locks, Released, RwLock, Slot};
 use tokio::time::{sleep, timeout};
@@ -170,7 +173,7 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
             Some(request) => Some(request.await.unwrap()),
             None => None,
         };
-        let mut request = Box::pin(std::future::IntoFuture::into_future(lock.write()));
+        let mut request = Box::pin(lock.write().into_future());
         for _ in 0..polls {
             if futures::poll!(&mut request).is_ready() {
                 break;
@@ -217,4 +220,38 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     assert_eq!(lock.status().await.unwrap().waiters, 0);
     theirs.release().await.unwrap();
     assert_eq!(mine.release().await.unwrap(), Released::Released);
+}
+
+/// The same for what changes a lease or ends it.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "changed");
+    let others = other.rwlock(lock.name()).unwrap();
+    for (polls, way) in (1..12).flat_map(|polls| (0..4).map(move |way| (polls, way))) {
+        let theirs = match way {
+            3 => Some(others.read().await.unwrap()), // so that the upgrade waits
+            _ => None,
+        };
+        let mut change: BoxFuture<'static, ()> = match way {
+            0 => Box::pin(lock.write().await.unwrap().release().map(drop)),
+            1 => Box::pin(lock.write().await.unwrap().downgrade().map(drop)),
+            2 => Box::pin(lock.read().await.unwrap().try_upgrade().map(drop)),
+            _ => Box::pin(lock.read().await.unwrap().upgrade().into_future().map(drop)),
+        };
+        for _ in 0..polls {
+            if futures::poll!(&mut change).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop((change, theirs));
+        let next = timeout(5 * SECOND, others.write())
+            .await
+            .expect("nothing is in the way");
+        next.unwrap().release().await.unwrap();
+        assert_eq!(lock.status().await.unwrap().waiters, 0);
+    }
+    assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }

@@ -83,6 +83,7 @@ struct Belief {
     held: Box<dyn Held>,
     /// It began when an assumption was broken: only the tokens protect from it.
     is_doubtful: bool,
+    was_lost: bool,
 }
 
 impl Book {
@@ -109,6 +110,7 @@ impl Book {
                 claim,
                 held: Box::new(held),
                 is_doubtful,
+                was_lost: false,
             },
         );
         number
@@ -150,9 +152,16 @@ impl Book {
         self.pages.lock().unwrap().spoilt.insert(lock);
     }
 
-    /// At most one writer and no reader beside it, among those who believe to hold.
+    /// At most one writer and no reader beside it, among those who believe to hold; and who has ceased to believe does so for good.
     pub fn judge(&self) {
-        let pages = self.pages.lock().unwrap();
+        let mut pages = self.pages.lock().unwrap();
+        for belief in pages.beliefs.values_mut() {
+            let is_held = belief.held.is_held();
+            if is_held && belief.was_lost {
+                self.court.accuse("what is lost stays lost", || belief.tell());
+            }
+            belief.was_lost = !is_held;
+        }
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
         let trusted = |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.held.is_held();
         for writer in pages

@@ -46,6 +46,8 @@ pub struct Rules {
     haunted: BTreeSet<usize>,
     /// Servers whose memory is full.
     full: BTreeSet<usize>,
+    /// Nothing has gone wrong yet.
+    is_undisturbed: bool,
     trusts_clocks: bool,
     queues: Queues,
     pub served: u64,
@@ -110,6 +112,7 @@ impl Checker {
             split: BTreeSet::new(),
             haunted: BTreeSet::new(),
             full: BTreeSet::new(),
+            is_undisturbed: true,
             trusts_clocks: !plan.is_out_of_time(),
             served: 0,
             most_calls: 0,
@@ -179,6 +182,11 @@ impl Checker {
         } else {
             full.remove(&server);
         }
+    }
+
+    /// From now on things may go wrong.
+    pub fn disturb(&self) {
+        self.0.lock().unwrap().is_undisturbed = false;
     }
 
     /// How many commands were served, and the most calls that a script made.
@@ -259,6 +267,7 @@ impl Rules {
         contract::check(&self.court, &step);
         self.check_tokens(&step);
         self.check_owners(&step);
+        self.check_hearing(&step);
         self.queues.check(&step);
         reached::by_change(&self.census, &step);
         self.seen.insert((lock, served.server()), after);
@@ -317,6 +326,22 @@ impl Rules {
                 let greatest = *greatest;
                 self.court.accuse("tokens rise", || {
                     format!("lock {}: {token} after {greatest}", step.lock)
+                });
+            }
+        }
+    }
+
+    /// Whoever says that it hears does hear, as long as nothing has gone wrong: so nobody is passed over.
+    fn check_hearing(&self, step: &Step<'_>) {
+        let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
+            return;
+        };
+        for (owner, waiter) in &before.waiters {
+            let is_gone = !step.after.waiters.contains_key(owner) && step.after.lease(owner, step.now).is_none();
+            let is_another = step.owner() != owner && waiter.mode != 'u';
+            if is_gone && is_another && before.is_alive(owner, waiter, step.now) {
+                self.court.accuse("who hears is not passed over", || {
+                    format!("lock {} after {}: {owner} {waiter:?}", step.lock, step.script)
                 });
             }
         }

@@ -121,6 +121,7 @@ impl World {
     async fn run(mut self) -> Outcome {
         self.go_until(self.started + Duration::from_millis(500)).await;
         let end = self.started + self.plan.length;
+        self.checker.disturb();
         while self.engine.now() < end && !self.court.is_over() {
             self.is_storm = true;
             self.storm.set_calm(false);
