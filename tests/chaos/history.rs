@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::time::ClockId;
 use rwlease::Mode;
 
 use crate::support::{Error, Result};
@@ -16,8 +17,14 @@ use crate::support::{Error, Result};
 /// Nanoseconds of the machine's clock.
 pub type Nanos = u64;
 
+/// The clock that leases are counted by.
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
 pub fn now() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let time = rustix::time::clock_gettime(CLOCK);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -118,9 +118,8 @@ fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<bool> {
 }
 
 impl Options {
-    fn of(words: impl Iterator<Item = String>) -> Options {
+    fn of(mut words: impl Iterator<Item = String>) -> Options {
         let mut options = Options::default();
-        let mut words = words.filter(|word| !word.is_empty());
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--run" => options.is_run = true,
@@ -128,7 +127,7 @@ impl Options {
                 "--keep" => options.keeps = true,
                 "--variant" => options.variant = words.next(),
                 "--seed" => options.seed = words.next().and_then(|seed| seed.parse().ok()),
-                word if word.starts_with('-') => {}
+                word if word.is_empty() || word.starts_with('-') => {}
                 word => match word.parse() {
                     Ok(count) => options.count = Some(count),
                     Err(_) => options.row = Some(word.to_owned()),

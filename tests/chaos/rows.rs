@@ -150,6 +150,7 @@ pub fn rows() -> Vec<Row> {
                     workers: 5,
                     tasks: 4,
                     lease: Duration::from_secs(1),
+                    claim: Duration::from_secs(1),
                     ..usual(0)
                 },
                 promises: &[NoOverlap],
@@ -247,6 +248,7 @@ fn usual(replicas: u32) -> Load {
         reads_percent: 50,
         replicas,
         lease: Duration::from_secs(12),
+        claim: Duration::from_secs(10),
         hold: Duration::from_millis(30),
     }
 }
@@ -255,6 +257,7 @@ fn usual(replicas: u32) -> Load {
 fn brief(replicas: u32) -> Load {
     Load {
         lease: Duration::from_secs(5),
+        claim: Duration::from_secs(2),
         ..usual(replicas)
     }
 }

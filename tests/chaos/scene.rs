@@ -25,6 +25,8 @@ pub struct Load {
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
+    /// How long a grant that was pushed may wait for its claim: long, where servers and workers share few processors, but each waiter that is gone costs as much.
+    pub claim: Duration,
     pub hold: Duration,
 }
 
@@ -89,6 +91,7 @@ impl Scene {
             reads_percent: load.reads_percent,
             replicas: load.replicas,
             lease: load.lease,
+            claim: load.claim,
             hold: load.hold,
             limit: None,
             seed,

@@ -54,14 +54,23 @@ pub fn write(folder: &Path) -> Result {
     Ok(std::fs::write(folder.join(SCORECARD), scorecard(&results))?)
 }
 
+/// What is added up over runs.
+const COUNTS: [&str; 7] = [
+    "faults",
+    "acquisitions",
+    "overlaps",
+    "lost",
+    "vanished",
+    "stale_writes_accepted",
+    "writes_refused",
+];
+
 /// All runs of one variant of a row on one server by one backend.
 #[derive(Debug, Default)]
 struct Line {
-    runs: usize,
-    counts: BTreeMap<String, u64>,
+    counts: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
     recoveries: Vec<u64>,
-    worst_wait: u64,
     commits: Vec<String>,
     broken: usize,
 }
@@ -111,18 +120,14 @@ fn scorecard(results: &[Value]) -> String {
 
 impl Line {
     fn add(&mut self, result: &Value) {
-        self.runs += 1;
-        for (field, value) in result.as_object().into_iter().flatten() {
-            if let Some(count) = value.as_u64() {
-                *self.counts.entry(field.clone()).or_default() += count;
-            }
+        for field in COUNTS {
+            *self.counts.entry(field).or_default() += result[field].as_u64().unwrap_or(0);
         }
         for (kind, count) in result["failed"].as_object().into_iter().flatten() {
             *self.failed.entry(kind.clone()).or_default() += count.as_u64().unwrap_or(0);
         }
         let recoveries = result["recovery_ns"].as_array().into_iter().flatten();
         self.recoveries.extend(recoveries.filter_map(Value::as_u64));
-        self.worst_wait = self.worst_wait.max(result["wait_ns"]["worst"].as_u64().unwrap_or(0));
         self.commits
             .push(result["commit"].as_str().unwrap_or_default().to_owned());
         self.broken += result["broken"].as_array().map_or(0, Vec::len);

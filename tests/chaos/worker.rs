@@ -41,6 +41,7 @@ pub struct Orders {
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
+    pub claim: Duration,
     /// The longest of the short holds; the long ones are up to half a lease.
     pub hold: Duration,
     /// Ends by itself after so many requests.
@@ -143,8 +144,7 @@ pub fn work_if_told() -> Option<Result> {
 async fn work(orders: Orders, log: &Path) -> Result {
     let settings = Locks::builder()
         .lease(orders.lease)
-        // A grant that was pushed must be claimed in this time, also where servers and workers share few processors.
-        .claim_window((orders.lease / 3).max(Duration::from_secs(1)))
+        .claim_window(orders.claim)
         .call_timeout(Duration::from_secs(30));
     let bench = Rc::new(Bench {
         log: Log::create(log)?,
@@ -352,7 +352,7 @@ impl Orders {
         json!({
             "urls": self.urls, "store": self.store, "names": self.names, "groups": self.groups, "keepers": self.keepers,
             "tasks": self.tasks, "reads_percent": self.reads_percent, "replicas": self.replicas,
-            "lease_us": self.lease.as_micros() as u64, "hold_us": self.hold.as_micros() as u64,
+            "lease_us": self.lease.as_micros() as u64, "claim_us": self.claim.as_micros() as u64, "hold_us": self.hold.as_micros() as u64,
             "limit": self.limit, "seed": self.seed, "log": log,
         })
     }
@@ -375,6 +375,7 @@ impl Orders {
             reads_percent: number("reads_percent") as u8,
             replicas: number("replicas") as u32,
             lease: Duration::from_micros(number("lease_us")),
+            claim: Duration::from_micros(number("claim_us")),
             hold: Duration::from_micros(number("hold_us")),
             limit: said["limit"].as_u64(),
             seed: number("seed"),

@@ -194,7 +194,7 @@ impl Server {
     /// A plain connection of the caller's own. It dies with the server and does not come back.
     pub async fn connect(&self) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(Duration::from_secs(2)))
+            .set_connection_timeout(Some(Duration::from_secs(10)))
             .set_response_timeout(Some(Duration::from_secs(10)));
         Ok(Client::open(self.url())?
             .get_multiplexed_async_connection_with_config(&config)
