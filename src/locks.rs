@@ -278,7 +278,7 @@ impl Builder {
 
     /// How long a grant waits to be claimed by the waiter that it was pushed to. A dead waiter that nobody knows to be dead costs the queue this
     /// long. Until the claim is answered the waiter holds for this long less the [margin](Self::margin); where that is less than a quarter of it, the
-    /// waiter does not hold before the answer. Default: 1 s.
+    /// waiter does not hold before the answer. Default: 1.5 s, of which the default margin of long leases leaves one.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.pace.window = window;
         self

@@ -38,7 +38,7 @@ impl Default for Settings {
             pace: Pace {
                 interval: Duration::from_millis(250),
                 liveness: Duration::from_secs(10),
-                window: Duration::from_secs(1),
+                window: Duration::from_millis(1_500),
             },
             most_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
