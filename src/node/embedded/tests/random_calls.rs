@@ -138,7 +138,7 @@ impl Calls {
             4..12 => self.mutex(now),
             12..16 => self.legacy(now),
             16..22 => self.of_a_lock(),
-            other if other - 22 < self.newcomers => self.newcomer(now),
+            other if other < 22 + self.newcomers => self.newcomer(now),
             _ => self.again(now),
         };
         let call = if self.rng.u32(..1000) < self.odd {
