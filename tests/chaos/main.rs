@@ -1,6 +1,7 @@
 //! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it does nothing, so that `cargo test` does not take hours.
 //!
 //! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke` runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a fault too.
+//! `--scorecard`, alone, makes the scorecard of the results that there are.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, unreachable_pub)]
@@ -12,7 +13,7 @@ mod scorecard;
 mod support;
 mod timeline;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chaos::rows::{Row, Variant, rows};
@@ -32,6 +33,8 @@ struct Options {
     seed: Option<u64>,
     is_smoke: bool,
     keeps: bool,
+    /// Only the scorecard, of the results that there are.
+    is_card: bool,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,9 @@ fn main() -> ExitCode {
         return code(worked.map(|()| true));
     }
     let options = Options::of(std::env::args().skip(1));
+    if options.is_card {
+        return code(scorecard::write(&folder()).map(|()| true));
+    }
     if !options.is_run {
         println!("not run here: `make chaos` runs it");
         return ExitCode::SUCCESS;
@@ -49,6 +55,10 @@ fn main() -> ExitCode {
             .map_err(Error::from)
             .and_then(|runtime| runtime.block_on(run_rows(&options))),
     )
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER)
 }
 
 fn code(result: Result<bool>) -> ExitCode {
@@ -71,7 +81,7 @@ async fn run_rows(options: &Options) -> Result<bool> {
     if rows.is_empty() {
         return Err(Error::new(format!("there is no row {:?}", options.row)));
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    let folder = folder();
     let mut is_well = true;
     print_head();
     for row in &rows {
@@ -124,6 +134,7 @@ impl Options {
             match word.as_str() {
                 "--run" => options.is_run = true,
                 "--smoke" => options.is_smoke = true,
+                "--scorecard" => options.is_card = true,
                 "--keep" => options.keeps = true,
                 "--variant" => options.variant = words.next(),
                 "--seed" => options.seed = words.next().and_then(|seed| seed.parse().ok()),

@@ -92,7 +92,7 @@ fn scorecard(results: &[Value]) -> String {
         line.add(result);
     }
     let mut text = String::from(
-        "| row | server, client | faults | acquisitions | overlaps | leases lost | vanished | stale writes: accepted, refused | errors | next grant: median, worst | broken |\n\
+        "| row | server, client | faults | acquisitions | overlaps | leases lost | gone | stale writes: accepted, refused | errors | next grant: median, worst | broken |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ((row, variant, server, backend), line) in &lines {

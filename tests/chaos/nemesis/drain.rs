@@ -47,7 +47,7 @@ async fn add_node(cluster: &mut Cluster) -> Result<usize> {
     let meet = format!("CLUSTER MEET {} {} {}", known.host(), known.port(), known.bus_port());
     let settings = ServerSettings {
         cluster: true,
-        ..ServerSettings::default().line("cluster-node-timeout 2000")
+        ..ServerSettings::default().line("cluster-node-timeout 15000")
     };
     let new = cluster.add(settings).await?;
     cluster.node(new).say::<()>(&meet).await?;
