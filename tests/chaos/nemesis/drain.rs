@@ -21,7 +21,13 @@ pub async fn strike(scene: &mut Scene) -> Result {
     for &slot in &live {
         cluster.move_slot(slot, new).await?;
     }
-    assign(cluster, &empty, old, new).await?;
+    if cluster.version().has_atomic_moves() {
+        for run in empty.chunk_by(|slot, next| slot + 1 == *next) {
+            cluster.move_slots_at_once(run[0], run[run.len() - 1], new).await?;
+        }
+    } else {
+        assign(cluster, &empty, old, new).await?;
+    }
     let followers = cluster.replicas_of(old).await?;
     for replica in followers {
         let follow = format!("CLUSTER REPLICATE {}", cluster.id(new));
