@@ -18,8 +18,8 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 test: servers redis-py ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features --no-fail-fast
 
-test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --no-fail-fast $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
+test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out)
+	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --no-fail-fast $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
 
 test-backends: servers redis-py ## Run the suites of locks over each client crate alone (BACKENDS="redis fred")
 	@scripts/test-backends $(BACKENDS)
