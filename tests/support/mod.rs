@@ -38,7 +38,7 @@ pub use namespace::Namespace;
 pub use patience::Patience;
 pub use proxy::{Cut, Flow, Proxies, Proxy};
 pub use redis_py::RedisPy;
-pub use server::{Certificates, Server, ServerSettings, Version};
+pub use server::{Certificates, Server, ServerSettings, Version, find_binary};
 pub use single::Single;
 pub use view::{Entry, View};
 pub use watchdog::{end_with_this, is_ended};

@@ -2,7 +2,8 @@
 //!
 //! That works with servers that take their memory from the C library, such as the Valkey that `make valkey` fetches.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
@@ -10,7 +11,7 @@ use tokio::time::sleep;
 use super::{ensure, fail_over, moves};
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Patience, Result, Server, Shape};
+use crate::support::{Cluster, Patience, Result, Server, Shape, find_binary};
 
 /// Names the library, if it is not where Debian's package `libfaketime` has it.
 const LIBRARY: &str = "RWLEASE_FAKETIME";
@@ -40,6 +41,9 @@ pub async fn prepare(mut shape: Shape) -> Result<Option<Cluster>> {
     let Some(library) = named.into_iter().chain(usual).find(|file| file.is_file()) else {
         return Ok(None);
     };
+    if brings_its_own_memory(&find_binary()?)? {
+        return Ok(None);
+    }
     shape.settings.before = vec![
         "env".into(),
         format!("LD_PRELOAD={}", library.display()),
@@ -55,6 +59,12 @@ pub async fn prepare(mut shape: Shape) -> Result<Option<Cluster>> {
     let off = offset(node).await?;
     set(node, 0)?;
     Ok(is_about(off, FAR_MS).then_some(cluster))
+}
+
+/// Debian's Redis has jemalloc, under which this library stops it at its start.
+fn brings_its_own_memory(server: &Path) -> Result<bool> {
+    let told = Command::new(server).arg("--version").output()?;
+    Ok(String::from_utf8_lossy(&told.stdout).contains("malloc=jemalloc"))
 }
 
 /// All clocks are set anew, a little wrong; then a slot moves and a replica takes over, so that locks come before other clocks.
