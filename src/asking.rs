@@ -22,7 +22,7 @@ use crate::settings::{Settings, check_lease};
 const CALL_SLICE: Duration = Duration::from_secs(2);
 
 /// A silence that says nothing yet.
-const BRIEF: Duration = Duration::from_millis(500);
+pub(crate) const BRIEF: Duration = Duration::from_millis(500);
 
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
 const SWEEPS_OF_A_TRY: u32 = 10_000;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 
-use crate::asking::Patience;
+use crate::asking::{BRIEF, Patience};
 use crate::client::Client;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
@@ -131,15 +131,25 @@ impl Tries<'_> {
         let due = clock.now().after(self.retry.pause(self.made, fastrand::f64()));
         clock.sleep_until(self.until.map_or(due, |until| until.min(due))).await;
         match self.until {
-            Some(until) if clock.now() >= until => {
-                let message = format!(
-                    "others held it at each of {} tries in the time that was given",
-                    self.made
-                );
-                Err(Error::new(ErrorKind::TimedOut, message))
-            }
+            Some(until) if clock.now() >= until => Err(self.out_of_time()),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a try has no answer only since the time that was given ended soon after it began: the one before it was answered, so nothing is said against the server.
+    pub(crate) fn was_cut_short(&self, began: Moment, now: Moment) -> bool {
+        self.made > 0
+            && self
+                .until
+                .is_some_and(|until| now >= until && until.since(began) < BRIEF)
+    }
+
+    pub(crate) fn out_of_time(&self) -> Error {
+        let message = format!(
+            "others held it at each of {} tries in the time that was given",
+            self.made
+        );
+        Error::new(ErrorKind::TimedOut, message)
     }
 }
 
@@ -178,9 +188,15 @@ impl Wait {
         };
         let mut tries = retry.begin(clock.now(), self.timeout);
         loop {
-            let until = tries.answer_by(clock.now(), client.settings.call_timeout);
-            if let Some(held) = ask(Patience::Try { until }).await? {
-                return Ok(held);
+            let began = clock.now();
+            let until = tries.answer_by(began, client.settings.call_timeout);
+            match ask(Patience::Try { until }).await {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable && tries.was_cut_short(began, clock.now()) => {
+                    return Err(lock.blame(tries.out_of_time()));
+                }
+                Err(error) => return Err(error),
             }
             tries.pause(clock).await.map_err(|error| lock.blame(error))?;
         }
@@ -260,7 +276,17 @@ mod tests {
         let now = SystemClock.now();
         let mut tries = retry.begin(now, Some(ms(5)));
         assert_eq!(tries.answer_by(now, ms(60_000)), now.after(ms(5)));
+        assert!(
+            !tries.was_cut_short(now, now.after(ms(5))),
+            "no server has answered yet"
+        );
         assert_eq!(tries.pause(&SystemClock).await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(tries.was_cut_short(now, now.after(ms(5))));
+        assert!(!tries.was_cut_short(now, now.after(ms(4))), "there was time left");
+        let mut long = retry.begin(now, Some(ms(600)));
+        long.made = 1;
+        assert!(!long.was_cut_short(now, now.after(ms(600))), "it had time enough");
+        assert!(long.was_cut_short(now.after(ms(590)), now.after(ms(600))));
     }
 
     #[tokio::test]
