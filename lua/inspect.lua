@@ -8,10 +8,10 @@
 -- Reply: now, status, 0
 --   absent   there is no such lock
 --   lock     last token, writer, readers, waiters, upgrader, revoked token, readers of the page, waiting writers of the page, waiting readers of the page
--- The writer is its record (empty: none), the upgrader its owner. A reader is owner, record; a waiter is owner, entry. Records and entries are as in the
+-- The writer is its record (empty: none), the upgrader a list of none or one waiter. A reader is owner, record; a waiter is owner, entry. Records and entries are as in the
 -- hash; they may have run out. A waiter that left between two pages ends its list there.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
--- Cost: TIME, HMGET and at most five calls for each entry.
+-- Cost: TIME, HMGET, HGET for the upgrader, and at most five calls for each entry.
 
 -- @include constants
 -- @include clock
@@ -53,6 +53,11 @@ local function readers()
   return page
 end
 
+local function upgrader()
+  local owner = lock[6]
+  return owner and { owner, call('HGET', key, 'q:' .. owner) or malformed('upgrader') } or {}
+end
+
 local function waiters(head, owner)
   local page = {}
   if owner == '-' then
@@ -79,7 +84,7 @@ return answer(function()
     lock[3] or '',
     count(4),
     count(5),
-    lock[6] or '',
+    upgrader(),
     count(7),
     readers(),
     waiters('writers_head', ARGV[4]),

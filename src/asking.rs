@@ -16,13 +16,10 @@ use crate::observe::{self, Way};
 use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
-use crate::settings::{Settings, check_lease};
+use crate::settings::{BRIEF, Settings, check_lease};
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
-
-/// A silence that says nothing yet.
-pub(crate) const BRIEF: Duration = Duration::from_millis(500);
 
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
 const SWEEPS_OF_A_TRY: u32 = 10_000;

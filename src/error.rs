@@ -131,7 +131,7 @@ impl From<ServerError> for Error {
                 (
                     ErrorKind::Refused,
                     "the user lacks one of the rights that the scripts need: +time, +exists, +hmget, +hget, +hset, +hdel, +pexpireat, +pttl, \
-                     +spublish",
+                     +spublish; +get, +set, +del (mutex, two-key lock)",
                 )
             }
             _ => (ErrorKind::Refused, "the server refused"),

@@ -13,6 +13,7 @@ use crate::locks::Locks;
 use crate::protocol::legacy::{Taken, TwoKeys, given_back, taken};
 use crate::protocol::{Mode, OwnerId};
 use crate::router::{CallError, Reason, Slot, assert_same_slot};
+use crate::settings::BRIEF;
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
@@ -34,16 +35,20 @@ const SLACK: Duration = Duration::from_secs(1);
 /// They lie in the protocol, and no client can mend them alone:
 ///
 /// - All readers share one key. The release of one that came later lets a writer in while an earlier one still reads. (An earlier one's does not, among clients of this
-///   type: the key names the reader that came last. In the old fleet any reader's release deletes the key of all.)
+///   type: the key names the reader that came last. In the old fleet any reader's release deletes the key of all.) A reader whose answer was lost and whose call was
+///   repeated counts as one that came later than those who came between.
 /// - A release of the old fleet deletes whatever is there, also a key that this type set.
+/// - A reader of the old fleet that comes sets the readers' key to its own time to live, without a look. Where that is the shorter one, the readers before it are
+///   cut short and are not told: [`LegacyGuard::remaining`] goes on. So beside an old fleet a reader's lease must be no longer than the fleet's shortest.
 /// - No fencing token, no queue: a stream of readers keeps a writer out for ever, and those who wait ask again and again.
 /// - No renewal: who holds longer than its lease holds no more.
 /// - While the slot of the keys migrates and one of them has moved, servers answer `TRYAGAIN`, and nobody can take the lock.
 ///
 /// # What is added
 ///
-/// Each acquisition is an owner of its own, named in the key's value, and only the owner's release deletes the key. A repeated call changes nothing more, and one that
-/// comes too late nothing at all. A reader with a short lease does not cut a longer one short.
+/// Each acquisition is an owner of its own, named in the key's value, and only the owner's release deletes the key. A repeated call changes nothing more, unless it is a
+/// reader's and another reader has come between, whose place it takes; one that comes too late changes nothing at all. A reader of this type with a short lease does not cut a
+/// longer one short.
 #[derive(Clone)]
 pub struct LegacyRwLock {
     locks: Locks,
@@ -129,7 +134,7 @@ impl LegacyRwLock {
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut).
+    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
     pub async fn read(&self, lease: Duration, patience: Duration) -> Result<LegacyGuard> {
         self.wait(Mode::Read, lease, patience).await
     }
@@ -138,25 +143,41 @@ impl LegacyRwLock {
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut).
+    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
     pub async fn write(&self, lease: Duration, patience: Duration) -> Result<LegacyGuard> {
         self.wait(Mode::Write, lease, patience).await
     }
 
     async fn wait(&self, mode: Mode, lease: Duration, patience: Duration) -> Result<LegacyGuard> {
+        if patience.is_zero() {
+            let error = Error::invalid("the patience must not be zero: there are `try_read` and `try_write`");
+            return Err(self.blame(error));
+        }
         let clock = self.locks.client().clock.clone();
         let until = self.after(patience);
+        let mut answered = false;
         loop {
-            if let Some(guard) = self.attempt(mode, lease, until).await? {
-                return Ok(guard);
+            let began = clock.now();
+            match self.attempt(mode, lease, until).await {
+                Ok(Some(guard)) => return Ok(guard),
+                Ok(None) => answered = true,
+                // The time was up soon after this try began: that says nothing against the server, which had answered before.
+                Err(error) if answered && error.kind() == ErrorKind::Unavailable && until.since(began) < BRIEF => {
+                    return Err(self.out_of_time());
+                }
+                Err(error) => return Err(error),
             }
             let next = clock.now().after(INTERVAL.mul_f64(0.5 + fastrand::f64()));
             if next >= until {
-                let error = Error::new(ErrorKind::TimedOut, "others had it in the time that was given");
-                return Err(self.blame(error));
+                return Err(self.out_of_time());
             }
             clock.sleep_until(next).await;
         }
+    }
+
+    fn out_of_time(&self) -> Error {
+        let error = Error::new(ErrorKind::TimedOut, "others had it in the time that was given");
+        self.blame(error)
     }
 
     async fn attempt(&self, mode: Mode, lease: Duration, until: Moment) -> Result<Option<LegacyGuard>> {

@@ -12,6 +12,8 @@ use crate::losses::{Loss, OnLost};
 use crate::multi::Multi;
 use crate::mutex::Mutex;
 use crate::node::Connector;
+#[cfg(feature = "redis")]
+use crate::node::redis::RedisConnector;
 use crate::observe;
 use crate::owner::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
@@ -166,6 +168,8 @@ impl Locks {
         router: RouterSettings,
     ) -> Result<Locks> {
         settings.check()?;
+        router.check()?;
+        on_tokio()?;
         let router = Router::connect(connector, clock.clone(), router).await?;
         Locks::over(Route::Own(router), clock, scripts, settings)
     }
@@ -212,17 +216,67 @@ impl fmt::Debug for Locks {
 pub struct Builder {
     settings: Settings,
     router: RouterSettings,
+    /// One that was given of how to dial, which a connection of the application's does in its own way.
+    dialing: Option<&'static str>,
     #[cfg(feature = "redis")]
     redis: RedisSettings,
     #[cfg(feature = "embedded")]
     scripts: Option<&'static Scripts>,
 }
 
+/// Everything is driven by tasks.
+fn on_tokio() -> Result<()> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::invalid("clients must be made on a tokio runtime").because(error)),
+    }
+}
+
 #[cfg(feature = "redis")]
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 struct RedisSettings {
     urls: Vec<String>,
-    connector: crate::node::redis::RedisConnector,
+    connector: RedisConnector,
+}
+
+#[cfg(feature = "redis")]
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URLs: they may have passwords in them.
+        f.debug_struct("RedisSettings")
+            .field("urls", &self.urls.len())
+            .field("connector", &self.connector)
+            .finish()
+    }
+}
+
+#[cfg(all(
+    feature = "redis",
+    any(feature = "embedded", feature = "fred", feature = "cluster-async")
+))]
+impl RedisSettings {
+    /// One that was given: all of them go with URLs, and are said elsewhere where there are none.
+    fn given(&self) -> Option<&'static str> {
+        use crate::node::redis::TlsFiles;
+
+        let RedisSettings { urls, connector } = self;
+        let RedisConnector {
+            tls,
+            credentials,
+            database: _, // the URLs' own
+            client_name,
+        } = connector;
+        let files = |TlsFiles { roots, client }: &TlsFiles| (roots.is_some(), client.is_some());
+        let (roots, client) = tls.as_ref().map(files).unwrap_or_default();
+        let settings = [
+            ("servers", !urls.is_empty()),
+            ("credentials", credentials.is_some()),
+            ("client_name", client_name.is_some()),
+            ("tls_roots", roots),
+            ("tls_client", client),
+        ];
+        settings.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
 }
 
 impl Builder {
@@ -297,13 +351,14 @@ impl Builder {
         self
     }
 
-    /// The longest time for one connection to be made. Default: 1 s.
+    /// The longest time for one connection to be made, from 1 ms to 1 h. Default: 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.router.connect_timeout = timeout;
+        self.dialing = Some("connect_timeout");
         self
     }
 
-    /// The longest time that one attempt of a call waits for its answer; then it is repeated, elsewhere if the slot has moved. Default: 500 ms.
+    /// The longest time that one attempt of a call waits for its answer, from 1 ms to 1 h; then it is repeated, elsewhere if the slot has moved. Default: 500 ms.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.router.response_timeout = timeout;
         self
@@ -312,7 +367,39 @@ impl Builder {
     /// Turns the host and port that a server announces into those to connect to: for containers, tunnels, forwarded ports.
     pub fn translate(mut self, translate: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
         self.router.translate = Some(Arc::new(translate));
+        self.dialing = Some("translate");
         self
+    }
+
+    #[cfg(all(
+        feature = "redis",
+        any(feature = "embedded", feature = "fred", feature = "cluster-async")
+    ))]
+    fn given_with_urls(&self) -> Option<&'static str> {
+        self.redis.given()
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn given_with_urls(&self) -> Option<&'static str> {
+        None
+    }
+
+    #[cfg(feature = "embedded")]
+    fn given_scripts(&self) -> Option<&'static str> {
+        self.scripts.map(|_| "scripts_from")
+    }
+
+    #[cfg(not(feature = "embedded"))]
+    fn given_scripts(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// What would do nothing is an error: who asked for certificates, say, must not be connected without.
+fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
+    match given {
+        Some(given) => Err(Error::invalid(format!("`{given}` does nothing with `{connector}`"))),
+        None => Ok(()),
     }
 }
 
@@ -322,12 +409,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range; [`Unavailable`](ErrorKind::Unavailable) if all its servers are stopped.
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or one that does nothing here (URLs, credentials, the client's name, certificates);
+    /// [`Unavailable`](ErrorKind::Unavailable) if all its servers are stopped.
     ///
     /// # Cancel safety
     ///
     /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect_embedded(mut self, engine: &crate::embedded::Engine) -> Result<Locks> {
+        refuse(self.given_with_urls(), "connect_embedded")?;
         self.router.seeds = engine.addresses();
         let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
         Locks::start(engine.connector(), engine.clock(), scripts, self.settings, self.router).await
@@ -340,6 +429,7 @@ impl Builder {
     ///
     /// As [`connect_embedded`](Builder::connect_embedded).
     pub async fn connect_from(mut self, host: &crate::embedded::Host) -> Result<Locks> {
+        refuse(self.given_with_urls(), "connect_from")?;
         self.router.seeds = host.engine().addresses();
         let mut id = [0; 11];
         fastrand::fill(&mut id);
@@ -348,8 +438,8 @@ impl Builder {
         Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build. What is read stays
-    /// in memory.
+    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build, on servers in this process. What is read
+    /// stays in memory.
     #[doc(hidden)]
     pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
         self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
@@ -363,14 +453,20 @@ impl Builder {
     ///
     /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and which versions and settings it needs. In short: those who wait
     /// ask the servers now and then and are not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection does in a failover or
-    /// when a connection breaks (stalls of all shards, a timeout that is not heeded) befalls the locks as well. Its response timeout must be set, and it must not be in use for
-    /// subscriptions.
+    /// when a connection breaks (stalls of all shards, a timeout that is not heeded) befalls the locks as well. Its response timeout must be set, and an overall one that is longer, and it must not be in use for
+    /// subscriptions. One attempt of a call waits for its answer at least 2 s, also where [`response_timeout`](Builder::response_timeout) says less: that
+    /// connection repeats commands by itself, and needs the time; its overall timeout must leave it too.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range.
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or one that is the connection's own affair (URLs, credentials, the client's name, certificates,
+    /// [`connect_timeout`](Builder::connect_timeout), [`translate`](Builder::translate)); also where no tokio runtime is, on which the client's own task would live.
     pub fn connect_shared(self, connection: ::redis::cluster_async::ClusterConnection) -> Result<Locks> {
+        let given = self.given_with_urls().or(self.given_scripts()).or(self.dialing);
+        refuse(given, "connect_shared")?;
         self.settings.check()?;
+        self.router.check()?;
+        on_tokio()?;
         let clock = Arc::new(crate::clock::SystemClock);
         let shared = crate::router::Shared::new(connection, clock.clone(), self.router.response_timeout);
         Locks::over(
@@ -387,18 +483,19 @@ impl Builder {
     /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that configuration. Any one node of the cluster is enough.
     ///
     /// Of `fred` only connections to single servers are used, one for commands and one for subscriptions to each: whatever it says of retries, redirects and reconnecting does
-    /// not matter, nor does its protocol version (RESP3 is used).
+    /// not matter, nor does its protocol version (RESP3 is used). `TlsConfig::hostnames` is heeded with the feature `fred-tls`.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, or a configuration for Sentinel or a socket file;
-    /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
+    /// [`Invalid`](ErrorKind::Invalid) for a setting out of its range, one that the configuration must say instead (URLs, credentials, the client's name,
+    /// certificates), or a configuration for Sentinel or a socket file; [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Refused`](ErrorKind::Refused) if it
     /// does not let this client in.
     ///
     /// # Cancel safety
     ///
     /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
+        refuse(self.given_with_urls().or(self.given_scripts()), "connect_fred")?;
         self.router.seeds = crate::node::fred::seeds(&config).map_err(Error::invalid)?;
         Locks::start(
             Arc::new(crate::node::fred::FredConnector::new(config)),
@@ -421,7 +518,8 @@ impl Builder {
         self
     }
 
-    /// Who this client says it is, asked at each new connection: so passwords can change while it runs. Default: what the first URL says.
+    /// Who this client says it is, asked at each new connection: so passwords can change while it runs. What the URLs say
+    /// does not count then. Default: what they say, in which they must agree.
     pub fn credentials(mut self, provider: impl crate::CredentialsProvider) -> Self {
         self.redis.connector.credentials = Some(Arc::new(provider));
         self
@@ -457,6 +555,7 @@ impl Builder {
     ///
     /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect(mut self) -> Result<Locks> {
+        refuse(self.given_scripts(), "connect")?;
         self.settings.check()?;
         let mut servers = Vec::new();
         for url in &self.redis.urls {
@@ -468,20 +567,22 @@ impl Builder {
         let Some(first) = servers.first() else {
             return Err(Error::invalid("no server was named"));
         };
-        if servers
-            .iter()
-            .any(|other| other.tls != first.tls || other.database != first.database)
-        {
-            return Err(Error::invalid("the URLs differ in TLS or database"));
-        }
         let connector = &mut self.redis.connector;
+        let provided = connector.credentials.is_some();
+        let as_first = |other: &crate::node::redis::Server| {
+            let same_user = provided || other.credentials == first.credentials;
+            same_user && other.tls == first.tls && other.database == first.database
+        };
+        if !servers.iter().all(as_first) {
+            return Err(Error::invalid("the URLs differ in credentials, TLS or database"));
+        }
         if first.tls {
             connector.tls.get_or_insert_default();
         } else if connector.tls.is_some() {
             return Err(Error::invalid("certificates need URLs with rediss://"));
         }
         connector.database = first.database;
-        if connector.credentials.is_none() {
+        if !provided {
             connector.credentials = first.credentials.clone().map(|credentials| Arc::new(credentials) as _);
         }
         self.router.seeds = servers.into_iter().map(|server| server.address).collect();

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 
-use crate::asking::{BRIEF, Patience};
+use crate::asking::Patience;
 use crate::client::Client;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{Kind, LockKey};
+use crate::settings::BRIEF;
 
 const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(500);

@@ -7,9 +7,13 @@ use crate::core::polling::Pace;
 use crate::error::{Error, Result};
 use crate::losses::OnLost;
 use crate::protocol::Fairness;
+use crate::router::RouterSettings;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A server's silence that says nothing against it yet.
+pub(crate) const BRIEF: Duration = Duration::from_millis(500);
 
 /// The settings of a client's locks.
 #[derive(Clone, Debug)]
@@ -73,6 +77,13 @@ impl Settings {
     }
 }
 
+impl RouterSettings {
+    pub(crate) fn check(&self) -> Result<()> {
+        in_range("the connect timeout", self.connect_timeout, 1, 3_600_000)?;
+        in_range("the response timeout", self.response_timeout, 1, 3_600_000)
+    }
+}
+
 fn check_prefix(prefix: &str) -> Result<()> {
     if prefix.contains(['{', '}']) {
         Err(Error::invalid(
@@ -96,7 +107,7 @@ pub(crate) fn check_lease(lease: Duration) -> Result<()> {
 }
 
 fn check_margin(margin: Duration, lease: Duration) -> Result<()> {
-    if margin * 2 <= lease {
+    if margin <= lease / 2 {
         Ok(())
     } else {
         Err(Error::invalid(format!(

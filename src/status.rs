@@ -29,8 +29,8 @@ pub struct Status {
     pub readers: u64,
     /// Who reads, as far as this page shows it.
     pub reading: Vec<Holder>,
-    /// The one reader that waits to be upgraded.
-    pub upgrader: Option<String>,
+    /// The one reader that waits to write: as a reader it is among those who hold.
+    pub upgrader: Option<Waiter>,
     /// How many wait, on all pages, dead ones that have not been dropped yet among them.
     pub waiters: u64,
     /// Who waits, as far as this page shows it, in the order in which they came. Writers go in this order, and so do readers; which of the two
@@ -258,7 +258,7 @@ fn status(view: View, first_reader: u64, size: usize) -> Status {
             .into_iter()
             .filter_map(|reader| holder(Mode::Read, reader))
             .collect(),
-        upgrader: view.upgrader,
+        upgrader: view.upgrader.map(|entry| waiter(now, Mode::Write, entry)),
         waiters: view.waiters,
         waiting,
         next: (!is_last).then(|| Page::from(reader, next_writer, next_reader)),

@@ -51,6 +51,24 @@ async fn a_killed_server_comes_back_at_its_port() -> Result {
     Ok(())
 }
 
+/// Redis would count the votes of the first time again, or begin no election at all.
+#[tokio::test]
+async fn a_replica_takes_over_twice_at_one_order_each() -> Result {
+    let cluster = Cluster::start().await?;
+    for replica in [3, 0, 3] {
+        cluster.fail_over(replica, Failover::Orderly).await?;
+    }
+    let log = std::fs::read_to_string(cluster.node(3).folder().join("server.log"))?;
+    for (event, times) in [
+        ("anual failover user request accepted", 2),
+        ("tarting a failover election", 2),
+    ] {
+        assert_eq!(log.matches(event).count(), times, "{event}: {log}");
+    }
+    assert!(!log.contains("unable to failover: Failover attempt expired"), "{log}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn slots_move_with_their_keys() -> Result {
     let cluster = Cluster::start().await?;

@@ -4,16 +4,19 @@
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods)]
 
+mod conformance;
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conformance::Inside;
+use futures::future::{OptionFuture, join_all};
 use redis::cmd;
-use rwlease::{ErrorKind, LegacyGuard, LegacyRwLock, Locks, Mode, Released, Slot, WriteGuard};
+use rwlease::{ErrorKind, LegacyGuard, LegacyRwLock, Locks, Mode, ReadGuard, Released, RwLock, Slot, WriteGuard};
 use support::published::TwoKeys;
-use support::{Cluster, Cut, Patience, Proxy, Result, Shape, Single, connect};
+use support::{Cluster, Cut, Flow, Patience, Proxy, Result, Shape, Single, connect};
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -148,13 +151,48 @@ async fn a_release_deletes_only_what_is_its_own() -> Result {
 }
 
 #[tokio::test]
-async fn a_short_read_does_not_cut_a_long_one_short() -> Result {
+async fn short_reads_do_not_cut_a_long_one_short() -> Result {
+    const NOW: &str = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)";
+    // Where time goes on within a script, the one tells a moment that is too early if any, and the other one that is too late.
+    let no_later = format!("{NOW} return now + redis.call('PTTL', KEYS[1])");
+    let no_earlier = format!("local left = redis.call('PTTL', KEYS[1]) {NOW} return now + left");
     let (server, lock, _) = stage().await?;
-    let long = try_read(&lock).await?.expect("free");
-    let short = lock.try_read(Duration::from_secs(1)).await?.expect("readers share");
-    assert!(short.remaining() <= Duration::from_secs(1));
-    assert!(server.say::<u64>("TTL {order}:read").await? > 30);
-    drop((long, short));
+    let deadline =
+        async |script: &str| -> Result<u64> { server.run(cmd("EVAL").arg(script).arg(1).arg("{order}:read")).await };
+    let mut held = vec![try_read(&lock).await?.expect("free")];
+    for left in [59_999, 59_499, 59_001, 30_499, 5_250, 1_499] {
+        // As if so much of it had passed.
+        assert!(server.run(cmd("PEXPIRE").arg("{order}:read").arg(left)).await?, "gone");
+        let before = deadline(&no_later).await?;
+        let short = lock.try_read(Duration::from_secs(1)).await?.expect("readers share");
+        assert!(short.remaining() <= Duration::from_secs(1));
+        let after = deadline(&no_earlier).await?;
+        assert!(after >= before, "{} ms less of {left}", before - after);
+        held.push(short);
+    }
+    Ok(())
+}
+
+/// Takes the lock for reading by the script alone, for 60 s.
+async fn call_to_read(server: &support::Server, owner: &str) -> Result<String> {
+    let mut scripts = rwlease::scripts();
+    let script = scripts.find(|script| script.name() == "legacy/acquire_read");
+    let mut call = cmd("EVAL");
+    call.arg(script.expect("a script").text()).arg(2);
+    call.arg(&["{order}:read", "{order}:write", "here", "0", owner, "60"]);
+    let (_, status, _, left): (u64, String, u64, u64) = server.run(&call).await?;
+    assert!(left <= LEASE.as_millis().try_into()?);
+    Ok(status)
+}
+
+#[tokio::test]
+async fn a_repeated_call_to_read_changes_nothing() -> Result {
+    let server = Single::start().await?;
+    assert_eq!(call_to_read(&server, "first").await?, "granted");
+    server.say::<()>("PEXPIRE {order}:read 30000").await?;
+    assert_eq!(call_to_read(&server, "first").await?, "granted");
+    assert_eq!(server.say::<String>("GET {order}:read").await?, "first");
+    assert!(server.say::<u64>("PTTL {order}:read").await? <= 30_000);
     Ok(())
 }
 
@@ -194,8 +232,21 @@ async fn what_is_dropped_is_given_back() -> Result {
         old.release_write().await?;
     }
     assert!(old.acquire_read().await?);
-    let error = lock.write(LEASE, Duration::from_millis(200)).await.unwrap_err();
+    let error = lock.write(LEASE, Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
+    let server = Single::start().await?;
+    let proxy = Proxy::start(&server).await?;
+    let lock = LegacyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
+    assert!(old_client(&server).await?.acquire_write().await?);
+    let waiting = tokio::spawn(async move { lock.write(LEASE, Duration::from_secs(3)).await });
+    sleep(Duration::from_millis(2_750)).await;
+    proxy.replies(Flow::Held);
+    assert_eq!(waiting.await?.unwrap_err().kind(), ErrorKind::TimedOut);
     Ok(())
 }
 
@@ -211,10 +262,36 @@ async fn keys_of_another_type_are_left_alone() -> Result {
     Ok(())
 }
 
+#[tokio::test]
+async fn what_fails_says_what_to_do() -> Result {
+    let (server, lock, _) = stage().await?;
+    for waiting in [
+        lock.read(LEASE, Duration::ZERO).await,
+        lock.write(LEASE, Duration::ZERO).await,
+        lock.read(Duration::ZERO, LEASE).await,
+    ] {
+        assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    server.say::<()>("ACL SETUSER default -set").await?;
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
+    server.say::<()>("ACL SETUSER default +@all -del").await?;
+    let held = try_write(&lock).await?.expect("free");
+    assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Refused);
+
+    let locks = connect(&[server.url()]).await?;
+    let lock = LegacyRwLock::tagged(&locks, "other")?;
+    assert!(locks.shutdown(LEASE).await.is_empty());
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Cancelled);
+    Ok(())
+}
+
 /// The hazards of the protocol, which the documentation warns of.
 #[tokio::test]
 async fn hazards() -> Result {
-    let (_server, lock, old) = stage().await?;
+    let (server, lock, old) = stage().await?;
     // The reader that came last releases, and a writer comes in beside the first one.
     let first = try_read(&lock).await?.expect("free");
     let second = try_read(&lock).await?.expect("readers share");
@@ -223,13 +300,35 @@ async fn hazards() -> Result {
         .await?
         .expect("the hazard is gone: say so in the documentation");
     assert!(first.remaining() > Duration::ZERO);
+    // It may be the first one, if its call had to be repeated.
+    writing.release().await?;
+    for owner in ["first", "second", "first"] {
+        assert_eq!(call_to_read(&server, owner).await?, "granted");
+    }
+    assert_eq!(
+        server.say::<String>("GET {order}:read").await?,
+        "first",
+        "the hazard is gone: say so in the documentation"
+    );
+    server.say::<()>("DEL {order}:read").await?;
     // A release of the old fleet deletes whatever is there.
+    let writing = try_write(&lock).await?.expect("free");
     old.release_write().await?;
     assert!(
         try_write(&lock).await?.is_some(),
         "the hazard is gone: say so in the documentation"
     );
     assert_eq!(writing.release().await?, Released::AlreadyLost);
+    // A reader of the old fleet sets the readers' key to its own time, also a shorter one.
+    server.say::<()>("DEL {order}:write").await?;
+    let short = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 5);
+    let reading = try_read(&lock).await?.expect("free");
+    assert!(short.acquire_read().await?);
+    assert!(
+        server.say::<u64>("PTTL {order}:read").await? <= 5_000,
+        "the hazard is gone: say so in the documentation"
+    );
+    assert!(reading.remaining() > Duration::from_secs(5));
     Ok(())
 }
 
@@ -256,92 +355,188 @@ async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() 
     Ok(())
 }
 
+/// The longest time that the work may take, and the longest wait for each lock of those who take both: as in `docs/migrating.md`, but more patient.
+const WORK: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(29);
+/// No longer than that of the old fleet, for the sake of the readers.
+const LEASE_OF_BOTH: Duration = LEASE;
+
 /// One member of a fleet on its way from the two-key lock to the single hash.
 enum Member {
     /// Has not been changed yet.
     Old(TwoKeys),
     /// Takes both: first the old one, then the new one.
-    Both(LegacyRwLock, Locks),
+    Both(LegacyRwLock, RwLock),
     /// Has arrived.
-    New(Locks),
+    New(RwLock),
 }
 
-/// What a member holds while it writes.
+/// What a member holds while it works.
 enum Held<'a> {
-    Old(&'a TwoKeys),
-    Both(LegacyGuard, WriteGuard),
-    New(WriteGuard),
+    Old(&'a TwoKeys, Mode),
+    Both(LegacyGuard, Hash),
+    New(Hash),
+}
+
+/// The single hash, held.
+enum Hash {
+    Read(ReadGuard),
+    Write(WriteGuard),
 }
 
 impl Member {
-    async fn write(&self) -> Result<Held<'_>> {
+    async fn take(&self, mode: Mode) -> Result<Held<'_>> {
         match self {
             Member::Old(old) => {
-                while !old.acquire_write().await? {
+                let acquire = async || match mode {
+                    Mode::Read => old.acquire_read().await,
+                    Mode::Write => old.acquire_write().await,
+                };
+                while !acquire().await? {
                     sleep(Duration::from_millis(5)).await;
                 }
-                Ok(Held::Old(old))
+                Ok(Held::Old(old, mode))
             }
             Member::Both(old, new) => {
-                let first = old.write(LEASE, LEASE).await?;
-                Ok(Held::Both(first, new.rwlock(NAME)?.write().await?))
+                let (legacy, hash) = take_both(old, new, mode, LEASE_OF_BOTH).await?.expect("in time");
+                Ok(Held::Both(legacy, hash))
             }
-            Member::New(new) => Ok(Held::New(new.rwlock(NAME)?.write().await?)),
+            Member::New(new) => Ok(Held::New(Hash::take(new, mode).await?)),
         }
+    }
+}
+
+async fn take_both(
+    old: &LegacyRwLock,
+    new: &RwLock,
+    mode: Mode,
+    lease: Duration,
+) -> Result<Option<(LegacyGuard, Hash)>> {
+    let legacy = match mode {
+        Mode::Read => old.read(lease, PATIENCE).await?,
+        Mode::Write => old.write(lease, PATIENCE).await?,
+    };
+    let hash = Hash::take(new, mode).await?;
+    let lasts = legacy.remaining() >= WORK;
+    Ok(lasts.then_some((legacy, hash)))
+}
+
+impl Hash {
+    async fn take(lock: &RwLock, mode: Mode) -> Result<Hash> {
+        Ok(match mode {
+            Mode::Read => Hash::Read(lock.read().timeout(PATIENCE).max_hold(WORK).await?),
+            Mode::Write => Hash::Write(lock.write().timeout(PATIENCE).max_hold(WORK).await?),
+        })
+    }
+
+    async fn release(self) -> Result {
+        let released = match self {
+            Hash::Read(guard) => guard.release().await?,
+            Hash::Write(guard) => guard.release().await?,
+        };
+        assert_eq!(released, Released::Released);
+        Ok(())
     }
 }
 
 impl Held<'_> {
     /// In the opposite order.
     async fn release(self) -> Result {
-        let released = match self {
-            Held::Old(old) => return old.release_write().await,
-            Held::Both(old, new) => [new.release().await?, old.release().await?],
-            Held::New(new) => [new.release().await?, Released::Released],
-        };
-        assert_eq!(released, [Released::Released; 2]);
+        match self {
+            Held::Old(old, Mode::Read) => old.release_read().await?,
+            Held::Old(old, Mode::Write) => old.release_write().await?,
+            Held::Both(old, new) => {
+                new.release().await?;
+                let (mode, released) = (old.mode(), old.release().await?);
+                // The key of the readers may be another's by now.
+                assert!(released == Released::Released || mode == Mode::Read, "{released:?}");
+            }
+            Held::New(new) => new.release().await?,
+        }
         Ok(())
     }
 }
 
-/// At each stage of the change-over two generations run side by side, and exclude each other.
+/// Two generations side by side, a writer and a reader of each.
+async fn work_together(step: &'static str, members: [Member; 4], one_reader: bool) -> Result {
+    let (inside, reading) = (Arc::new(Inside::default()), Arc::new(Mutex::new(())));
+    let tasks = members.into_iter().enumerate().map(|(number, member)| {
+        let (inside, reading) = (inside.clone(), reading.clone());
+        tokio::spawn(async move {
+            for _ in 0..15 {
+                if number % 2 == 0 {
+                    let held = member.take(Mode::Write).await?;
+                    inside.writes().await;
+                    held.release().await?;
+                } else {
+                    let alone = one_reader.then(|| reading.lock());
+                    let _alone = OptionFuture::from(alone).await;
+                    let held = member.take(Mode::Read).await?;
+                    inside.reads().await;
+                    held.release().await?;
+                }
+            }
+            Ok::<_, support::Error>(())
+        })
+    });
+    for task in join_all(tasks).await {
+        task.map_err(|panicked| support::Error::new(format!("{step}: {panicked}")))??;
+    }
+    Ok(())
+}
+
+/// Each step of the change-over. `node` is the server of the two keys, whom the old fleet asks.
+async fn a_fleet_moves(urls: &[String], node: &support::Server) -> Result {
+    let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
+    let both = async || -> Result<Member> {
+        let locks = connect(urls).await?;
+        Ok(Member::Both(LegacyRwLock::tagged(&locks, NAME)?, locks.rwlock(NAME)?))
+    };
+    let new = async || -> Result<Member> { Ok(Member::New(connect(urls).await?.rwlock(NAME)?)) };
+    // In the old fleet a reader's release is that of all readers: so there is one at a time.
+    work_together(
+        "old and both",
+        [old().await?, old().await?, both().await?, both().await?],
+        true,
+    )
+    .await?;
+    work_together(
+        "both",
+        [both().await?, both().await?, both().await?, both().await?],
+        false,
+    )
+    .await?;
+    work_together(
+        "both and new",
+        [both().await?, both().await?, new().await?, new().await?],
+        false,
+    )
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_moves_to_the_single_hash() -> Result {
     let server = Single::start().await?;
-    let both = async || -> Result<Member> {
-        let locks = connect(&[server.url()]).await?;
-        Ok(Member::Both(LegacyRwLock::tagged(&locks, NAME)?, locks))
-    };
-    let old = async || -> Result<Member> { Ok(Member::Old(old_client(&server).await?)) };
-    let new = async || -> Result<Member> { Ok(Member::New(connect(&[server.url()]).await?)) };
-    let stages = [
-        (
-            "old and both",
-            [old().await?, old().await?, both().await?, both().await?],
-        ),
-        (
-            "both and new",
-            [both().await?, both().await?, new().await?, new().await?],
-        ),
-    ];
-    for (stage, members) in stages {
-        let inside = Arc::new(AtomicBool::new(false));
-        let tasks = members.map(|member| {
-            let inside = inside.clone();
-            tokio::spawn(async move {
-                for _ in 0..15 {
-                    let held = member.write().await?;
-                    assert!(!inside.swap(true, Ordering::SeqCst), "{stage}: two writers");
-                    sleep(Duration::from_millis(2)).await;
-                    assert!(inside.swap(false, Ordering::SeqCst), "{stage}: two writers");
-                    held.release().await?;
-                }
-                Ok::<_, support::Error>(())
-            })
-        });
-        for task in tasks {
-            task.await??;
-        }
+    a_fleet_moves(&[server.url()], &server).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_moves_to_the_single_hash_on_a_cluster() -> Result {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let owner = cluster.owner(Slot::of("{order}:read").get()).await?;
+    a_fleet_moves(&cluster.urls(), cluster.node(owner)).await
+}
+
+#[tokio::test]
+async fn who_has_too_little_left_of_the_two_keys_does_not_begin() -> Result {
+    let (server, old, _) = stage().await?;
+    let new = connect(&[server.url()]).await?.rwlock(NAME)?;
+    for mode in [Mode::Write, Mode::Read] {
+        assert!(take_both(&old, &new, mode, LEASE_OF_BOTH).await?.is_some());
+        // As if all the rest had gone by in the wait for the hash.
+        assert!(take_both(&old, &new, mode, WORK).await?.is_none());
     }
+    old.write(LEASE, PATIENCE).await?.release().await?;
+    new.write().timeout(PATIENCE).await?.release().await?;
     Ok(())
 }

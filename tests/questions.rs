@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -79,6 +80,29 @@ async fn holders_and_waiters_are_shown_in_order() {
     for task in tasks {
         task.await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
+    let (_server, locks) = single().await;
+    let lock = locks.rwlock("a").unwrap();
+    let (mine, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let owner = mine.owner().to_owned();
+    assert!(lock.status().await.unwrap().upgrader.is_none());
+    let upgrade = tokio::spawn(mine.upgrade().into_future());
+    let status = waiters(&lock, 1).await;
+    let upgrader = status.upgrader.expect("it waits");
+    assert_eq!((upgrader.owner.as_str(), upgrader.mode), (owner.as_str(), Mode::Write));
+    assert!(!upgrader.remaining.is_zero(), "{upgrader:?}");
+    assert!(status.reading.iter().any(|holder| holder.owner == owner) && status.waiting.is_empty());
+    // It gets older as long as it waits.
+    let patience = Patience::new("an older upgrader");
+    while lock.status().await.unwrap().upgrader.expect("it waits on").age <= upgrader.age {
+        patience.pause("not yet").await.unwrap();
+    }
+    other.release().await.unwrap();
+    upgrade.await.unwrap().unwrap().release().await.unwrap();
+    assert!(lock.status().await.unwrap().upgrader.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

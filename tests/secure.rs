@@ -13,7 +13,9 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rwlease::{Builder, Error, ErrorKind, Locks, Released};
+#[cfg(feature = "legacy")]
+use rwlease::LegacyRwLock;
+use rwlease::{Builder, Error, ErrorKind, Locks, Released, Result as Outcome};
 use support::{Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single};
 use tokio::time::timeout;
 
@@ -25,8 +27,15 @@ const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsh
                       +ssubscribe +sunsubscribe +wait \
                       +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
 
+/// What other kinds of locks need besides, and listing them.
+const BESIDES: &str = "+get +set +del +scan";
+
 /// An authority of one's own, and a certificate by it for 127.0.0.1.
 fn certificates() -> Certificates {
+    certificates_for("127.0.0.1")
+}
+
+fn certificates_for(name: &str) -> Certificates {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     // Were it of the same name as the one below, that would pass for signed by itself.
     authority.distinguished_name.push(DnType::CommonName, "authority");
@@ -35,7 +44,7 @@ fn certificates() -> Certificates {
     let root = authority.self_signed(&key).unwrap().pem();
     let issuer = Issuer::new(authority, key);
     let key = KeyPair::generate().unwrap();
-    let own = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    let own = CertificateParams::new(vec![name.into()]).unwrap();
     Certificates {
         authority: root,
         certificate: own.signed_by(&key, &issuer).unwrap().pem(),
@@ -89,26 +98,45 @@ async fn by_redis(settings: Builder, port: u16, password: &str, authority: &str)
 
 #[cfg(feature = "fred-tls")]
 async fn by_fred(settings: Builder, port: u16, password: &str, authority: &str) -> rwlease::Result<Locks> {
-    use fred::types::config::{Config, ServerConfig, TlsConnector};
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    use fred::types::config::Server;
 
+    let config = fred_config(Server::new("127.0.0.1", port), password, authority, None);
+    settings.connect_fred(config).await
+}
+
+/// With a certificate of the client's own, if one is given.
+#[cfg(feature = "fred-tls")]
+fn fred_config(
+    server: fred::types::config::Server,
+    password: &str,
+    authority: &str,
+    own: Option<&Certificates>,
+) -> fred::types::config::Config {
+    use fred::types::config::{Config, ServerConfig, TlsConnector};
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+    let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap())
-        .unwrap();
+    roots.add(certificate(authority)).unwrap();
     let tls = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let config = Config {
-        server: ServerConfig::new_centralized("127.0.0.1", port),
+        .with_root_certificates(roots);
+    let tls = match own {
+        None => tls.with_no_client_auth(),
+        Some(own) => {
+            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
+            tls.with_client_auth_cert(vec![certificate(&own.certificate)], key)
+                .unwrap()
+        }
+    };
+    Config {
+        server: ServerConfig::Centralized { server },
         username: Some(USER.into()),
         password: Some(password.into()),
         tls: Some(TlsConnector::from(tls).into()),
         ..Config::default()
-    };
-    settings.connect_fred(config).await
+    }
 }
 
 async fn two_clients() -> (Locks, Locks, Cluster) {
@@ -191,9 +219,206 @@ async fn a_missing_right_is_named() -> Result {
             locks.rwlock("order")?.write().await.map(drop)
         };
         let error = outcome.await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{right}: {error:?}");
-        assert!(words(&error).contains(right), "{right}: {}", words(&error));
+        names(&error, right);
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_of_the_other_kinds_is_named() -> Result {
+    for right in ["get", "set", "del"] {
+        let certificates = certificates();
+        let lacking = format!("{RIGHTS} {BESIDES} -{right}");
+        let server = Single::start_with(settings(&certificates, &lacking)).await?;
+        let locks = connect(&server, PASSWORD, &certificates.authority).await?;
+        names(&lock_mutex(&locks).await.unwrap_err(), right);
+        #[cfg(feature = "legacy")]
+        names(&lock_two_keys(&locks).await.unwrap_err(), right);
+    }
+    Ok(())
+}
+
+async fn lock_mutex(locks: &Locks) -> Outcome<Released> {
+    locks.mutex("rwlease:plain")?.lock().await?.release().await
+}
+
+#[cfg(feature = "legacy")]
+async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
+    const TIME: Duration = Duration::from_secs(10);
+    let lock = LegacyRwLock::tagged(locks, "rwlease:{two}")?;
+    lock.read(TIME, TIME).await?.release().await?;
+    lock.write(TIME, TIME).await?.release().await
+}
+
+/// By itself in quotes, or in the list of all.
+fn names(error: &Error, right: &str) {
+    assert_eq!(error.kind(), ErrorKind::Refused, "{right}: {error:?}");
+    let said = words(error);
+    assert!(
+        said.contains(&format!("'{right}'")) || said.contains(&format!("+{right}")),
+        "{right}: {said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
+    let (cluster, certificates) = secure_cluster(&format!("{RIGHTS} {BESIDES}")).await?;
+    let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
+    let lock = locks.rwlock("order")?;
+
+    let writing = lock.read().await?.upgrade().await.unwrap();
+    lock.revoke().await?.expect("held");
+    assert_eq!(writing.release().await?, Released::Released);
+    let reading = lock.write().await?.downgrade().await?;
+    assert_eq!(lock.status().await?.readers, 1);
+    assert_eq!(locks.list("order").next_page().await?, Some(vec!["order".into()]));
+    assert_eq!(reading.release().await?, Released::Released);
+    let _forced = lock.write().await?;
+    lock.force_release().await?.expect("held");
+
+    let owner = locks.owner();
+    let outer = owner.write(&lock).await?;
+    assert_eq!(owner.read(&lock).await?.release().await?, Released::Released);
+    assert_eq!(outer.release().await?, Released::Released);
+
+    assert_eq!(lock_mutex(&locks).await?, Released::Released);
+    assert!(locks.mutex("rwlease:plain")?.status().await?.is_none());
+    #[cfg(feature = "legacy")]
+    assert_eq!(lock_two_keys(&locks).await?, Released::Released);
+    Ok(())
+}
+
+/// A server that asks for a certificate lets in who has one, and nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_has_a_certificate_of_its_own() -> Result {
+    let certificates = certificates();
+    let settings = settings(&certificates, RIGHTS).line("tls-auth-clients yes");
+    let server = Single::start_with(settings).await?;
+    let port = server.tls_port().expect("a server with TLS");
+    assert!(connect(&server, PASSWORD, &certificates.authority).await.is_err());
+    let locks = connect_with_own(port, &certificates).await?;
+    assert_eq!(
+        locks.rwlock("order")?.write().await?.release().await?,
+        Released::Released
+    );
+    Ok(())
+}
+
+async fn connect_with_own(port: u16, certificates: &Certificates) -> Outcome<Locks> {
+    let Certificates {
+        authority,
+        certificate,
+        key,
+    } = certificates;
+    match Backend::chosen() {
+        #[cfg(feature = "redis-tls")]
+        Backend::Redis => {
+            let settings = Locks::builder().tls_client(certificate.as_str(), key.as_str());
+            by_redis(settings, port, PASSWORD, authority).await
+        }
+        #[cfg(feature = "fred-tls")]
+        Backend::Fred => {
+            let server = fred::types::config::Server::new("127.0.0.1", port);
+            let config = fred_config(server, PASSWORD, authority, Some(certificates));
+            Locks::builder().connect_fred(config).await
+        }
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = (authority, certificate, key);
+            panic!("{other:?} has no TLS here")
+        }
+    }
+}
+
+/// The nodes announce 127.0.0.1, and their certificate is for a name.
+#[cfg(feature = "fred-tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
+    use fred::types::config::{HostMapping, Server, TlsHostMapping};
+
+    #[derive(Debug)]
+    struct Localhost;
+
+    impl HostMapping for Localhost {
+        fn map(&self, ip: &std::net::IpAddr, _: &str) -> Option<String> {
+            ip.is_loopback().then(|| "localhost".into())
+        }
+    }
+
+    #[derive(Debug)]
+    struct Elsewhere;
+
+    impl HostMapping for Elsewhere {
+        fn map(&self, _: &std::net::IpAddr, _: &str) -> Option<String> {
+            Some("elsewhere".into())
+        }
+    }
+
+    let certificates = certificates_for("localhost");
+    let shape = Shape {
+        settings: settings(&certificates, RIGHTS),
+        ..Shape::of(2, 0)
+    };
+    let cluster = Cluster::start_with(shape).await?;
+    let port = cluster.node(0).tls_port().expect("a server with TLS");
+    let own_name = Server::new_with_tls("127.0.0.1", port, Some("localhost".into()));
+    for (server, hostnames) in [
+        (Server::new("localhost", port), TlsHostMapping::DefaultHost),
+        (
+            Server::new("127.0.0.1", port),
+            TlsHostMapping::Custom(std::sync::Arc::new(Localhost)),
+        ),
+        (own_name.clone(), TlsHostMapping::Custom(std::sync::Arc::new(Localhost))),
+    ] {
+        let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
+        config.tls.as_mut().expect("TLS").hostnames = hostnames;
+        let locks = Locks::builder().connect_fred(config).await?;
+        for name in ["a", "b", "c", "d"] {
+            let held = locks.rwlock(name)?.write().await?;
+            assert_eq!(held.release().await?, Released::Released);
+        }
+    }
+
+    let single = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let server = Server {
+        port: single.tls_port().expect("a server with TLS"),
+        ..own_name
+    };
+    let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
+    // Its own name counts, not what it would be mapped to.
+    config.tls.as_mut().expect("TLS").hostnames = TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
+    let locks = Locks::builder().connect_fred(config).await?;
+    assert!(locks.rwlock("order")?.try_write().await?.is_some());
+    Ok(())
+}
+
+/// That the other side speaks no TLS no retry can mend.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    let plain = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"-ERR unknown command\r\n").await;
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    let authority = certificates().authority;
+    #[cfg(feature = "redis-tls")]
+    {
+        let error = by_redis(Locks::builder(), port, PASSWORD, &authority)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    }
+    #[cfg(feature = "fred-tls")]
+    {
+        let error = by_fred(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    }
+    plain.abort();
     Ok(())
 }
 

@@ -10,10 +10,11 @@
 --   refused  the writer's key exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
--- Cost: TIME, GET, EXISTS, TTL, SET, PTTL.
+-- Cost: TIME, GET, EXISTS, PTTL, SET, PTTL.
 --
 -- Beside the published protocol: the value names the reader that came last, so that an earlier one does not delete the
--- key under it; and a short lease does not cut a longer one short.
+-- key under it; a short lease does not cut a longer one short; and a call that is repeated changes nothing, unless another
+-- reader has come between: of that one the key does not tell, so it is set anew.
 
 -- @include clock
 
@@ -29,5 +30,9 @@ if type(held) == 'table' and held.err then
 elseif redis.call('EXISTS', KEYS[2]) == 1 then
   return { now, 'refused', 0 }
 end
-redis.call('SET', KEYS[1], ARGV[3], 'EX', math.max(lease, redis.call('TTL', KEYS[1])))
+if held ~= ARGV[3] then
+  -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take off half a second.
+  local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
+  redis.call('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
+end
 return { now, 'granted', 0, redis.call('PTTL', KEYS[1]) }

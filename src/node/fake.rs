@@ -61,6 +61,8 @@ pub(crate) enum Door {
     Open,
     Refuses,
     Hangs,
+    /// Opens after a while.
+    Slow(Duration),
     /// Refuses for good (a wrong password).
     Locked,
 }
@@ -293,6 +295,10 @@ impl Fakes {
             Door::Open => Ok(self.with(host, |server| server.generation)),
             Door::Refuses => Err(NodeError::unsent("connection refused")),
             Door::Hangs => future::pending().await,
+            Door::Slow(pause) => {
+                tokio::time::sleep(pause).await;
+                Ok(self.with(host, |server| server.generation))
+            }
             Door::Locked => Err(NodeError {
                 permanent: true,
                 ..NodeError::unsent("WRONGPASS")

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use ::fred::clients::Client;
 use ::fred::error::Error;
 use ::fred::interfaces::ClientLike;
+#[cfg(feature = "fred-tls")]
+use ::fred::types::config::TlsHostMapping;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 use bytes::{Bytes, BytesMut};
@@ -51,11 +53,14 @@ pub(crate) fn seeds(config: &Config) -> Result<Vec<Address>, &'static str> {
     if hosts.is_empty() {
         return Err("no server was named");
     }
-    let address = |server: Server| Address {
+    Ok(hosts.iter().map(address_of).collect())
+}
+
+fn address_of(server: &Server) -> Address {
+    Address {
         host: server.host.trim_start_matches('[').trim_end_matches(']').into(),
         port: server.port,
-    };
-    Ok(hosts.into_iter().map(address).collect())
+    }
 }
 
 impl FredConnector {
@@ -65,18 +70,52 @@ impl FredConnector {
 
     /// The same credentials and TLS, for one server.
     fn config(&self, address: &Address) -> Config {
-        let host = if address.host.contains(':') {
-            format!("[{}]", address.host)
-        } else {
-            address.host.to_string()
-        };
         Config {
-            server: ServerConfig::new_centralized(host, address.port),
+            server: ServerConfig::Centralized {
+                server: self.server(address),
+            },
             // Pushes are told from replies, and HELLO needs no right.
             version: RespVersion::RESP3,
             fail_fast: true,
             ..self.config.clone()
         }
+    }
+
+    /// As the configuration names it, or as the nodes do, with the name that its certificate must have.
+    fn server(&self, address: &Address) -> Server {
+        let host = if address.host.contains(':') {
+            format!("[{}]", address.host)
+        } else {
+            address.host.to_string()
+        };
+        let mut named = self.config.server.hosts().into_iter();
+        let server = match named.find(|server| address_of(server) == *address) {
+            Some(seed) => Server {
+                host: host.into(),
+                ..seed
+            },
+            None => Server::new(host, address.port),
+        };
+        #[cfg(feature = "fred-tls")]
+        let server = self.with_tls_name(server, address);
+        server
+    }
+
+    /// `fred` heeds `TlsConfig::hostnames` only where it follows a cluster by itself.
+    #[cfg(feature = "fred-tls")]
+    fn with_tls_name(&self, mut server: Server, address: &Address) -> Server {
+        if let (None, Some(tls), Ok(ip)) = (&server.tls_server_name, &self.config.tls, address.host.parse()) {
+            let seeds = self.config.server.hosts();
+            server.tls_server_name = match &tls.hostnames {
+                TlsHostMapping::None => None,
+                TlsHostMapping::DefaultHost => seeds.first().map(|seed| seed.host.clone()),
+                TlsHostMapping::Custom(names) => {
+                    let default = seeds.first().map_or("", |seed| &seed.host);
+                    names.map(&ip, default).map(Into::into)
+                }
+            };
+        }
+        server
     }
 }
 

@@ -67,16 +67,14 @@ pub(crate) struct ServerError {
 }
 
 /// A call that got no answer from the server.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
+#[derive(Clone, Debug)]
 pub(crate) struct NodeError {
     pub(crate) message: String,
     /// The command may have reached the server. When in doubt, true.
     pub(crate) maybe_sent: bool,
     /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad certificate.
     pub(crate) permanent: bool,
-    #[source]
-    pub(crate) source: Option<Box<dyn StdError + Send + Sync>>,
+    pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl NodeError {
@@ -89,15 +87,18 @@ impl NodeError {
             source: None,
         }
     }
+}
 
-    /// The same failure for another call that it also befell. (Its source stays with the first one.)
-    pub(crate) fn shared(&self) -> NodeError {
-        NodeError {
-            message: self.message.clone(),
-            maybe_sent: self.maybe_sent,
-            permanent: self.permanent,
-            source: None,
-        }
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for NodeError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        // Not the `Arc`, which is an error type of its own.
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
 

@@ -145,7 +145,7 @@ impl RedisConnector {
             .set_skip_set_lib_name();
         if let Some(provider) = &self.credentials {
             let credentials = provider.credentials().await.map_err(|source| NodeError {
-                source: Some(source),
+                source: Some(source.into()),
                 ..NodeError::unsent("no credentials")
             })?;
             let (username, password) = credentials.parts();

@@ -355,6 +355,59 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
     Ok(())
 }
 
+/// By `fred`, channels are asked for again: not those that were left meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn channels_that_were_left_stay_left() -> Result {
+    let server = Single::start().await?;
+    if !server.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let channels: Vec<String> = (0..5_000).map(|number| format!("channel{number}")).collect();
+    for (name, backend) in backends() {
+        let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        let joins = channels
+            .iter()
+            .map(|channel| subscription.join(channel.as_bytes(), false));
+        assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
+        server.reset_stats().await?;
+        // In the midst of asking again, if this backend does.
+        let patience = Patience::new("channels to be asked for again");
+        while name == "fred" && server.calls("ssubscribe").await? == 0 {
+            patience.pause(name).await?;
+        }
+        let leaves = channels.iter().map(|channel| subscription.leave(channel.as_bytes()));
+        assert!(join_all(leaves).await.iter().all(|one| one.is_ok()), "{name}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let left: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
+        assert_eq!(left.len(), 0, "{name}");
+        drop((subscription, notices));
+    }
+    Ok(())
+}
+
+/// Messages that come faster than they are read: by `redis` they are kept, by `fred` the connection ends, so that nobody trusts it further.
+#[tokio::test]
+async fn more_messages_than_are_read() -> Result {
+    const MANY: usize = 5_000;
+    let flood = format!("for number = 1, {MANY} do redis.call('SPUBLISH', 'channel', number) end");
+    let server = Single::start().await?;
+    if !server.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    for (name, backend) in backends() {
+        let (subscription, mut notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        subscription.join(b"channel", false).await.unwrap();
+        expect(&mut notices, name, joined("channel")).await;
+        let _: () = server.run(::redis::cmd("EVAL").arg(&flood).arg(0)).await?;
+        let mut heard = 0;
+        while heard < MANY && timeout(LONG, notices.recv()).await?.is_some() {
+            heard += 1;
+        }
+        assert_eq!(heard < MANY, name == "fred", "{name}: {heard}");
+    }
+    Ok(())
+}
+
 /// The next notice.
 async fn expect(notices: &mut UnboundedReceiver<Notice>, name: &str, expected: Notice) {
     let notice = timeout(LONG, notices.recv()).await;

@@ -46,7 +46,7 @@ pub(crate) struct View {
     pub(crate) writer: Option<(String, Record)>,
     pub(crate) readers: u64,
     pub(crate) waiters: u64,
-    pub(crate) upgrader: Option<String>,
+    pub(crate) upgrader: Option<Entry>,
     /// Tokens up to this one are not renewed.
     pub(crate) revoked: u64,
     pub(crate) reading: Vec<(String, Record)>,
@@ -108,7 +108,7 @@ impl Inspect {
                 writer: writer(&rest.text()?)?,
                 readers: rest.number()?,
                 waiters: rest.number()?,
-                upgrader: Some(rest.text()?).filter(|owner| !owner.is_empty()),
+                upgrader: pairs(rest.texts()?, entry)?.pop(),
                 revoked: rest.number()?,
                 reading: pairs(rest.texts()?, |owner, text| {
                     record(text).map(|(record, _)| (owner.to_owned(), record))
@@ -234,7 +234,7 @@ mod tests {
             text("h00000000015000000000000000007abcdefghijklmnopqr"),
             Reply::Int(1),
             Reply::Int(2),
-            text(""),
+            Reply::List(vec![text("upgrades"), text("u - - 0 900 10000 30000 1000 f - x 700")]),
             Reply::Int(3),
             Reply::List(vec![text("reader"), text("g000000000160000000000000000060")]),
             Reply::List(vec![text("waits"), text("w - next 5 900 10000 30000 1000 f - x 800")]),
@@ -247,7 +247,8 @@ mod tests {
         };
         assert_eq!(view.writer, Some(("abcdefghijklmnopqr".into(), record)));
         assert_eq!((view.readers, view.waiters, view.revoked), (1, 2, 3));
-        assert_eq!(view.upgrader, None);
+        let upgrader = view.upgrader.unwrap();
+        assert_eq!((upgrader.owner.as_str(), upgrader.since), ("upgrades", 700));
         assert_eq!(view.reading[0].0, "reader");
         assert_eq!(view.reading[0].1.token, 6);
         let entry = &view.writers_waiting[0];

@@ -132,7 +132,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             Some(connection) => connection,
             None => match first.wait(address, watch, connections.connect(address)).await {
                 Waited::Done(Ok(connection)) => connection,
-                Waited::Done(Err(failure)) => return each_one(part, |_| Attempt::Unconnected(failure.shared())),
+                Waited::Done(Err(failure)) => return each_one(part, |_| Attempt::Unconnected(failure.clone())),
                 Waited::OwnerLeft | Waited::Late => return each_one(part, |_| Attempt::Silent { sent: None }),
             },
         };
@@ -186,7 +186,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 each_one(limits, |&limit| Attempt::Silent { sent: Some(limit) })
             }
             Err(Failure::Broken(failure)) => each_one(limits, |&not_after| Attempt::Broken {
-                failure: failure.shared(),
+                failure: failure.clone(),
                 not_after,
             }),
         }

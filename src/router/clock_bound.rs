@@ -10,6 +10,9 @@ use crate::clock::Moment;
 /// Answers older than one to two of these are forgotten, since clocks drift and are set.
 const GENERATION: Duration = Duration::from_secs(5);
 
+/// How far the two clocks can have run apart since the oldest answer that counts, in microseconds, where one of them is off by 500 parts in a million.
+const DRIFT: i64 = 2 * GENERATION.as_micros() as i64 / 2_000;
+
 /// Bounds for the difference between local time and the clock of one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockBound {
@@ -37,12 +40,17 @@ impl ClockBound {
         self.current = self.current.narrowed(self.newest);
     }
 
-    /// The server's clock reaches `server_ms` no earlier than at this local moment. `None` if nothing is known, or
+    /// The server's clock reaches `server_ms` no earlier than at this local moment, if the clocks run at the same speed from now on. `None` if nothing is known, or
     /// if the answers contradict each other (one of the clocks was set).
     pub(crate) fn not_before(&self, server_ms: u64) -> Option<Moment> {
         let span = self.span();
-        (span.is_bounded() && span.is_consistent())
-            .then(|| moment(micros_of_ms(server_ms).saturating_add(span.earliest)))
+        (span.is_bounded() && span.is_consistent()).then(|| {
+            moment(
+                micros_of_ms(server_ms)
+                    .saturating_add(span.earliest)
+                    .saturating_sub(DRIFT),
+            )
+        })
     }
 
     /// The server's clock reads at most this at local moment `at`. `None` if nothing is known.
@@ -139,7 +147,7 @@ mod tests {
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 1_000_000);
         // It read 1,000,000 to 1,000,000.999 between 100 and 140.
-        assert_eq!(bound.not_before(1_000_500), Some(at(599)));
+        assert_eq!(bound.not_before(1_000_500), Some(at(594)));
         assert_eq!(bound.server_ms_at_most(at(600)), Some(1_000_501));
     }
 
@@ -148,11 +156,11 @@ mod tests {
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 1_000_000); // the offset is 99 ms to 140 ms below
         bound.observe(at(200), at(201), 1_000_070);
-        assert_eq!(bound.not_before(1_001_000), Some(at(1129)));
+        assert_eq!(bound.not_before(1_001_000), Some(at(1124)));
         assert!(bound.is_consistent());
         // A slower answer does not widen it again.
         bound.observe(at(300), at(400), 1_000_250);
-        assert_eq!(bound.not_before(1_001_000), Some(at(1129)));
+        assert_eq!(bound.not_before(1_001_000), Some(at(1124)));
     }
 
     #[test]
@@ -178,6 +186,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_clock_drifts_while_it_is_remembered_is_allowed_for() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(0), at(0), 1_000_000);
+        // The server's clock is fast by 500 parts in a million: after nine seconds it reads this at 8999.5.
+        assert!(bound.not_before(1_009_004).unwrap() <= at(8_999));
+    }
+
+    #[test]
     fn a_clock_that_was_set_is_noticed_and_believed_after_a_while() {
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(101), 1_000_000);
@@ -193,7 +209,7 @@ mod tests {
         assert!(!bound.is_consistent(), "the generation before still counts");
         bound.observe(at(10_400), at(10_401), 1_040_200);
         assert!(bound.is_consistent());
-        assert_eq!(bound.not_before(1_041_000), Some(at(11_199)));
+        assert_eq!(bound.not_before(1_041_000), Some(at(11_194)));
     }
 
     #[test]
@@ -202,7 +218,7 @@ mod tests {
         bound.observe(at(100), at(100), 1_000_000);
         bound.observe(at(3_600_100), at(3_600_150), 4_599_800);
         assert!(bound.is_consistent());
-        assert_eq!(bound.not_before(4_599_900), Some(at(3_600_199)));
+        assert_eq!(bound.not_before(4_599_900), Some(at(3_600_194)));
     }
 
     #[test]

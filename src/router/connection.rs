@@ -225,7 +225,7 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
             let permanent = matches!(error.code.as_str(), "NOAUTH" | "NOPERM" | "WRONGPASS");
             NodeError {
                 permanent,
-                source: Some(Box::new(error)),
+                source: Some(Arc::new(error)),
                 ..NodeError::unsent("the server does not tell its time")
             }
         }

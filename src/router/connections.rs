@@ -75,7 +75,7 @@ impl Connections {
             Ok(under_way) => under_way.await,
             Err(ready) => ready,
         };
-        dialled.map_err(|failure| failure.shared())
+        dialled.map_err(Arc::unwrap_or_clone)
     }
 
     /// Closes the connections to servers that the caller does not want to keep.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::node::{Address, Connector, NodeError, Reply, Words};
+use crate::node::{Address, Connector, Reply, Words};
 use crate::router::call::Call;
 use crate::router::connection::{Connection, Exchange, Failure};
 use crate::router::connections::Connections;
@@ -124,6 +124,13 @@ impl Durable {
     }
 }
 
+impl Entry {
+    /// Whether anybody still waits for the answer.
+    fn is_wanted(&self) -> bool {
+        !self.tell.is_closed()
+    }
+}
+
 impl fmt::Debug for Durable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Durable").finish_non_exhaustive()
@@ -154,11 +161,7 @@ impl Pool {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.get_mut(address)?;
         let most = lane.waiting.len().min(GROUP);
-        let group: Vec<Entry> = lane
-            .waiting
-            .drain(..most)
-            .filter(|entry| !entry.tell.is_closed())
-            .collect();
+        let group: Vec<Entry> = lane.waiting.drain(..most).filter(Entry::is_wanted).collect();
         if group.is_empty() && lane.waiting.is_empty() {
             lane.driven = false;
             return None;
@@ -166,15 +169,19 @@ impl Pool {
         Some(group)
     }
 
-    async fn send_group(&self, address: &Address, group: Vec<Entry>) {
+    async fn send_group(&self, address: &Address, mut group: Vec<Entry>) {
         if group.is_empty() {
             return;
         }
-        match self.connections.connect(address).await {
-            Ok(connection) => self.exchange(&connection, group).await,
+        let connected = self.connections.connect(address).await;
+        // Who gave up meanwhile has released already by another connection, or asks elsewhere.
+        group.retain(Entry::is_wanted);
+        match connected {
+            Ok(connection) if !group.is_empty() => self.exchange(&connection, group).await,
+            Ok(_) => {}
             Err(failure) => {
                 for entry in group {
-                    let _ = entry.tell.send(Attempt::Unconnected(failure.shared()));
+                    let _ = entry.tell.send(Attempt::Unconnected(failure.clone()));
                 }
             }
         }
@@ -201,7 +208,7 @@ impl Pool {
             }
             Err(Failure::Broken(failure)) => {
                 let broken = |not_after| Attempt::Broken {
-                    failure: NodeError::shared(&failure),
+                    failure: failure.clone(),
                     not_after,
                 };
                 tell(&broken, group);

@@ -26,7 +26,7 @@ use crate::router::course::command;
 use crate::router::translation::Translation;
 use crate::router::{Answer, Call, CallError, Reason, Slot, jittered, lock};
 
-/// The connection repeats a command by itself, after 1.28 s and more: one attempt here must leave it the time for that.
+/// The connection repeats a command by itself, in some cases after 1.28 s and more, if its overall timeout lets it: one attempt here must leave it the time for that.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Waits between attempts: the first one, doubled each time up to the longest.

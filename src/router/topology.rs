@@ -245,7 +245,7 @@ impl Topology {
             Reply::Error(error) if is_alone(&error) => Ok(SlotMap::single(node.clone())),
             Reply::Error(error) => Err(NodeError {
                 permanent: error.code == "NOPERM",
-                source: Some(Box::new(error)),
+                source: Some(Arc::new(error)),
                 ..NodeError::unsent(format!("{node} does not tell the slots of the cluster"))
             }),
             reply => match SlotMap::parse(&reply, node, &self.translation) {

@@ -1,5 +1,6 @@
 //! `rwlease status`, `list` and `slot`.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -38,8 +39,17 @@ async fn status_says_who_holds_and_who_waits() -> Result {
     }
     assert!(words.lines().any(|line| line.starts_with("waits    write")), "{words}");
     assert!(!words.contains('\x1b'), "colour is for terminals");
-    one.release().await?;
+
+    let owner = one.owner().to_owned();
+    let upgrade = tokio::spawn(one.upgrade().into_future());
+    let status = tool.until("a", |status| status["waiters"] == 2).await?;
+    assert_eq!(status["upgrader"]["owner"], owner.as_str());
+    let words = tool.run(&["status", "a"]).await?.out;
+    let lines: Vec<&str> = words.lines().filter(|line| line.contains(&owner)).collect();
+    assert!(lines[0].starts_with("holds    read"), "{words}");
+    assert!(lines[1].starts_with("upgrades write"), "{words}");
     other.release().await?;
+    upgrade.await.unwrap().map_err(rwlease::Error::from)?.release().await?;
     assert_eq!(waiting.ended().await?.status, Some(0));
     Ok(())
 }

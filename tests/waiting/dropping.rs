@@ -1,7 +1,9 @@
 //! Requests that are dropped leave nothing behind: no holder, no place in the queue.
 
+use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,8 +18,27 @@ const ALL: usize = 10_000;
 const AT_ONCE: usize = 50;
 const LOCKS: usize = 100;
 
-/// A request is polled at most this often before it is dropped; few need as many.
-const MOST_POLLS: usize = 8;
+/// Of the first polls, this many at least are ones after which requests were dropped, each by so many of them.
+const FIRST_POLLS: usize = 3;
+const DROPPED_EACH: usize = 20;
+
+/// Few requests need more than four.
+const MOST_POLLS: usize = 12;
+
+/// After how many polls requests were dropped, and how many were: one more than any of them has come to is tried next, so that every number has its turn.
+#[derive(Debug, Default)]
+struct Drops(Mutex<BTreeMap<usize, usize>>);
+
+impl Drops {
+    fn next(&self, number: usize) -> usize {
+        let most = self.0.lock().unwrap().keys().last().copied().unwrap_or(0);
+        1 + number % (most + 1).min(MOST_POLLS)
+    }
+
+    fn note(&self, polls: usize) {
+        *self.0.lock().unwrap().entry(polls).or_default() += 1;
+    }
+}
 
 /// Polls a request so often, as it wakes, and drops it. Gives what it came to, if it was done by then.
 async fn polled<F: Future>(request: impl IntoFuture<IntoFuture = F>, times: usize) -> Option<F::Output> {
@@ -38,15 +59,19 @@ async fn polled<F: Future>(request: impl IntoFuture<IntoFuture = F>, times: usiz
 }
 
 /// One request of some kind, dropped after its k-th poll. True if it was done before.
-async fn drop_one(lock: RwLock, number: usize) -> Result<bool> {
-    let polls = 1 + number % MOST_POLLS;
+async fn drop_one(lock: RwLock, drops: Arc<Drops>) -> bool {
+    let polls = drops.next(fastrand::usize(..));
     let most = Duration::from_secs(1);
-    Ok(match number / MOST_POLLS % 4 {
+    let is_done = match fastrand::u8(0..4) {
         0 => polled(lock.read().timeout(most), polls).await.is_some(),
         1 => polled(lock.write().timeout(most), polls).await.is_some(),
         2 => polled(lock.try_read(), polls).await.is_some(),
         _ => polled(lock.try_write(), polls).await.is_some(),
-    })
+    };
+    if !is_done {
+        drops.note(polls);
+    }
+    is_done
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,23 +79,23 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     let cluster = shared().await?;
     let clients = [lasting(cluster).await?, lasting(cluster).await?];
     let lock = |client: usize, number: usize| clients[client % 2].rwlock(format!("dropped {}", number % LOCKS));
-    let (mut tasks, mut done) = (JoinSet::new(), 0);
+    let (mut tasks, mut done, drops) = (JoinSet::new(), 0, Arc::new(Drops::default()));
     for number in 0..ALL {
-        // Some hold for a moment, so that grants are made to those who wait, and are on their way when those are gone.
-        let (lock, number) = (lock(number, number / 3)?, fastrand::usize(..));
-        tasks.spawn(drop_one(lock, number));
+        // Grants are made to those who wait, and are on their way when those are gone.
+        tasks.spawn(drop_one(lock(number, number / 3)?, drops.clone()));
         if tasks.len() >= AT_ONCE {
-            done += usize::from(
-                soon(tasks.join_next())
-                    .await?
-                    .transpose()?
-                    .transpose()?
-                    .unwrap_or(false),
-            );
+            done += usize::from(soon(tasks.join_next()).await?.transpose()?.unwrap_or(false));
         }
     }
     while let Some(one) = soon(tasks.join_next()).await? {
-        done += usize::from(one??);
+        done += usize::from(one?);
+    }
+    let drops = drops.0.lock().unwrap().clone();
+    for polls in 1..=FIRST_POLLS {
+        assert!(
+            drops.get(&polls) >= Some(&DROPPED_EACH),
+            "after {polls} polls: {drops:?}"
+        );
     }
     assert!(
         (ALL / 20..ALL * 19 / 20).contains(&done),

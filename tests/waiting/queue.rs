@@ -37,6 +37,15 @@ impl Queue {
         Ok(Queue { fields })
     }
 
+    /// At the target of a slot that is moving.
+    pub async fn at_target(server: &Server, lock: &RwLock) -> Result<Queue> {
+        let mut asking = redis::pipe();
+        asking.cmd("ASKING").ignore();
+        asking.cmd("HGETALL").arg(format!("rwlease:{}", lock.name()));
+        let (fields,) = asking.query_async(&mut server.connect().await?).await?;
+        Ok(Queue { fields })
+    }
+
     /// By their tickets.
     pub fn waiters(&self) -> Vec<Waiter> {
         let mut waiters: Vec<Waiter> = self

@@ -1,9 +1,10 @@
 //! Hand-offs go on by push after whatever may end a subscription: those who wait here do not look by themselves.
 
-use rwlease::{Locks, RwLock};
+use rwlease::{Locks, RwLock, WriteGuard};
+use tokio::task::JoinHandle;
 
 use crate::queue::{Queue, name_of, until, until_listening};
-use crate::support::{Clients, Cluster, Failover, Result, Server, scripts_run};
+use crate::support::{Clients, Cluster, Failover, Patience, Result, Server, scripts_run};
 use crate::{hearing, soon};
 
 /// One who holds, and a client that waits.
@@ -31,14 +32,17 @@ impl Two {
         Ok(self.cluster.node(owner))
     }
 
+    /// From here on one waits.
+    fn waits(&self) -> JoinHandle<rwlease::Result<WriteGuard>> {
+        let waiter = self.waiter.clone();
+        tokio::spawn(async move { waiter.write().await })
+    }
+
     /// One waits, then something happens; when it listens again (`seen` is what it was before), the hand-off takes a release, a push and the claim: no
     /// other call.
     async fn through(&self, happens: impl AsyncFnOnce() -> Result) -> Result {
         let held = self.holder.write().await?;
-        let waiting = tokio::spawn({
-            let waiter = self.waiter.clone();
-            async move { waiter.write().await }
-        });
+        let waiting = self.waits();
         let before = until_listening(&self.cluster, &self.holder, 1).await?.waiters()[0].seen;
         happens().await?;
         let server = self.owner().await?;
@@ -118,10 +122,7 @@ async fn while_the_slot_is_moving() -> Result {
     let slot = two.holder.slot().get();
     let to = (two.cluster.owner(slot).await? + 1) % 3;
     let held = two.holder.write().await?;
-    let waiting = tokio::spawn({
-        let waiter = two.waiter.clone();
-        async move { waiter.write().await }
-    });
+    let waiting = two.waits();
     until_listening(&two.cluster, &two.holder, 1).await?;
     let step = two.cluster.begin_move(slot, to).await?;
     two.cluster.move_keys(step).await?;
@@ -130,5 +131,44 @@ async fn while_the_slot_is_moving() -> Result {
     held.release().await?;
     two.cluster.finish_move(step).await?;
     soon(waiting).await???.release().await?;
+    Ok(())
+}
+
+/// One who asks while the slot is on its way is sent on with ASK, and then hears at the target too.
+#[tokio::test(flavor = "multi_thread")]
+async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
+    let two = Two::start("both sides").await?;
+    if !two.cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let slot = two.holder.slot().get();
+    let from = two.cluster.owner(slot).await?;
+    let target = (from + 1) % 3;
+    let held = two.holder.write().await?;
+    let step = two.cluster.begin_move(slot, target).await?;
+    two.cluster.move_keys(step).await?;
+    let waiting = two.waits();
+    let (source, server) = (two.cluster.node(from), two.cluster.node(target));
+    let patience = Patience::new("it hears at both");
+    loop {
+        let here: Vec<String> = source.say("PUBSUB SHARDCHANNELS").await?;
+        let there: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
+        let queue = Queue::at_target(server, &two.waiter).await?;
+        let says_so = queue.waiters().iter().any(|waiter| waiter.node.is_some());
+        if says_so && there.len() == 1 && here == there {
+            break;
+        }
+        patience
+            .pause(format!("{here:?} at the source, {there:?} at the target, {queue:?}"))
+            .await?;
+    }
+    server.reset_stats().await?;
+    held.release().await?;
+    let next = soon(waiting).await???;
+    let stats = server.command_stats().await?;
+    assert_eq!(stats.get("spublish").map_or(0, |stat| stat.calls), 1);
+    assert_eq!(two.cluster.owner(slot).await?, from, "the slot has not moved yet");
+    two.cluster.finish_move(step).await?;
+    next.release().await?;
     Ok(())
 }

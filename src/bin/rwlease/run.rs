@@ -11,7 +11,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
-use rwlease::{Lease, Locks, Released, RwLock};
+use rwlease::{ErrorKind, Lease, Locks, Released, RwLock};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{self, Servers};
@@ -70,12 +70,19 @@ async fn wait_for(
     signals: &mut Signals,
 ) -> Result<Held, Failure> {
     let asking = async {
-        let held = Held::ask(lock, args).await?;
-        // A grant that was handed over is short until it is claimed: the command begins with a whole lease.
-        if deadlines.are_near(held.lease().remaining()) {
-            held.lease().renew().await?;
+        loop {
+            let held = Held::ask(lock, args).await?;
+            // A grant that was handed over is short until it is claimed: the command begins with a whole lease.
+            if !deadlines.are_near(held.lease().remaining()) {
+                return Ok(held);
+            }
+            match held.lease().renew().await {
+                Ok(_) => return Ok(held),
+                // On a machine with better things to do it can be over by then. Nothing has begun, so it asks again.
+                Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
+                Err(error) => return Err(Failure::from(error)),
+            }
         }
-        Ok(held)
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
@@ -175,7 +182,7 @@ async fn run_under(
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
-    let started = Command::start(&args.command, TOKEN, lease.token());
+    let started = Command::start(&args.command, TOKEN, lease.token()).await;
     let mut command = started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
     loop {
         let step = deadlines.step(lease.remaining(), command.told_to_end());

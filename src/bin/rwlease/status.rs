@@ -81,13 +81,10 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
         show::plain(name),
         status.token
     )?;
-    let rows: Vec<[String; 6]> = (status
-        .writer
-        .iter()
-        .chain(&status.reading)
-        .map(|holder| holds(holder, status)))
-    .chain(status.waiting.iter().map(waits))
-    .collect();
+    let rows: Vec<[String; 6]> = (status.writer.iter().chain(&status.reading).map(holds))
+        .chain(status.upgrader.iter().map(|waiter| waits(waiter, "upgrades")))
+        .chain(status.waiting.iter().map(|waiter| waits(waiter, "waits")))
+        .collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -103,10 +100,9 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
     Ok(())
 }
 
-fn holds(holder: &Holder, status: &Status) -> [String; 6] {
+fn holds(holder: &Holder) -> [String; 6] {
     let state = match holder.revoked {
         true => "revoked",
-        false if status.upgrader.as_ref() == Some(&holder.owner) => "upgrades",
         false => "holds",
     };
     [
@@ -119,8 +115,8 @@ fn holds(holder: &Holder, status: &Status) -> [String; 6] {
     ]
 }
 
-fn waits(waiter: &Waiter) -> [String; 6] {
-    let state = if waiter.remaining.is_zero() { "gone" } else { "waits" };
+fn waits(waiter: &Waiter, state: &str) -> [String; 6] {
+    let state = if waiter.remaining.is_zero() { "gone" } else { state };
     [
         state.into(),
         show::mode(waiter.mode).into(),
@@ -159,7 +155,7 @@ fn in_json(name: &str, slot: Slot, status: &Status) -> Value {
         "writer": status.writer.as_ref().map(holder),
         "readers": status.readers,
         "reading": status.reading.iter().map(holder).collect::<Vec<_>>(),
-        "upgrader": status.upgrader,
+        "upgrader": status.upgrader.as_ref().map(waiter),
         "waiters": status.waiters,
         "waiting": status.waiting.iter().map(waiter).collect::<Vec<_>>(),
     })

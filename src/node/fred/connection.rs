@@ -44,11 +44,12 @@ impl Connection {
         let early = futures::poll!(&mut ready);
         debug_assert!(early.is_pending());
         let task = Task::of(client.connect());
-        match select(ready, task.ended.clone()).await {
+        let connection = Connection { client, task };
+        match select(ready, connection.ended()).await {
             Either::Left((ready, _)) => ready.map_err(connect_failure)?,
             Either::Right(_) => return Err(NodeError::unsent("the connection ended at once")),
         }
-        Ok(Connection { client, task })
+        Ok(connection)
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -79,6 +80,16 @@ impl Connection {
                 maybe_sent: true,
                 ..NodeError::unsent("the connection ended")
             }),
+        }
+    }
+}
+
+impl Drop for Connection {
+    /// Tells the client that this is the end, before its task is ended: its first step is enough for that. The task that refreshes credentials
+    /// (feature `credential-provider`) ends only so, and would keep the client for ever. (It does so still if it is asking for them at this moment.)
+    fn drop(&mut self) {
+        if self.is_usable() {
+            let _ = self.client.quit().now_or_never();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What `fred` gives, in the words of the seam.
 
+use std::sync::Arc;
+
 use ::fred::error::{Error, ErrorKind};
 use ::fred::types::{Resp3Frame, Value};
 use bytes::Bytes;
@@ -74,7 +76,7 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
         message: error.to_string(),
         maybe_sent: false,
         permanent: is_permanent(&error),
-        source: Some(Box::new(error)),
+        source: Some(Arc::new(error)),
     }
 }
 
@@ -82,9 +84,10 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
 fn is_permanent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Auth | ErrorKind::Config => true,
-        // A certificate that is not trusted comes as the text of an I/O error.
-        ErrorKind::IO => error.details().contains("InvalidCertificate"),
-        // The variant is there only with one of the TLS features, which an application may have turned on by itself.
-        kind => kind.to_str() == "TLS Error",
+        // What `rustls` finds wrong, a certificate that is not trusted above all, comes as the text of an I/O error of this kind.
+        ErrorKind::IO => error.details().starts_with("Custom { kind: InvalidData"),
+        // The variant is there only with one of the TLS features, which an application may have turned on by itself. With `native-tls` it is of a broken
+        // connection too.
+        kind => kind.to_str() == "TLS Error" && !error.details().contains("Io("),
     }
 }

@@ -5,6 +5,7 @@
 //! longer can be. Until then those who wait find out by looking.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -24,8 +25,9 @@ use crate::node::fred::reply::{failed, reply_of_frame, reply_of_value};
 use crate::node::fred::{pipelined, split};
 use crate::node::{NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words};
 
-/// How often a channel is asked for again.
+/// How often channels are asked for again, and how many of them each time: a client can have one for each of 16,384 slots, and each costs a round trip.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+const AT_ONCE: usize = 64;
 
 /// Makes a subscription's connection of a connection.
 pub(super) fn start(connection: Connection) -> Subscribed {
@@ -87,10 +89,9 @@ impl Subscription for FredSubscription {
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
-            let name = String::from_utf8_lossy(channel).into_owned();
             let channel = Bytes::copy_from_slice(channel);
             self.channels.lock().remove(&channel);
-            self.channels.connection.run(|client| client.sunsubscribe(name)).await?;
+            self.channels.unsubscribe(&channel).await?;
             // The server's confirmation is a push that `fred` drops as well.
             self.channels.tell(Notice::Left { channel });
             Ok(())
@@ -124,6 +125,35 @@ impl Channels {
         })
     }
 
+    async fn unsubscribe(&self, channel: &[u8]) -> Result<(), NodeError> {
+        let name = String::from_utf8_lossy(channel).into_owned();
+        self.connection.run(|client| client.sunsubscribe(name)).await
+    }
+
+    /// Asks for a channel again, if it is joined. Where it was left meanwhile, it may have been asked for after that: then it is left once more.
+    async fn ask_again(&self, channel: Bytes) -> Result<(), NodeError> {
+        // More than one round only if it was joined anew while it was left once more.
+        while let Some(asking) = self.asked(&channel) {
+            if self.subscribe(&channel, asking).await?.is_err() {
+                // Unless it was left meanwhile, this is news.
+                if self.lock().remove(&channel).is_some() {
+                    self.tell(Notice::Left { channel });
+                }
+                return Ok(());
+            }
+            if self.asked(&channel).is_some() {
+                return Ok(());
+            }
+            self.unsubscribe(&channel).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a joined channel took `ASKING`.
+    fn asked(&self, channel: &Bytes) -> Option<bool> {
+        self.lock().get(channel).copied()
+    }
+
     fn tell(&self, notice: Notice) {
         if let Some(notify) = self.notify.upgrade() {
             let _ = notify.send(notice);
@@ -152,24 +182,47 @@ async fn read(mut messages: Receiver<Message>, ended: BoxFuture<'static, ()>, no
     select(pin!(pass_on), ended).await;
 }
 
-/// Asks for each channel again, until the connection is gone.
+/// Asks for the channels again, in turn, until the connection is gone.
 async fn ask_again(channels: Weak<Channels>) {
     let clock = SystemClock;
+    let mut last = Bytes::new();
     loop {
         clock.sleep_until(clock.now().after(ASK_AGAIN)).await;
         let Some(channels) = channels.upgrade() else { return };
-        let joined = channels.lock().clone();
-        for (channel, asking) in joined {
-            match channels.subscribe(&channel, asking).await {
-                Ok(Ok(())) => {}
-                // Unless it was left meanwhile, this is news.
-                Ok(Err(_)) => {
-                    if channels.lock().remove(&channel).is_some() {
-                        channels.tell(Notice::Left { channel });
-                    }
-                }
-                Err(_) => return,
+        let turn = next(&channels.lock(), &last);
+        // After the last one of all, from the first one again.
+        last = turn.get(AT_ONCE - 1).cloned().unwrap_or_default();
+        for channel in turn {
+            if channels.ask_again(channel).await.is_err() {
+                return;
             }
         }
+    }
+}
+
+/// Those whose turn it is to be asked for again, after the one that was last.
+fn next(joined: &BTreeMap<Bytes, bool>, last: &Bytes) -> Vec<Bytes> {
+    let later = joined.range::<Bytes, _>((Bound::Excluded(last), Bound::Unbounded));
+    later.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_channel_has_its_turn() {
+        let joined: BTreeMap<Bytes, bool> = (0..2 * AT_ONCE + 1)
+            .map(|number| (format!("{number:05}").into(), false))
+            .collect();
+        let (mut last, mut asked) = (Bytes::new(), Vec::new());
+        for expected in [AT_ONCE, AT_ONCE, 1] {
+            let turn = next(&joined, &last);
+            assert_eq!(turn.len(), expected);
+            last = turn.last().cloned().unwrap();
+            asked.extend(turn);
+        }
+        assert!(asked.iter().eq(joined.keys()));
+        assert!(next(&joined, &last).is_empty());
     }
 }

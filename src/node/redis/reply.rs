@@ -1,7 +1,8 @@
 //! What the `redis` crate gives, in the words of the seam.
 
+use std::sync::Arc;
 #[cfg(feature = "redis-tls")]
-use std::{error::Error as StdError, io, sync::Arc};
+use std::{error::Error as StdError, io};
 
 use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
@@ -57,7 +58,7 @@ pub(crate) fn connect_failure(error: RedisError) -> NodeError {
         message,
         maybe_sent: false,
         permanent: is_permanent(&error),
-        source: Some(Box::new(error)),
+        source: Some(Arc::new(error)),
     }
 }
 

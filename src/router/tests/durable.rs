@@ -80,3 +80,16 @@ async fn a_group_that_breaks_is_sent_again_and_known_to_be_loose() {
         .unwrap_err();
     assert!(matches!(error.reason, Reason::TimedOut(_)) && error.loose.is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_waits_for_any_more_is_not_sent() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.log("a");
+    bench.fakes.set_door("a", Door::Slow(Duration::from_millis(100)));
+    let given_up = tokio::time::timeout(Duration::from_millis(50), bench.confirmed("k"));
+    let (given_up, other) = tokio::join!(given_up, bench.confirmed("k2"));
+    assert!(given_up.is_err());
+    assert_eq!(other.unwrap().confirmed, 1);
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 1, "{:?}", bench.fakes.log("a"));
+}

@@ -5,18 +5,22 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::process::{self, Child};
 use tokio::signal::unix::{self, SignalKind};
-use tokio::time::sleep;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, sleep_until};
 
 use super::terminal::Terminal;
 use crate::signals;
 
 /// The longest time to wait for the last of a group that was killed.
 const DYING: Duration = Duration::from_millis(500);
+
+/// How soon a process that is stopped where nobody can see it is let go on. Its parent hangs until it runs another program, so it is not told of the stop.
+const UNSEEN_STOP: Duration = Duration::from_millis(500);
 
 pub struct Command {
     child: Child,
@@ -25,6 +29,8 @@ pub struct Command {
     /// Told when a child stops or ends.
     children: unix::Signal,
     told_to_end: Option<Instant>,
+    /// When it was told to stop, if it has not been seen to.
+    told_to_stop: Option<Instant>,
 }
 
 pub enum Event {
@@ -35,15 +41,20 @@ pub enum Event {
 
 impl Command {
     /// `token` is put into its environment by that name.
-    pub fn start(words: &[OsString], name: &str, token: u64) -> io::Result<Command> {
+    pub async fn start(words: &[OsString], name: &str, token: u64) -> io::Result<Command> {
         let children = unix::signal(SignalKind::child())?;
         let terminal = Terminal::of_this_process();
-        let child = process::Command::new(&words[0])
-            .args(&words[1..])
-            .env(name, token.to_string())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut command = process::Command::new(&words[0]);
+        command.args(&words[1..]).env(name, token.to_string());
+        command.process_group(0).kill_on_drop(true);
+        let mut spawning = spawn_blocking(move || command.spawn());
+        let child = loop {
+            tokio::select! {
+                spawned = &mut spawning => break spawned??,
+                // Ctrl-Z may have stopped it before it was a group of its own.
+                () = sleep(UNSEEN_STOP) => let_children_go_on(),
+            }
+        };
         let group = Pid::from_raw(child.id().unwrap_or_default() as i32);
         Ok(Command {
             child,
@@ -51,19 +62,32 @@ impl Command {
             terminal,
             children,
             told_to_end: None,
+            told_to_stop: None,
         })
     }
 
     /// What happens to it next. Can be dropped.
     pub async fn event(&mut self) -> io::Result<Event> {
         let Command {
-            child, group, children, ..
+            child,
+            group,
+            children,
+            told_to_stop,
+            ..
         } = self;
         let stopped = async {
             loop {
-                children.recv().await;
+                let unseen = told_to_stop.map(|told| (told + UNSEEN_STOP).into());
+                tokio::select! {
+                    _ = children.recv() => {}
+                    () = sleep_until(unseen.unwrap_or_else(tokio::time::Instant::now)), if unseen.is_some() => {
+                        *told_to_stop = None;
+                        let _ = killpg(*group, Signal::SIGCONT);
+                    }
+                }
                 let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
                 if let Ok(WaitStatus::Stopped(_, signal)) = waitid(Id::Pid(*group), flags) {
+                    *told_to_stop = None;
                     return signal;
                 }
             }
@@ -79,7 +103,10 @@ impl Command {
     }
 
     /// To all of the group. That it has ended meanwhile is no error.
-    pub fn signal(&self, signal: Signal) {
+    pub fn signal(&mut self, signal: Signal) {
+        if signal == Signal::SIGTSTP {
+            self.told_to_stop = Some(Instant::now());
+        }
         let _ = killpg(self.group, signal);
     }
 
@@ -131,7 +158,7 @@ impl Command {
     }
 
     /// Lets it go on. If it wants the terminal, it will say so.
-    pub fn go_on(&self) {
+    pub fn go_on(&mut self) {
         self.signal(Signal::SIGCONT);
     }
 
@@ -139,5 +166,16 @@ impl Command {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
         }
+    }
+}
+
+/// Lets all children of this process go on. The one that is being started is the only one, and has no name yet.
+fn let_children_go_on() {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let children: String = tasks
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .collect();
+    for child in children.split(' ').filter_map(|pid| pid.parse().ok()) {
+        let _ = kill(Pid::from_raw(child), Signal::SIGCONT);
     }
 }
