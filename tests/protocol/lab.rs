@@ -377,6 +377,9 @@ pub struct Listener(Connection);
 impl Listener {
     /// The next message.
     pub fn hear(&mut self) -> String {
+        self.0
+            .set_read_timeout(Some(std::time::Duration::from_secs(10)))
+            .unwrap();
         let message: Vec<Value> = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
         redis::from_redis_value(message[2].clone()).unwrap()
     }

@@ -13,11 +13,14 @@ use super::lab::{Answer, GRACE, HERE, Held, Lab, owner};
 
 const STEPS: u32 = 2_500;
 
+/// What an idle lock has until its grace is over, after the short cut of the release as well; and the field that makes it a wide hash.
+const LEFT_OVER: [&str; 7] = ["version", "fence", "ticket", "phase", "lapsed", "revoked", "wide"];
+
 #[test]
 fn random_calls_break_nothing() {
     let seeds: Vec<u64> = match std::env::var("RWLEASE_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => vec![1, 2, fastrand::u64(..)],
+        Err(_) => vec![1, 2, 1077, fastrand::u64(..)],
     };
     for seed in seeds {
         println!("RWLEASE_SEED={seed}");
@@ -334,8 +337,11 @@ impl Model {
         }
         let end = self.lab.now();
         let state = self.lab.state();
-        let left: Vec<&String> = state.fields.keys().filter(|field| *field != "wide").collect();
-        assert!(left.is_empty() || left == ["fence", "version"], "{:#?}", state.fields);
-        assert!(self.lab.ends().is_none_or(|ends| ends <= end + GRACE));
+        let is_more = |field: &String| !LEFT_OVER.contains(&field.as_str());
+        assert!(!state.fields.keys().any(is_more), "{:#?}", state.fields);
+        match self.lab.ends() {
+            Some(ends) => assert!(ends <= end + GRACE),
+            None => assert!(state.fields.is_empty(), "for ever: {:#?}", state.fields),
+        }
     }
 }

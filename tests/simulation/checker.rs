@@ -48,6 +48,8 @@ pub struct Rules {
     full: BTreeSet<usize>,
     /// Nothing has gone wrong yet.
     is_undisturbed: bool,
+    /// Clients of which a release has found nothing: it may have overtaken what was to be released, on another connection.
+    absent: BTreeSet<String>,
     trusts_clocks: bool,
     queues: Queues,
     pub served: u64,
@@ -61,6 +63,8 @@ pub struct Step<'a> {
     pub server: usize,
     /// The server's time in ms.
     pub now: u64,
+    /// Until when it may be carried out, in the server's ms; 0: for ever.
+    pub not_after: u64,
     /// What comes after the envelope.
     pub args: Vec<&'a str>,
     pub reply: Vec<String>,
@@ -113,6 +117,7 @@ impl Checker {
             haunted: BTreeSet::new(),
             full: BTreeSet::new(),
             is_undisturbed: true,
+            absent: BTreeSet::new(),
             trusts_clocks: !plan.is_out_of_time(),
             served: 0,
             most_calls: 0,
@@ -153,6 +158,24 @@ impl Checker {
         if let Some(hash) = rules.seen.remove(&(lock, from)).filter(|_| rules.trusts_clocks) {
             rules.seen.entry((lock, to)).or_insert(hash);
             rules.queues.has_moved(lock, from, to);
+        }
+    }
+
+    /// A server's clock has been set: keys may have ended by it, and are gone though it is set back.
+    pub fn clock_was(&self, server: usize, ms: u64) {
+        let mut rules = self.0.lock().unwrap();
+        let has_ended = |hash: &Hash| hash.expires.is_some_and(|expires| expires <= ms);
+        let ended: Vec<usize> = rules
+            .seen
+            .iter()
+            .filter(|((_, at), hash)| *at == server && has_ended(hash))
+            .map(|((lock, _), _)| *lock)
+            .collect();
+        for lock in ended {
+            rules.seen.remove(&(lock, server));
+            rules.queues.forget_at(lock, server);
+            rules.forgiven.insert(lock);
+            rules.book.spoil(lock);
         }
     }
 
@@ -213,7 +236,7 @@ impl Rules {
         let reply = served.reply();
         self.served += 1;
         reached::by_reply(&self.census, words, &reply);
-        let [command, script, _, key, _, _, args @ ..] = words else {
+        let [command, script, _, key, here, not_after, args @ ..] = words else {
             return;
         };
         if !command.starts_with(b"EVAL") {
@@ -239,20 +262,18 @@ impl Rules {
             self.book.spoil(lock);
         }
         let before = before.filter(|before| !has_ended(before));
-        let args = args
-            .iter()
-            .map(|word| std::str::from_utf8(word).unwrap_or(""))
-            .collect();
+        let args = args.iter().map(|word| text(word)).collect();
         let step = Step {
             script,
             lock,
             server: served.server(),
             now,
+            not_after: text(not_after).parse().unwrap_or(0),
             args,
             reply,
             before: before.as_ref(),
             after: &after,
-            here: std::str::from_utf8(words[4]).unwrap_or("-"),
+            here: text(here),
             memory_is_full: self.full.contains(&served.server()),
             trusts_clocks: self.trusts_clocks,
         };
@@ -264,6 +285,7 @@ impl Rules {
         if step.status() == "forced" {
             self.book.doubt(lock, self.court.now() + AFTERMATH, false); // this is what it is for
         }
+        self.note_overtaken(&step);
         contract::check(&self.court, &step);
         self.check_tokens(&step);
         self.check_owners(&step);
@@ -331,6 +353,13 @@ impl Rules {
         }
     }
 
+    /// A call that its release has overtaken is answered by nobody.
+    fn note_overtaken(&mut self, step: &Step<'_>) {
+        if step.script == "release" && step.status() == "absent" {
+            self.absent.insert(step.owner().get(..CLIENT).unwrap_or("").to_owned());
+        }
+    }
+
     /// Whoever says that it hears does hear, as long as nothing has gone wrong: so nobody is passed over.
     fn check_hearing(&self, step: &Step<'_>) {
         let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
@@ -339,7 +368,8 @@ impl Rules {
         for (owner, waiter) in &before.waiters {
             let is_gone = !step.after.waiters.contains_key(owner) && step.after.lease(owner, step.now).is_none();
             let is_another = step.owner() != owner && waiter.mode != 'u';
-            if is_gone && is_another && before.is_alive(owner, waiter, step.now) {
+            let may_lapse = owner.get(..CLIENT).is_some_and(|client| self.absent.contains(client));
+            if is_gone && is_another && !may_lapse && before.is_alive(owner, waiter, step.now) {
                 self.court.accuse("who hears is not passed over", || {
                     format!("lock {} after {}: {owner} {waiter:?}", step.lock, step.script)
                 });
@@ -363,6 +393,10 @@ impl Rules {
             }
         }
     }
+}
+
+fn text(word: &[u8]) -> &str {
+    std::str::from_utf8(word).unwrap_or("")
 }
 
 fn tell(served: &Served<'_>, script: &str, reply: &[String]) -> String {

@@ -87,10 +87,10 @@ impl Clients {
         self.add();
     }
 
-    /// Whether the client of that id runs.
-    pub fn runs(&self, id: &str) -> bool {
+    /// Whether the client of that owner runs, and knows of it.
+    pub fn run(&self, owner: &str) -> bool {
         self.hosts.values().any(|client| {
-            client.host.is_running() && client.locks.lock().unwrap().iter().any(|locks| locks.client_id() == id)
+            client.host.is_running() && client.locks.lock().unwrap().iter().any(|locks| locks.knows(owner))
         })
     }
 
@@ -190,7 +190,7 @@ async fn connect(plan: &Plan, host: &Host, prefix: &str) -> rwlease::Result<Lock
         .most_waiters(plan.most_waiters)
         .poll_interval(Duration::from_millis(150))
         .waiter_liveness(Duration::from_secs(2))
-        .claim_window(Duration::from_millis(400))
+        .claim_window(plan.window)
         .call_timeout(Duration::from_secs(4))
         .connect_timeout(Duration::from_millis(500))
         .response_timeout(Duration::from_millis(400))

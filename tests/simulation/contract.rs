@@ -5,7 +5,7 @@ use crate::court::Court;
 use crate::hash::{CLIENT, Hash, Record, Waiter};
 
 /// How much longer than all that it says a key must live: the grace of 10 s, less what small skews take from it.
-const GRACE_MS: u64 = 9_000;
+pub const GRACE_MS: u64 = 9_000;
 
 /// The scripts that let in whoever can go.
 const PUMPS: [&str; 8] = [
@@ -20,6 +20,7 @@ const PUMPS: [&str; 8] = [
 ];
 
 pub fn check(court: &Court, step: &Step<'_>) {
+    check_lateness(court, step);
     check_shape(court, step);
     check_exclusion(court, step);
     check_life(court, step);
@@ -30,6 +31,23 @@ pub fn check(court: &Court, step: &Step<'_>) {
     check_waiters(court, step, before);
     check_limits(court, step, before);
     check_reply(court, step, before);
+}
+
+/// Whoever asks for a lock says until when, whether its request is the first or the second of two.
+fn check_lateness(court: &Court, step: &Step<'_>) {
+    let asks = step.script.starts_with("acquire") || step.script == "upgrade";
+    let is_late = (1..step.now).contains(&step.not_after);
+    if asks && is_late && step.status() != "stale" {
+        court.accuse("who comes too late gets nothing", || {
+            format!(
+                "lock {}: {} is {} past {}",
+                step.lock,
+                step.script,
+                step.status(),
+                step.not_after
+            )
+        });
+    }
 }
 
 fn check_shape(court: &Court, step: &Step<'_>) {
@@ -101,10 +119,11 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     if says_more || step.status() == "stale" || !PUMPS.contains(&step.script) || hash.waiters.is_empty() {
         return;
     }
+    let asks = step.script.starts_with("acquire") || step.script == "upgrade";
     let alive = |mode: char| {
         let waiters = hash.waiters.iter().filter(move |(_, waiter)| waiter.mode == mode);
         waiters
-            .filter(|(owner, waiter)| hash.is_alive(owner, waiter, step.now))
+            .filter(|(owner, waiter)| (asks && *owner == step.owner()) || hash.is_alive(owner, waiter, step.now))
             .count()
     };
     let (writes, reads) = (
@@ -236,7 +255,8 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             let is_newer = |has: Record| step.number(3).is_some_and(|token| has.token > token);
             had.is_some() && (step.says(has) || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
         }
-        ("renew", "lost") => has.is_none(),
+        // It may wait, by a doubled request that came after its release, and be let in by the renewal itself.
+        ("renew", "lost") => has.is_none_or(|has| before.waiters.contains_key(owner) && has.token > before.fence),
         ("acquire_read" | "acquire_write", "granted") => step.says(has),
         ("acquire_read" | "acquire_write", "queued") => step.after.waiters.contains_key(owner),
         ("acquire_read" | "acquire_write", "refused") => has.is_none() || had.is_some(),
@@ -246,13 +266,11 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
         }
         (_, "stale") => before.says_the_same(step.after) || !step.after.exists,
+        // Whoever holds by a newer token than the one that was named is not concerned.
         (_, "forced") => {
-            let is_left = |owner: &str| {
-                step.after
-                    .leases(step.now)
-                    .any(|(other, _, now)| other == owner && now.token <= before.fence)
-            };
-            step.after.fence > before.fence && !before.leases(step.now).any(|(owner, _, _)| is_left(owner))
+            let limit = owner.parse().unwrap_or(u64::MAX).min(before.fence);
+            let is_cut_off = |(_, _, record): (&str, bool, Record)| record.token > limit;
+            step.after.fence > before.fence && step.after.leases(step.now).all(is_cut_off)
         }
         _ => true,
     };

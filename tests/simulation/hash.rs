@@ -48,6 +48,22 @@ pub struct Waiter {
 }
 
 impl Hash {
+    /// Whether one stands somewhere behind another in its list.
+    pub fn stands_behind(&self, one: &str, other: &str) -> bool {
+        let next = |owner: &str| self.waiters.get(owner).map(|waiter| waiter.next.clone());
+        let behind = std::iter::successors(next(other), |owner| next(owner));
+        behind.take(self.waiters.len()).any(|owner| owner == one)
+    }
+
+    /// Whether nobody in a list stands behind one with a later ticket. A ticket may be given twice where a failover lost writes.
+    pub fn is_in_order(&self, mode: char) -> bool {
+        let mut list = self.waiters.values().filter(|waiter| waiter.mode == mode);
+        list.all(|waiter| {
+            let behind = self.waiters.get(&waiter.next);
+            behind.is_none_or(|behind| behind.ticket >= waiter.ticket)
+        })
+    }
+
     pub fn read(served: &Served<'_>) -> Hash {
         let mut hash = Hash {
             expires: served.expires(),
@@ -171,7 +187,7 @@ impl Hash {
         let mut lapsed = self.lapsed.split(' ');
         let mut is_lapsed = false;
         while let (Some(client), Some(at)) = (lapsed.next(), lapsed.next()) {
-            is_lapsed |= owner.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at >= waiter.seen);
+            is_lapsed |= owner.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at > waiter.seen);
         }
         waiter.seen + waiter.liveness > now && !is_lapsed
     }

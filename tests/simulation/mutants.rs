@@ -1,11 +1,11 @@
 //! Deliberate faults in the scripts and in the client, one at a time: the simulation must find each of them, or, if it has not in its time, the suite of
-//! the scripts.
+//! the scripts, or those of the client that need no server.
 //!
 //! A file of mutants is a list of blocks, parted by empty lines:
 //!
 //! ```text
 //! # what is wrong with it
-//! invariant: which promise it breaks
+//! invariant: which promise it breaks; those of the scripts that every call keeps have numbers
 //! file: lua/lib/pump.lua
 //! old: the text that is there (\n for a line break)
 //! new: the text that takes its place
@@ -16,12 +16,68 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::SEEDS;
 use crate::plan::Plan;
-use crate::runs::{Total, Until, runs};
+use crate::runs::{Until, runs};
+use crate::watchdog;
 
-/// How long the simulation may look for one of them. With the suite of the scripts after it, that is a minute.
-pub const LIMIT: Duration = Duration::from_secs(45);
+/// How long it may take until a mutant is caught. What is built meanwhile does not count.
+const BUDGET: Duration = Duration::from_secs(60);
+
+/// How much of that the simulation has.
+pub const HUNT: Duration = Duration::from_secs(40);
+
+/// What the simulation may take beyond that to come to its end.
+const SPARE: Duration = Duration::from_secs(5);
+
+/// Where a fault in the scripts is looked for that the simulation did not find.
+const SUITE_OF_THE_SCRIPTS: Target = Target {
+    name: "protocol",
+    arguments: &["--test", "protocol"],
+    tests: &[],
+};
+
+/// Where a fault in the client is.
+const SUITES_OF_THE_CLIENT: [Target; 3] = [
+    Target {
+        name: "pushed",
+        arguments: &["--test", "pushed"],
+        tests: &[],
+    },
+    Target {
+        name: "leftovers",
+        arguments: &["--test", "leftovers"],
+        tests: &[],
+    },
+    Target {
+        name: "lib",
+        arguments: &["--lib"],
+        tests: &["core::", "router::", "protocol::", "worker"],
+    },
+];
+
+/// What `cargo test` builds.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    /// Those of its tests that are run; all, if none is named.
+    tests: &'static [&'static str],
+}
+
+/// A target that was built.
+#[derive(Clone, Debug)]
+struct Suite {
+    target: Target,
+    program: PathBuf,
+    /// Other scripts than those that were built in.
+    scripts: Option<PathBuf>,
+}
+
+/// The random tests among them find the same each time.
+const SEED_OF_THE_SUITES: &str = "1";
+
+/// How many numbered invariants the scripts have.
+const INVARIANTS: u32 = 12;
 
 #[derive(Debug)]
 struct Mutant {
@@ -64,26 +120,37 @@ pub fn misplaced(files: &[PathBuf]) -> (usize, Vec<String>) {
     (mutants.len(), misplaced.collect())
 }
 
+/// The numbers of the invariants of all scripts that no mutant in these files breaks.
+pub fn without_mutant(files: &[PathBuf]) -> Vec<u32> {
+    let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
+    let breaks = |number: &u32| {
+        let name = format!("{number}, ");
+        mutants.iter().any(|mutant| mutant.invariant.starts_with(&name))
+    };
+    (1..=INVARIANTS).filter(|number| !breaks(number)).collect()
+}
+
 /// Tries all mutants in these files. Gives the number of those that nobody noticed.
 pub fn try_all(files: &[PathBuf]) -> usize {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     println!("{} mutants", mutants.len());
     assert_eq!(misplaced(files).1, [""; 0], "before any of them is tried");
-    let suite = build(&root(), "protocol").expect("the suite of the scripts builds");
+    let (of_scripts, of_source): (Vec<_>, Vec<_>) = mutants.iter().partition(|mutant| mutant.is_of_the_scripts());
+    let unchanged = Unchanged::build(!of_scripts.is_empty(), !of_source.is_empty());
+    unchanged.must_pass();
     let mut survivors = 0;
     for (at, mutant) in mutants.iter().enumerate() {
-        let started = Instant::now();
-        let catcher = if mutant.file.starts_with("lua") {
-            try_script(mutant, &suite)
-        } else {
-            try_source(mutant)
+        let mut attempt = Attempt::new(&unchanged);
+        let catcher = match mutant.is_of_the_scripts() {
+            true => attempt.on_script(mutant),
+            false => attempt.on_source(mutant),
         };
-        let seconds = started.elapsed().as_secs_f64();
         survivors += usize::from(catcher.is_none());
-        let verdict = catcher.unwrap_or_else(|| "SURVIVED".into());
+        let verdict = catcher.unwrap_or_else(|| format!("SURVIVED {}", attempt.notes.join("; ")));
         println!(
-            "{:>3} {seconds:>5.1} s  {:<60} [{}] {verdict}",
+            "{:>3} {:>5.1} s  {:<60} [{}] {verdict}",
             at + 1,
+            attempt.used.as_secs_f64(),
             mutant.what,
             mutant.invariant
         );
@@ -119,6 +186,10 @@ impl Mutant {
         }
     }
 
+    fn is_of_the_scripts(&self) -> bool {
+        self.file.starts_with("lua")
+    }
+
     /// Puts the fault into the file below that folder.
     fn apply(&self, folder: &Path) {
         fs::write(folder.join(&self.file), self.changed(folder).unwrap()).unwrap();
@@ -134,49 +205,193 @@ impl Mutant {
     }
 }
 
-/// In a copy of the scripts, which needs no build.
-fn try_script(mutant: &Mutant, suite: &Path) -> Option<String> {
-    let folder = scratch("scripts");
-    copy(&root().join("lua"), &folder.join("lua"));
-    mutant.apply(&folder);
-    let scripts = folder.join("lua");
-    hunt(Some(scripts.clone()), LIMIT).or_else(|| examine(&scripts, suite))
+/// The suites as they are without a fault: who fails there too has noticed nothing.
+#[derive(Debug)]
+struct Unchanged {
+    /// This program: a copy, for it may be built anew meanwhile.
+    simulation: PathBuf,
+    suites: Vec<Suite>,
 }
 
-/// The first test of the suite that these scripts fail, on a real server.
-fn examine(scripts: &Path, suite: &Path) -> Option<String> {
-    let output = Command::new(suite).env("RWLEASE_LUA", scripts).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let failed = text.lines().find(|line| line.ends_with("FAILED"));
-    let name = failed.and_then(|line| line.split(' ').nth(1)).unwrap_or("it ends");
-    (!output.status.success()).then(|| format!("protocol: {name}"))
+impl Unchanged {
+    fn build(for_scripts: bool, for_source: bool) -> Unchanged {
+        let simulation = scratch("simulation").join("simulation");
+        fs::copy(std::env::current_exe().unwrap(), &simulation).unwrap();
+        let mut suites = Vec::new();
+        if for_scripts {
+            suites.push(SUITE_OF_THE_SCRIPTS.build(&root()));
+        }
+        if for_source {
+            let (source, kept) = (copy_of_the_source(), scratch("unchanged"));
+            for target in SUITES_OF_THE_CLIENT {
+                let mut suite = target.build(&source);
+                let program = kept.join(target.name); // the next build takes the place of this one
+                fs::copy(&suite.program, &program).unwrap();
+                suite.program = program;
+                suites.push(suite);
+            }
+        }
+        Unchanged { simulation, suites }
+    }
+
+    /// Else they would catch everything.
+    fn must_pass(&self) {
+        let mut attempt = Attempt::new(self);
+        assert_eq!(attempt.hunt(&self.simulation, None), None);
+        for suite in &self.suites {
+            let outcome = finish(&mut suite.command(), BUDGET);
+            assert!(
+                outcome.as_ref().is_some_and(|(is_well, _)| *is_well),
+                "{}: {outcome:?}",
+                suite.target.name
+            );
+        }
+    }
+
+    /// Whether that test passes.
+    fn passes(&self, target: Target, test: &str) -> bool {
+        let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
+        let mut again = Command::new(&suite.expect("one that was built").program);
+        again.args(["--exact", test]).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
+        finish(&mut again, BUDGET).is_some_and(|(is_well, _)| is_well)
+    }
 }
 
-/// The rule that the first violation broke, or what is never reached any more.
-pub fn hunt(scripts: Option<PathBuf>, limit: Duration) -> Option<String> {
+/// The search for one mutant.
+#[derive(Debug)]
+struct Attempt<'a> {
+    unchanged: &'a Unchanged,
+    /// How long it has taken so far, without what was built.
+    used: Duration,
+    /// What is odd, and catches nothing.
+    notes: Vec<String>,
+}
+
+impl Attempt<'_> {
+    fn new(unchanged: &Unchanged) -> Attempt<'_> {
+        Attempt {
+            unchanged,
+            used: Duration::ZERO,
+            notes: Vec::new(),
+        }
+    }
+
+    /// In a copy of the scripts, which needs no build.
+    fn on_script(&mut self, mutant: &Mutant) -> Option<String> {
+        let folder = scratch("scripts");
+        copy(&root().join("lua"), &folder.join("lua"));
+        mutant.apply(&folder);
+        let scripts = folder.join("lua");
+        self.hunt(&self.unchanged.simulation, Some(&scripts)).or_else(|| {
+            let mut suite = self.unchanged.suites[0].clone();
+            suite.scripts = Some(scripts);
+            self.examine(&suite)
+        })
+    }
+
+    /// In a copy of the source, which is built anew.
+    fn on_source(&mut self, mutant: &Mutant) -> Option<String> {
+        let folder = copy_of_the_source();
+        mutant.apply(&folder);
+        let simulation = build(&folder, &["--test", "simulation"]);
+        let simulation = simulation.unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
+        let examine = |this: &mut Self, target: &Target| this.examine(&target.build(&folder));
+        let caught = self.hunt(&simulation, None);
+        caught.or_else(|| SUITES_OF_THE_CLIENT.iter().find_map(|target| examine(self, target)))
+    }
+
+    /// The rule that the first violation broke. The search is a process of its own, which can be ended when a run does not end.
+    fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
+        let mut hunting = Command::new(program);
+        hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
+        if let Some(scripts) = scripts {
+            hunting.env("RWLEASE_LUA", scripts);
+        }
+        let Some((is_well, text)) = self.finish(&mut hunting, HUNT + SPARE) else {
+            self.notes.push("the simulation did not end in time".into());
+            return None;
+        };
+        let told = |what: &str| text.lines().find_map(|line| Some(line.split_once(what)?.1.to_owned()));
+        let caught =
+            told("caught by ").or_else(|| told(watchdog::STUCK).map(|seed| format!("a run does not end: {seed}")));
+        if let Some(caught) = caught {
+            return Some(format!("simulation: {caught}"));
+        }
+        self.notes
+            .extend(told("too seldom: ").map(|what| format!("reached too seldom: {what}")));
+        if !is_well {
+            self.notes.push("the simulation failed by itself".into());
+        }
+        None
+    }
+
+    /// A test of the suite that fails, and does not fail without the fault.
+    fn examine(&mut self, suite: &Suite) -> Option<String> {
+        let name = suite.target.name;
+        let left = BUDGET.saturating_sub(self.used);
+        let Some((is_well, text)) = self.finish(&mut suite.command(), left) else {
+            self.notes.push(format!("LATE: {name} did not end in time"));
+            return None;
+        };
+        let mut failed = text.lines().filter(|line| line.ends_with("FAILED"));
+        let caught = failed.find_map(|line| {
+            let test = line.split(' ').nth(1)?;
+            self.unchanged.passes(suite.target, test).then_some(test)
+        });
+        if caught.is_none() && !is_well {
+            self.notes.push(format!("{name} failed, but not by this fault"));
+        }
+        caught.map(|test| format!("{name}: {test}"))
+    }
+
+    fn finish(&mut self, command: &mut Command, time: Duration) -> Option<(bool, String)> {
+        let started = Instant::now();
+        let outcome = finish(command, time);
+        self.used += started.elapsed();
+        outcome
+    }
+}
+
+impl Target {
+    fn build(self, folder: &Path) -> Suite {
+        let program = build(folder, self.arguments);
+        Suite {
+            target: self,
+            program: program.unwrap_or_else(|| panic!("{} does not build", self.name)),
+            scripts: None,
+        }
+    }
+}
+
+impl Suite {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.target.tests).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
+        if let Some(scripts) = &self.scripts {
+            command.env("RWLEASE_LUA", scripts);
+        }
+        command
+    }
+}
+
+/// Looks for a violation, and says what it has found, for `Attempt::hunt`.
+pub fn hunt() {
+    watchdog::set_patience(HUNT / 3);
+    let scripts = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
     let plan = |seed| Plan {
         scripts: scripts.clone(),
         ..Plan::from_seed(seed)
     };
-    let started = Instant::now();
-    let short = runs(1, Until::ViolationOrSeed(SEEDS), plan, |_| {});
-    if let Some(found) = first_violation(&short) {
-        return Some(found);
-    } else if let Some(missing) = short.missing().first() {
-        return Some(format!("simulation: reached too seldom: {missing}"));
+    let total = runs(1, Until::Violation(HUNT), plan, |_| {});
+    let first = total.violations.first();
+    if let Some((found, violation)) = first.and_then(|found| Some((found, found.violation.as_ref()?))) {
+        println!("caught by {} (seed {})", violation.rule, found.plan.seed);
+    } else if let Some(missing) = total.missing().first() {
+        println!("too seldom: {missing}");
     }
-    let rest = limit.saturating_sub(started.elapsed());
-    first_violation(&runs(SEEDS + 1, Until::Violation(rest), plan, |_| {}))
 }
 
-fn first_violation(total: &Total) -> Option<String> {
-    let found = total.violations.first()?;
-    let rule = found.violation.as_ref()?.rule;
-    Some(format!("simulation: {rule} (seed {})", found.plan.seed))
-}
-
-/// In a copy of the source, which is built anew.
-fn try_source(mutant: &Mutant) -> Option<String> {
+fn copy_of_the_source() -> PathBuf {
     let folder = scratch("source");
     for part in [
         "Cargo.toml",
@@ -192,36 +407,34 @@ fn try_source(mutant: &Mutant) -> Option<String> {
             copy(&root().join(part), &folder.join(part));
         }
     }
-    mutant.apply(&folder);
-    let program = build(&folder, "simulation").unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
-    let hunting = Command::new(program)
-        .args(["--ignored", "--exact", "hunt", "--nocapture"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut hunting = hunting.unwrap();
-    let patience = Instant::now() + 3 * LIMIT;
-    while hunting.try_wait().unwrap().is_none() {
+    folder
+}
+
+/// Whether a command that ends in that time ends well, and what it said.
+fn finish(command: &mut Command, time: Duration) -> Option<(bool, String)> {
+    let file = root().join("target/mutants/said");
+    let said = fs::File::create(&file).unwrap();
+    let mut child = command.stdout(said).stderr(Stdio::null()).spawn().unwrap();
+    let patience = Instant::now() + time;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            let said = fs::read(&file).unwrap();
+            return Some((status.success(), String::from_utf8_lossy(&said).into_owned()));
+        }
         if Instant::now() > patience {
-            hunting.kill().unwrap();
-            hunting.wait().unwrap();
-            return Some("simulation: a run that does not end".into());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    let text = hunting.wait_with_output().unwrap().stdout;
-    let text = String::from_utf8_lossy(&text);
-    match text.lines().find_map(|line| line.strip_prefix("caught by ")) {
-        Some(caught) => Some(caught.to_owned()),
-        None if text.contains("not caught") => None,
-        None => Some("simulation: it ends by itself".into()),
-    }
 }
 
-/// One of the tests of the source in that folder.
-fn build(folder: &Path, test: &str) -> Option<PathBuf> {
+/// The tests that this target of the source in that folder has.
+fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--release", "--features", "embedded", "--test", test])
+        .args(["test", "--release", "--features", "embedded"])
+        .args(target)
         .args(["--no-run", "--message-format=json"])
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))

@@ -11,6 +11,7 @@ use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
 use crate::checker::Checker;
 use crate::clients::Clients;
+use crate::contract::GRACE_MS;
 use crate::court::Court;
 use crate::plan::{Fault, Plan};
 use crate::users::key;
@@ -60,8 +61,11 @@ impl Nemesis {
         let mut rng = Rng::with_seed(plan.seed ^ 0x0e3e_5150);
         let mut offsets = [0; SERVERS];
         for (server, offset) in offsets.iter_mut().enumerate() {
-            *offset = rng.i64(-plan.skew_ms..=plan.skew_ms);
+            *offset = rng.i64(-plan.skew_ms()..=plan.skew_ms());
             engine.faults().set_clock(server, *offset);
+        }
+        if plan.has(Fault::Skew) {
+            census.count(Fault::Skew.name());
         }
         Nemesis {
             plan: plan.clone(),
@@ -97,6 +101,11 @@ impl Nemesis {
     /// Ends all faults now.
     pub fn repair_all(&mut self, now: Duration, clients: &mut Clients) {
         while let Some((_, repair)) = self.later.pop_first() {
+            let repair = match repair {
+                // So soon after its death that the replica's clock may be behind its tokens: it comes back itself.
+                Repair::Promote { master, died: true, .. } => Repair::Start(master),
+                repair => repair,
+            };
             self.mend(repair, now, clients);
         }
     }
@@ -115,7 +124,10 @@ impl Nemesis {
         }
         let fault = kinds[self.rng.usize(0..kinds.len())];
         if self.cause(fault, now, clients) {
-            self.census.count(fault.name());
+            // Whether it loses writes is seen only when a replica takes the master's place.
+            if fault != Fault::LossyFailover {
+                self.census.count(fault.name());
+            }
             self.court.note(fault, || format!("FAULT {}", fault.name()));
         }
     }
@@ -129,7 +141,7 @@ impl Nemesis {
     }
 
     fn cause(&mut self, fault: Fault, now: Duration, clients: &mut Clients) -> bool {
-        let server = self.rng.usize(0..SERVERS);
+        let server = self.any_server();
         match fault {
             Fault::Cut => {
                 let delivers = self.rng.bool();
@@ -253,7 +265,13 @@ impl Nemesis {
                 lose,
                 died: true,
             } => {
-                self.promote(master, lose, now);
+                let locks = self.locks_of(master);
+                let before = self.contents(&locks, master);
+                let new = self.promote(master, lose, now);
+                let after = new.and_then(|new| self.contents(&locks, new));
+                if before.zip(after).is_some_and(|(before, after)| before != after) {
+                    self.census.count(Fault::LossyFailover.name());
+                }
                 self.faults.start(master);
                 self.busy.remove(&master);
             }
@@ -353,11 +371,11 @@ impl Nemesis {
     }
 
     fn move_key(&mut self, slot: usize, now: Duration) {
-        let Some(&(slot, _, _)) = self.moving.get(&slot) else {
+        let Some(&(slot, from, to)) = self.moving.get(&slot) else {
             return;
         };
         if self.faults.move_key(slot) {
-            self.note_moved(slot, now);
+            self.note_moved(slot, from, to, now);
         }
     }
 
@@ -371,11 +389,16 @@ impl Nemesis {
         for lock in self.locks_in(slot) {
             self.checker.has_moved(lock, from, to);
         }
-        self.note_moved(slot, now);
+        self.note_moved(slot, from, to, now);
     }
 
-    fn note_moved(&self, slot: Slot, now: Duration) {
+    fn note_moved(&self, slot: Slot, from: usize, to: usize, now: Duration) {
+        let behind = self.offsets[from] - self.offsets[to];
         for lock in self.locks_in(slot) {
+            // A key moves with what is left of its life: it may end by that much too early, and long after.
+            if behind >= GRACE_MS as i64 {
+                self.book.doubt(lock, Duration::MAX, false);
+            }
             if self.plan.is_out_of_time() {
                 self.book.doubt(lock, now + AFTERMATH, false);
             }
@@ -406,8 +429,23 @@ impl Nemesis {
                 }
             }
         }
+        self.tell_time(server);
         self.offsets[server] += step;
         self.faults.set_clock(server, self.offsets[server]);
+        self.tell_time(server);
+    }
+
+    /// Keys may have ended by a clock that is about to be set, or has been.
+    fn tell_time(&self, server: usize) {
+        self.checker.clock_was(server, server_ms(&self.engine, server));
+    }
+
+    /// Now and then one that serves nobody: a replica keeps what was done to it when it becomes a master.
+    fn any_server(&mut self) -> usize {
+        match self.rng.u8(0..6) {
+            0 => self.rng.usize(0..SERVERS),
+            _ => self.masters[self.rng.usize(0..MASTERS)],
+        }
     }
 
     fn with_master(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
@@ -425,6 +463,14 @@ impl Nemesis {
         (0..self.plan.locks).filter(|lock| owner(*lock) == server).collect()
     }
 
+    /// What the hashes of these locks say at a server, if it answers.
+    fn contents(&self, locks: &[usize], server: usize) -> Option<Vec<Vec<String>>> {
+        let said = |lock: &usize| self.engine.say(server, &[b"HGETALL", key(*lock).as_bytes()]);
+        let all: Vec<_> = locks.iter().map(said).collect();
+        let is_error = |said: &Vec<String>| said.first().is_some_and(|word| word.starts_with('-'));
+        (!all.iter().any(is_error)).then_some(all)
+    }
+
     fn locks_in(&self, slot: Slot) -> impl Iterator<Item = usize> + use<> {
         (0..self.plan.locks).filter(move |lock| Slot::of(key(*lock).as_bytes()) == slot)
     }
@@ -437,4 +483,11 @@ impl Nemesis {
     fn ms(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_micros(self.rng.u64(range.start * 1000..range.end * 1000))
     }
+}
+
+/// What a server's clock says.
+pub fn server_ms(engine: &Engine, server: usize) -> u64 {
+    let time = engine.say(server, &[b"TIME"]);
+    let part = |at: usize| time.get(at).and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);
+    part(0) * 1000 + part(1) / 1000
 }

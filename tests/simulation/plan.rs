@@ -128,12 +128,14 @@ pub struct Plan {
     pub locks: usize,
     /// How long faults happen.
     pub length: Duration,
-    /// How far the servers' clocks are from the true time, at most.
-    pub skew_ms: i64,
+    /// How far the servers' clocks are from the true time, at most, unless they are seconds apart.
+    pub small_skew_ms: i64,
     /// How much faster or slower the clients' clocks run, at most.
     pub drift_ppm: i32,
     /// What the clients take off each lease.
     pub margin: Duration,
+    /// How long a grant that was told of waits for its claim.
+    pub window: Duration,
     /// The limit of a queue.
     pub most_waiters: u64,
     /// Judge as if no assumption had been broken.
@@ -149,10 +151,12 @@ pub struct Plan {
 /// The shortest and the longest lease of a run.
 pub const LEASES_MS: std::ops::Range<u64> = 600..2500;
 
-/// The margin covers the difference of two clocks.
-const MARGIN: Duration = Duration::from_millis(150);
-const SMALL_SKEW_MS: i64 = 60;
+/// Small differences of a server's clock from the true time.
+const SMALL_SKEWS_MS: std::ops::RangeInclusive<i64> = 0..=100;
 const LARGE_SKEW_MS: i64 = 4000;
+
+/// What a margin must have beside the difference of two clocks: the client's drift in the longest lease.
+const LEAST_SPARE_MS: i64 = 1;
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
@@ -169,11 +173,9 @@ impl Plan {
             .into_iter()
             .filter(|fault| !is_quorum || !fault.is_outside_assumptions())
             .collect();
-        let skew_ms = if faults.contains(&Fault::Skew) {
-            LARGE_SKEW_MS
-        } else {
-            SMALL_SKEW_MS
-        };
+        let small_skew_ms = rng.i64(SMALL_SKEWS_MS);
+        // Half of them have no more than they need.
+        let spare_ms = LEAST_SPARE_MS + [0, 0, 20, 90][rng.usize(0..4)];
         Plan {
             seed,
             is_quorum,
@@ -181,9 +183,10 @@ impl Plan {
             users: rng.usize(1..4),
             locks: rng.usize(1..5),
             length: Duration::from_millis(rng.u64(4_000..20_000)),
-            skew_ms,
+            small_skew_ms,
             drift_ppm: 300,
-            margin: MARGIN,
+            margin: Duration::from_millis((2 * small_skew_ms + spare_ms).unsigned_abs()),
+            window: Duration::from_millis(rng.u64(250..1_500)),
             is_strict: false,
             scripts: None,
             tells_all: false,
@@ -194,6 +197,14 @@ impl Plan {
 
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// How far the servers' clocks are from the true time, at most.
+    pub fn skew_ms(&self) -> i64 {
+        match self.has(Fault::Skew) {
+            true => LARGE_SKEW_MS,
+            false => self.small_skew_ms,
+        }
     }
 
     /// Whether the servers' clocks may be further apart than the margin.

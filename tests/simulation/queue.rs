@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::checker::Step;
 use crate::court::Court;
 
+/// How many of a list the scripts look through for the place of one that comes back: sixteen from either end. In a longer list it may stand behind its place.
+const SEARCHED: usize = 32;
+
 pub struct Queues {
     court: Court,
     /// By lock, server and owner, for as long as one waits: two masters that serve one lock have a queue each.
@@ -57,6 +60,7 @@ impl Queues {
         for (owner, writes) in &granted {
             self.check_turn(step, owner, *writes);
         }
+        self.check_places(step);
         self.count_passing(step, &granted);
     }
 
@@ -86,7 +90,7 @@ impl Queues {
                         format!("lock {lock}: {owner} before {other}")
                     });
                 }
-                ('w', true) if waiter.ticket < ticket && !upgrades => {
+                ('w', true) if waiter.ticket < ticket && !upgrades && !before.stands_behind(other, owner) => {
                     self.court
                         .accuse("writers go in order", || format!("lock {lock}: {owner} before {other}"));
                 }
@@ -97,7 +101,7 @@ impl Queues {
                             format!("lock {lock}: {owner} (ticket {ticket}, phase {phase}) before {other}")
                         });
                 }
-                ('r', false) if waiter.ticket < ticket && ticket != u64::MAX => {
+                ('r', false) if waiter.ticket < ticket && ticket != u64::MAX && !before.stands_behind(other, owner) => {
                     self.court
                         .accuse("readers go in order", || format!("lock {lock}: {owner} before {other}"));
                 }
@@ -110,6 +114,32 @@ impl Queues {
                     });
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Who comes back finds its place, if the scripts look that far; and never one before it.
+    fn check_places(&self, step: &Step<'_>) {
+        let Some(before) = step.before else { return };
+        let came = step
+            .after
+            .waiters
+            .iter()
+            .filter(|(owner, _)| !before.waiters.contains_key(*owner));
+        for (owner, waiter) in came {
+            let behind = step.after.waiters.get(&waiter.next);
+            if behind.is_some_and(|behind| behind.ticket < waiter.ticket) {
+                let lock = step.lock;
+                self.court
+                    .accuse("nobody comes before its place", || format!("lock {lock}: {owner}"));
+            }
+        }
+        for mode in ['r', 'w'] {
+            let are_few = step.after.waiters.values().filter(|waiter| waiter.mode == mode).count() <= SEARCHED;
+            if are_few && before.is_in_order(mode) && !step.after.is_in_order(mode) {
+                let (lock, owner) = (step.lock, step.owner());
+                self.court
+                    .accuse("who comes back finds its place", || format!("lock {lock}: {owner}"));
             }
         }
     }

@@ -25,7 +25,8 @@ pub fn shrink(plan: &Plan, rule: &str) -> Plan {
     }
 }
 
-fn smaller_ones(plan: &Plan) -> Vec<Plan> {
+/// Each of them lacks one thing.
+pub fn smaller_ones(plan: &Plan) -> Vec<Plan> {
     let mut smaller = Vec::new();
     for fault in &plan.faults {
         let mut faults = plan.faults.clone();

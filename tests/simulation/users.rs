@@ -278,36 +278,54 @@ impl Users {
         }
     }
 
-    /// Goes on as a writer, if it can. While it waits for that, it still reads.
-    async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, guard: ReadGuard) {
-        let upgraded = if rng.bool() {
-            guard.try_upgrade().await.map(Result::ok)
+    /// Goes on as a writer, if it can. While it waits for that it still reads, and so does one that was refused.
+    async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, mut guard: ReadGuard) {
+        for _ in 0..rng.u8(1..4) {
+            match self.become_writer(rng, guard).await {
+                Some(Ok(guard)) => {
+                    self.census.count("upgraded");
+                    self.book.leave(number);
+                    let number = self.enter(held, &guard);
+                    self.hold(rng, &guard, number, true).await;
+                    self.book.leave(number);
+                    return self.count(guard.release().await);
+                }
+                Some(Err(reading)) => guard = reading,
+                None => return self.book.leave(number),
+            }
+            self.census.count("read on after a refused upgrade");
+            self.hold(rng, &guard, number, false).await;
+        }
+        self.book.leave(number);
+        if !self.drops(rng) {
+            self.count(guard.release().await);
+        }
+    }
+
+    /// Nothing if it lost interest, and its guard with it.
+    async fn become_writer(&self, rng: &mut Rng, guard: ReadGuard) -> Option<Result<WriteGuard, ReadGuard>> {
+        let refused = if rng.bool() {
+            match guard.try_upgrade().await {
+                Ok(outcome) => return Some(outcome),
+                Err(refused) => refused,
+            }
         } else {
-            let request = guard
-                .upgrade()
-                .timeout(Duration::from_millis(rng.u64(20..3_000)))
-                .into_future();
+            let timeout = Duration::from_millis(rng.u64(20..3_000));
+            let request = guard.upgrade().timeout(timeout).into_future();
             let patience = Duration::from_micros(rng.u64(100..1_000_000));
             let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
             let patience = if cancels { patience } else { Duration::MAX };
             match select(request, Box::pin(self.host.sleep(patience))).await {
-                Either::Left((upgraded, _)) => upgraded.map(Some),
-                Either::Right(_) => Ok(None),
+                Either::Left((Ok(guard), _)) => return Some(Ok(guard)),
+                Either::Left((Err(refused), _)) => refused,
+                Either::Right(_) => return None,
             }
         };
-        self.book.leave(number);
-        match upgraded {
-            Ok(Some(guard)) => {
-                self.census.count("upgraded");
-                let number = self.enter(held, &guard);
-                self.hold(rng, &guard, number, true).await;
-                self.book.leave(number);
-                self.count(guard.release().await);
-            }
-            Ok(None) => {}
-            Err(error) if error.kind() == ErrorKind::Conflict => self.census.count("an upgrade had a rival"),
-            Err(_) => self.census.count("an upgrade failed"),
-        }
+        self.census.count(match refused.kind() {
+            ErrorKind::Conflict => "an upgrade had a rival",
+            _ => "an upgrade failed",
+        });
+        Some(Err(refused.into_guard()))
     }
 
     async fn write(&self, rng: &mut Rng, held: Held, guard: WriteGuard) {

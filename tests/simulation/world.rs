@@ -13,27 +13,36 @@ use crate::census::Census;
 use crate::checker::Checker;
 use crate::clients::Clients;
 use crate::court::{Court, Violation};
-use crate::hash::CLIENT;
-use crate::nemesis::Nemesis;
+use crate::nemesis::{Nemesis, server_ms};
 use crate::panics;
 use crate::plan::{Fault, Plan};
 use crate::users::key;
+use crate::watchdog;
 use crate::weather::Storm;
 
 /// How long after the last fault everything must be as if there had been none.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// The longest time that a lock is free and a living waiter does not get it.
-const FALLBACK: Duration = Duration::from_secs(2);
+/// The longest time that a lock is free and a living waiter does not get it: a third of the liveness, and a look.
+const FALLBACK: Duration = Duration::from_millis(800);
 
 /// How long users may take to come to their end when nothing goes wrong any more.
 const LAST_WAITS: Duration = Duration::from_secs(120);
 
+/// Added where clocks are set: a lease may end by a clock that was ahead, by some steps of a minute.
+const LAST_WAITS_OF_CLOCKS: Duration = Duration::from_secs(600);
+
 /// How long a client may take to give everything back.
 const LAST_LEASES: Duration = Duration::from_secs(60);
 
-/// The longest life of what nobody needs any more: the grace, and what clocks that were set add to it.
-const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(300);
+/// The longest life of what nobody needs any more: what is left of the last lease, then 20 s.
+const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
+
+/// The same where clocks are set, which adds to it.
+const LIFE_BY_A_CLOCK_THAT_WAS_SET: Duration = Duration::from_secs(300);
+
+/// The most steps in one millisecond: more have no end.
+const MOST_STEPS: u32 = 20_000;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -53,6 +62,7 @@ pub struct Outcome {
 pub fn run(plan: &Plan) -> Outcome {
     fastrand::seed(plan.seed);
     panics::watch();
+    let _watched = watchdog::watch(plan.seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -74,6 +84,8 @@ struct World {
     rng: Rng,
     started: Duration,
     steps: u64,
+    /// The millisecond that it is, and the steps in it.
+    pace: (u128, u32),
     is_storm: bool,
     quiet_since: Duration,
     /// Since when a lock is free and a living waiter waits for it.
@@ -112,6 +124,7 @@ impl World {
             nemesis,
             started,
             steps: 0,
+            pace: (0, 0),
             is_storm: false,
             quiet_since: started,
             idle_since: BTreeMap::new(),
@@ -158,7 +171,11 @@ impl World {
     /// Everybody comes to an end, and nothing is left behind.
     async fn come_to_rest(&mut self) {
         self.clients.stop();
-        let latest = self.engine.now() + LAST_WAITS;
+        let clocks = match self.plan.has(Fault::ClockStep) {
+            true => LAST_WAITS_OF_CLOCKS,
+            false => Duration::ZERO,
+        };
+        let latest = self.engine.now() + LAST_WAITS + clocks;
         while !self.clients.are_idle() && !self.court.is_over() {
             if self.engine.now() > latest {
                 self.court
@@ -167,9 +184,10 @@ impl World {
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }
         // Whether an attempt can still be carried out is seen by the servers' clocks.
-        let patience = match self.plan.has(Fault::ClockStep) {
-            true => LIFE_OF_THE_IDLE,
-            false => LAST_LEASES,
+        let apart = Duration::from_millis(2 * self.plan.skew_ms().unsigned_abs());
+        let (patience, life) = match self.plan.has(Fault::ClockStep) {
+            true => (LIFE_BY_A_CLOCK_THAT_WAS_SET, LIFE_BY_A_CLOCK_THAT_WAS_SET),
+            false => (LAST_LEASES, LIFE_OF_THE_IDLE + apart),
         };
         for locks in self.clients.all() {
             let left = tokio::spawn(async move { locks.shutdown(patience).await });
@@ -185,7 +203,7 @@ impl World {
         if self.court.is_over() {
             return;
         }
-        self.go_until(self.engine.now() + LIFE_OF_THE_IDLE).await;
+        self.go_until(self.engine.now() + life).await;
         let keys = self.engine.keys();
         if keys > 0 {
             self.court.accuse("nothing is left behind", || format!("{keys} keys"));
@@ -201,6 +219,7 @@ impl World {
             let now = self.engine.now();
             self.court.set_time(now);
             self.book.judge();
+            self.check_pace(now);
             if let Some(panic) = panics::take() {
                 self.court.accuse("nothing panics", || panic);
             }
@@ -229,6 +248,20 @@ impl World {
         }
     }
 
+    /// Time goes on.
+    fn check_pace(&mut self, now: Duration) {
+        let (ms, steps) = self.pace;
+        self.pace = match now.as_millis() == ms {
+            true => (ms, steps + 1),
+            false => (now.as_millis(), 1),
+        };
+        if self.pace.1 > MOST_STEPS {
+            self.court.accuse("a run ends", || {
+                format!("more than {MOST_STEPS} steps in a millisecond")
+            });
+        }
+    }
+
     fn next_strike(&mut self) -> Duration {
         let longest = [50, 400, 1_500][self.rng.usize(0..3)];
         self.engine.now() + Duration::from_millis(self.rng.u64(1..longest))
@@ -246,10 +279,10 @@ impl World {
             let Some(hash) = self.checker.seen(lock, server) else {
                 continue;
             };
-            let waits = hash
-                .waiters
-                .iter()
-                .any(|(owner, waiter)| waiter.seen + waiter.liveness > ms && self.clients.runs(&owner[..CLIENT]));
+            // An upgrader of a lock that nobody holds has lost its read, and there is nothing to give it.
+            let waits = hash.waiters.iter().any(|(owner, waiter)| {
+                waiter.mode != 'u' && waiter.seen + waiter.liveness > ms && self.clients.run(owner)
+            });
             if !waits || hash.leases(ms).next().is_some() {
                 self.idle_since.remove(&lock);
                 continue;
@@ -262,12 +295,6 @@ impl World {
             }
         }
     }
-}
-
-fn server_ms(engine: &Engine, server: usize) -> u64 {
-    let time = engine.say(server, &[b"TIME"]);
-    let part = |at: usize| time.get(at).and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);
-    part(0) * 1000 + part(1) / 1000
 }
 
 /// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses, moves only then.

@@ -1,0 +1,53 @@
+//! A run that does not end would keep its seed to itself: nothing stops a script, or a task that never waits.
+
+use std::collections::BTreeMap;
+use std::io::{Write, stdout};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
+use std::time::{Duration, Instant};
+use std::{process, thread};
+
+/// What is said of a run that does not end; its seed comes after it.
+pub const STUCK: &str = "this run does not end: seed ";
+
+/// How long a run may take, in ms. They take less than a second.
+static PATIENCE: AtomicU64 = AtomicU64::new(60_000);
+
+/// The runs under way, and since when.
+static RUNNING: Mutex<BTreeMap<u64, (u64, Instant)>> = Mutex::new(BTreeMap::new());
+
+/// A run that is watched until this is dropped.
+#[derive(Debug)]
+pub struct Watched(u64);
+
+pub fn set_patience(patience: Duration) {
+    PATIENCE.store(patience.as_millis() as u64, Ordering::Relaxed);
+}
+
+/// Ends this process if the run of that seed takes too long.
+pub fn watch(seed: u64) -> Watched {
+    static STARTED: Once = Once::new();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    STARTED.call_once(|| drop(thread::spawn(look_after_all)));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    RUNNING.lock().unwrap().insert(number, (seed, Instant::now()));
+    Watched(number)
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        RUNNING.lock().unwrap().remove(&self.0);
+    }
+}
+
+fn look_after_all() {
+    loop {
+        thread::sleep(Duration::from_millis(500));
+        let patience = Duration::from_millis(PATIENCE.load(Ordering::Relaxed));
+        let running = RUNNING.lock().unwrap();
+        if let Some((seed, _)) = running.values().find(|(_, started)| started.elapsed() > patience) {
+            let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // past what keeps the output of tests
+            process::abort();
+        }
+    }
+}
