@@ -9,21 +9,21 @@
 mod conformance;
 mod support;
 
+use std::time::Duration;
+
 use rwlease::{ErrorKind, Locks};
 use support::{Backend, Cluster, Shape};
 
 lock_tests!(two_clients);
-server_tests! { in Backend::ClusterAsync;
+server_tests! { by conformance::site::real(Backend::ClusterAsync); on 3 masters with 0: locks_follow_their_slot }
+server_tests! { by conformance::site::real(Backend::ClusterAsync); on 2 masters with 0:
     scripts_are_sent_where_they_are_unknown
     keys_of_others_are_left_alone
-}
-server_tests! { in Backend::ClusterAsync; on 3 masters with 0: locks_follow_their_slot }
-server_tests! { in Backend::ClusterAsync; on 2 masters with 0:
     locks_are_taken_while_their_slot_migrates
     exclusion_holds_while_slots_move
     one_who_waits_follows_the_slot
 }
-server_tests! { in Backend::ClusterAsync; on 3 masters with 1:
+server_tests! { by conformance::site::real(Backend::ClusterAsync); on 3 masters with 1:
     a_failover_by_order_loses_no_lock
     a_dead_master_is_replaced
 }
@@ -45,4 +45,37 @@ async fn replicas_are_refused() {
     let error = lock.write().replicas(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(lock.try_write().await.unwrap().is_some(), "nothing is left of it");
+}
+
+/// It makes no round trip, but its own task needs a runtime.
+#[test]
+fn outside_a_runtime_it_is_an_error_and_no_panic() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (connection, _cluster) = runtime.block_on(async {
+        let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+        (support::cluster_connection(&cluster.urls()).await, cluster)
+    });
+    let error = Locks::builder().connect_shared(connection).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+}
+
+#[tokio::test]
+async fn what_is_the_connections_own_affair_is_refused() {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    let here = |host: &str, port| (host.to_owned(), port);
+    let own = [
+        (
+            "connect_timeout",
+            Locks::builder().connect_timeout(Duration::from_secs(1)),
+        ),
+        ("translate", Locks::builder().translate(here)),
+    ];
+    for (setting, settings) in support::settings_beside_urls().into_iter().chain(own) {
+        let error = Backend::ClusterAsync
+            .connect(settings, &cluster.urls())
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
+        assert!(error.to_string().contains(setting), "{setting}: {error}");
+    }
 }

@@ -6,7 +6,11 @@
 mod conformance;
 mod support;
 
+#[cfg(feature = "redis")]
+use rwlease::ErrorKind;
 use rwlease::Locks;
+#[cfg(feature = "redis")]
+use support::Single;
 use support::{Backend, Cluster, Shape};
 
 lock_tests!(two_clients);
@@ -20,4 +24,16 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
         Backend::Fred.connect(Locks::builder(), &[url]).await.unwrap()
     };
     (connect(0).await, connect(1).await, cluster)
+}
+
+/// Above all, who asks for certificates must not be connected without.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn what_only_urls_go_with_is_refused() {
+    let server = Single::start().await.unwrap();
+    for (setting, settings) in support::settings_beside_urls() {
+        let error = Backend::Fred.connect(settings, &[server.url()]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
+        assert!(error.to_string().contains(setting), "{setting}: {error}");
+    }
 }

@@ -1,13 +1,14 @@
 //! What locks must do over any backend: one body of tests, run by each backend's own `conformance_*.rs`.
 //!
 //! - [`locks`] needs two clients and nothing else.
-//! - [`servers`] needs a cluster of real servers, which it moves slots in, kills and freezes.
+//! - [`servers`] needs a cluster, whose slots it moves and whose servers it kills and freezes: real servers, or those of the embedded engine.
 
 // Not every backend runs all of it; the ban on direct clocks is for the library.
 #![allow(dead_code, unused_macros, unreachable_pub, clippy::disallowed_methods)]
 
 pub mod locks;
 pub mod servers;
+pub mod site;
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -51,7 +52,8 @@ macro_rules! lock_tests {
     };
 }
 
-/// Makes a test of each function, over that backend; of those that are given a cluster, on one of so many masters with so many replicas each.
+/// Makes a test of each function of [`servers`], of those that start servers of their own over that backend, of the others on a cluster of so many masters
+/// with so many replicas each, which `$start` starts.
 macro_rules! server_tests {
     (in $backend:expr; $($test:ident)*) => {
         $(
@@ -61,37 +63,43 @@ macro_rules! server_tests {
             }
         )*
     };
-    (in $backend:expr; on $masters:literal masters with $replicas:literal: $($test:ident)*) => {
+    (by $start:expr; on $masters:literal masters with $replicas:literal: $($test:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread")]
             async fn $test() -> support::Result {
-                let cluster = support::Cluster::start_with(support::Shape::of($masters, $replicas)).await?;
-                conformance::servers::$test($backend, &cluster).await
+                let servers = $start($masters, $replicas).await?;
+                conformance::servers::$test(&servers).await
             }
         )*
     };
-    ($backend:expr) => {
-        server_tests! { in $backend;
+    (by $start:expr) => {
+        server_tests! { by $start; on 3 masters with 0: locks_follow_their_slot }
+        server_tests! { by $start; on 2 masters with 0:
             scripts_are_sent_where_they_are_unknown
             keys_of_others_are_left_alone
             connections_that_are_cut_cost_nothing
-            failures_to_connect_are_told_apart
-            a_single_server_will_do
-        }
-        server_tests! { in $backend; on 3 masters with 0: locks_follow_their_slot }
-        server_tests! { in $backend; on 2 masters with 0:
             locks_are_taken_while_their_slot_migrates
             exclusion_holds_while_slots_move
             one_who_waits_follows_the_slot
         }
-        server_tests! { in $backend; on 3 masters with 1:
+        server_tests! { by $start; on 3 masters with 1:
             a_failover_by_order_loses_no_lock
             a_dead_master_is_replaced
             a_frozen_master_is_left
         }
     };
+    (by $start:expr, with push) => {
+        server_tests! { by $start; on 2 masters with 0: a_hand_off_needs_no_poll }
+    };
+    ($backend:expr) => {
+        server_tests! { in $backend;
+            failures_to_connect_are_told_apart
+            a_single_server_will_do
+        }
+        server_tests! { by conformance::site::real($backend) }
+    };
     ($backend:expr, with push) => {
-        server_tests! { in $backend; on 2 masters with 0: a_hand_off_needs_no_poll }
+        server_tests! { by conformance::site::real($backend), with push }
     };
 }
 

@@ -1,50 +1,55 @@
-//! What needs real servers: slots that move, masters that die, keys of others.
+//! What needs servers that something can be done to: slots that move, masters that die, keys of others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::cmd;
 use rwlease::{ErrorKind, Locks, Released, RwLock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::site::Servers;
 use super::{Inside, LONG};
-use crate::support::{Backend, Cluster, Failover, Result, ServerSettings, Shape, Single};
+use crate::support::{Backend, Patience, Result, ServerSettings, Single};
 
 /// What a lock's key begins with.
 const PREFIX: &str = "rwlease:";
 
-async fn connect(backend: Backend, cluster: &Cluster) -> Locks {
-    let patient = Locks::builder().call_timeout(LONG);
-    let url = cluster.node(cluster.running()[0]).url();
-    backend.connect(patient, &[url]).await.expect("connected")
+/// A client that waits long; also for the one server that it is told of, whose machine may have better things to do.
+async fn patient(servers: &impl Servers) -> Locks {
+    let patience = Patience::new("a server to let a client in");
+    loop {
+        match servers.connect(Locks::builder().call_timeout(LONG)).await {
+            Ok(locks) => return locks,
+            Err(error) => patience.pause(error).await.expect("connected"),
+        }
+    }
 }
 
 /// A lock whose key some other node can be asked for, and who has it.
-async fn lock_in(locks: &Locks, cluster: &Cluster, name: &str) -> Result<(RwLock, usize)> {
+async fn lock_in(locks: &Locks, servers: &impl Servers, name: &str) -> Result<(RwLock, usize)> {
     let lock = locks.rwlock(name)?;
-    let owner = cluster.owner(lock.slot().get()).await?;
+    let owner = servers.owner(lock.slot()).await?;
     Ok((lock, owner))
 }
 
 /// The next master that has slots.
-async fn another(cluster: &Cluster, owner: usize) -> Result<usize> {
-    let masters = cluster.masters().await?;
+async fn another(servers: &impl Servers, owner: usize) -> Result<usize> {
+    let masters = servers.masters().await?;
     let next = masters.iter().copied().find(|&master| master > owner);
     Ok(next.unwrap_or(masters[0]))
 }
 
-pub async fn locks_follow_their_slot(backend: Backend, cluster: &Cluster) -> Result {
-    let (locks, other) = (connect(backend, cluster).await, connect(backend, cluster).await);
-    let (lock, mut owner) = lock_in(&locks, cluster, "followed").await?;
+pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
+    let (lock, mut owner) = lock_in(&locks, servers, "followed").await?;
     let mut last = 0;
     for turn in 0..6 {
         let writing = lock.write().lease(Duration::from_secs(2)).await?;
         assert!(writing.token() > last);
         last = writing.token();
-        owner = another(cluster, owner).await?;
-        cluster.move_slot(lock.slot().get(), owner).await?;
+        owner = another(servers, owner).await?;
+        servers.move_slot(lock.slot(), owner).await?;
         assert!(other.rwlock("followed")?.try_read().await?.is_none());
         if turn == 0 {
             sleep(Duration::from_secs(4)).await;
@@ -55,37 +60,29 @@ pub async fn locks_follow_their_slot(backend: Backend, cluster: &Cluster) -> Res
     Ok(())
 }
 
-pub async fn locks_are_taken_while_their_slot_migrates(backend: Backend, cluster: &Cluster) -> Result {
-    let (locks, other) = (connect(backend, cluster).await, connect(backend, cluster).await);
-    let (stays, owner) = lock_in(&locks, cluster, "{tag}stays").await?;
+pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
+    let (stays, owner) = lock_in(&locks, servers, "{tag}stays").await?;
     let at_source = stays.write().await?;
-    let step = cluster
-        .begin_move(stays.slot().get(), another(cluster, owner).await?)
-        .await?;
+    let step = servers.begin_move(stays.slot(), another(servers, owner).await?).await?;
     // A key that is not at the source is served at the target, the one that is there is served there.
-    let (new, _) = lock_in(&locks, cluster, "{tag}new").await?;
+    let (new, _) = lock_in(&locks, servers, "{tag}new").await?;
     let at_target = new.write().await?;
     for name in ["{tag}stays", "{tag}new"] {
         assert!(other.rwlock(name)?.try_read().await?.is_none(), "{name}");
     }
-    let exists = async |node: usize, name: &str| -> Result<bool> {
-        let mut ask = redis::pipe();
-        ask.cmd("ASKING").ignore().cmd("EXISTS").arg(format!("{PREFIX}{name}"));
-        let mut connection = cluster.node(node).connect().await?;
-        let (there,): (bool,) = ask.query_async(&mut connection).await?;
-        Ok(there)
-    };
-    assert!(exists(step.to, "{tag}new").await? && !exists(step.to, "{tag}stays").await?);
+    let key = |name: &str| format!("{PREFIX}{name}");
+    assert!(servers.has_moved(step, &key("{tag}new")).await? && !servers.has_moved(step, &key("{tag}stays")).await?);
     assert_eq!(at_target.release().await?, Released::Released);
     let waiting = tokio::spawn({
         let lock = other.rwlock("{tag}stays")?;
         async move { lock.write().await }
     });
     sleep(Duration::from_millis(300)).await;
-    cluster.move_keys(step).await?;
+    servers.move_keys(step).await?;
     assert_eq!(at_source.release().await?, Released::Released);
     let next = timeout(LONG, waiting).await???;
-    cluster.finish_move(step).await?;
+    servers.finish_move(step).await?;
     assert_eq!(next.release().await?, Released::Released);
     Ok(())
 }
@@ -127,9 +124,9 @@ async fn stop((stop, tasks): (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<us
     Ok(turns)
 }
 
-pub async fn exclusion_holds_while_slots_move(backend: Backend, cluster: &Cluster) -> Result {
-    let (locks, other) = (connect(backend, cluster).await, connect(backend, cluster).await);
-    let (lock, mut owner) = lock_in(&locks, cluster, "moving").await?;
+pub async fn exclusion_holds_while_slots_move(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
+    let (lock, mut owner) = lock_in(&locks, servers, "moving").await?;
     let load = load(&[&locks, &other], "moving")?;
     let begun = Instant::now();
     for turn in 0..20 {
@@ -137,26 +134,51 @@ pub async fn exclusion_holds_while_slots_move(backend: Backend, cluster: &Cluste
         if turn >= 6 && begun.elapsed() > LONG / 3 {
             break;
         }
-        owner = another(cluster, owner).await?;
-        cluster.move_slot(lock.slot().get(), owner).await?;
+        owner = another(servers, owner).await?;
+        servers.move_slot(lock.slot(), owner).await?;
         sleep(Duration::from_millis(50)).await;
     }
     assert!(stop(load).await? > 0);
     Ok(())
 }
 
-pub async fn one_who_waits_follows_the_slot(backend: Backend, cluster: &Cluster) -> Result {
-    let (locks, other) = (connect(backend, cluster).await, connect(backend, cluster).await);
-    let (lock, owner) = lock_in(&locks, cluster, "waited").await?;
+/// Leases in many slots, which are renewed wherever those go, while others want one of the locks.
+pub async fn what_is_held_moves_under_load(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
+    let load = load(&[&locks, &other], "{loaded}wanted")?;
+    let mut held = Vec::new();
+    for number in 0..20 {
+        let name = format!("{{loaded{}}}held{number}", number % 4);
+        held.push((locks.rwlock(&name)?.write().lease(Duration::from_secs(3)).await?, name));
+    }
+    let (wanted, _) = lock_in(&locks, servers, "{loaded}wanted").await?;
+    for (guard, _) in held.iter().take(4) {
+        for slot in [guard.slot(), wanted.slot()] {
+            let owner = servers.owner(slot).await?;
+            servers.move_slot(slot, another(servers, owner).await?).await?;
+        }
+        for (guard, name) in &held {
+            assert!(guard.is_held(), "{name}");
+            assert!(other.rwlock(name)?.try_read().await?.is_none(), "{name}");
+        }
+    }
+    assert!(stop(load).await? > 0);
+    for (guard, name) in held {
+        assert_eq!(guard.release().await?, Released::Released, "{name}");
+    }
+    Ok(())
+}
+
+pub async fn one_who_waits_follows_the_slot(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
+    let (lock, owner) = lock_in(&locks, servers, "waited").await?;
     let held = lock.write().await?;
     let waiting = tokio::spawn({
         let lock = other.rwlock("waited")?;
         async move { lock.write().await }
     });
     sleep(Duration::from_millis(500)).await;
-    cluster
-        .move_slot(lock.slot().get(), another(cluster, owner).await?)
-        .await?;
+    servers.move_slot(lock.slot(), another(servers, owner).await?).await?;
     sleep(Duration::from_millis(500)).await;
     assert!(!waiting.is_finished());
     let token = held.token();
@@ -167,8 +189,8 @@ pub async fn one_who_waits_follows_the_slot(backend: Backend, cluster: &Cluster)
 }
 
 /// With looks so rare, only a push can tell in time.
-pub async fn a_hand_off_needs_no_poll(backend: Backend, cluster: &Cluster) -> Result {
-    if !cluster.version().has_sharded_pubsub() {
+pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
+    if !servers.push() {
         return Ok(());
     }
     let settings = || {
@@ -177,8 +199,8 @@ pub async fn a_hand_off_needs_no_poll(backend: Backend, cluster: &Cluster) -> Re
             .waiter_liveness(LONG * 10)
             .lease(LONG * 10)
     };
-    let locks = backend.connect(settings(), &cluster.urls()).await?;
-    let other = backend.connect(settings(), &cluster.urls()).await?;
+    let locks = servers.connect(settings()).await?;
+    let other = servers.connect(settings()).await?;
     // The first one to wait subscribes, and looks once more when it has.
     let held = locks.rwlock("pushed")?.write().await?;
     let mut waiting = tokio::spawn({
@@ -192,73 +214,59 @@ pub async fn a_hand_off_needs_no_poll(backend: Backend, cluster: &Cluster) -> Re
     Ok(())
 }
 
-pub async fn scripts_are_sent_where_they_are_unknown(backend: Backend) -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
-    let locks = connect(backend, &cluster).await;
+pub async fn scripts_are_sent_where_they_are_unknown(servers: &impl Servers) -> Result {
+    let locks = patient(servers).await;
     for flush in 0..2 {
-        for number in 0..8 {
+        for number in 0..24 {
             let lock = locks.rwlock(format!("script{number}"))?;
             assert_eq!(lock.write().await?.release().await?, Released::Released);
         }
         if flush == 0 {
-            for node in cluster.nodes() {
-                node.say::<()>("SCRIPT FLUSH").await?;
-                node.reset_stats().await?;
-            }
+            servers.flush_scripts().await?;
         }
     }
-    for node in cluster.nodes() {
-        let texts = node.calls("eval").await?;
+    for texts in servers.texts_since().await? {
         assert!((1..=4).contains(&texts), "{texts} times a script's text");
     }
     Ok(())
 }
 
-pub async fn keys_of_others_are_left_alone(backend: Backend) -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
-    let locks = connect(backend, &cluster).await;
-    let (text, owner) = lock_in(&locks, &cluster, "text").await?;
+pub async fn keys_of_others_are_left_alone(servers: &impl Servers) -> Result {
+    let locks = patient(servers).await;
+    let (text, owner) = lock_in(&locks, servers, "text").await?;
     let key = format!("{PREFIX}text");
-    let _: () = cluster.node(owner).run(cmd("SET").arg(&key).arg("mine")).await?;
+    servers.say(owner, &["SET", &key, "mine"]).await?;
     assert_eq!(text.try_write().await.unwrap_err().kind(), ErrorKind::Foreign);
     let error = text.read().await.unwrap_err();
     assert_eq!((error.kind(), error.lock()), (ErrorKind::Foreign, Some("text")));
-    let value: String = cluster.node(owner).run(cmd("GET").arg(&key)).await?;
-    assert_eq!(value, "mine");
+    assert_eq!(servers.say(owner, &["GET", &key]).await?, ["mine"]);
 
-    let (hash, owner) = lock_in(&locks, &cluster, "hash").await?;
+    let (hash, owner) = lock_in(&locks, servers, "hash").await?;
     let key = format!("{PREFIX}hash");
-    let _: () = cluster
-        .node(owner)
-        .run(cmd("HSET").arg(&key).arg("read").arg("1"))
-        .await?;
+    servers.say(owner, &["HSET", &key, "read", "1"]).await?;
     assert_eq!(hash.write().await.unwrap_err().kind(), ErrorKind::Foreign);
-    let fields: Vec<String> = cluster.node(owner).run(cmd("HGETALL").arg(&key)).await?;
-    assert_eq!(fields, ["read", "1"]);
+    assert_eq!(servers.say(owner, &["HGETALL", &key]).await?, ["read", "1"]);
     Ok(())
 }
 
-pub async fn connections_that_are_cut_cost_nothing(backend: Backend) -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
-    let (locks, other) = (connect(backend, &cluster).await, connect(backend, &cluster).await);
+pub async fn connections_that_are_cut_cost_nothing(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
     let load = load(&[&locks, &other], "cut")?;
-    assert!(cluster.storm(20, Duration::from_millis(50)).await? > 20);
+    servers.storm(20, Duration::from_millis(50)).await?;
     assert!(stop(load).await? > 20);
     Ok(())
 }
 
-pub async fn a_failover_by_order_loses_no_lock(backend: Backend, cluster: &Cluster) -> Result {
-    let (locks, other) = (connect(backend, cluster).await, connect(backend, cluster).await);
-    let (lock, owner) = lock_in(&locks, cluster, "ordered").await?;
+pub async fn a_failover_by_order_loses_no_lock(servers: &impl Servers) -> Result {
+    let (locks, other) = (patient(servers).await, patient(servers).await);
+    let (lock, owner) = lock_in(&locks, servers, "ordered").await?;
     let held = lock.write().await?;
     let waiting = tokio::spawn({
         let lock = other.rwlock("ordered")?;
         async move { lock.write().await }
     });
     sleep(Duration::from_millis(300)).await;
-    cluster
-        .fail_over(cluster.replicas_of(owner).await?[0], Failover::Orderly)
-        .await?;
+    servers.fail_over(owner).await?;
     assert!(other.rwlock("ordered")?.try_read().await?.is_none());
     assert!(held.is_held());
     let token = held.token();
@@ -267,24 +275,24 @@ pub async fn a_failover_by_order_loses_no_lock(backend: Backend, cluster: &Clust
     Ok(())
 }
 
-pub async fn a_dead_master_is_replaced(backend: Backend, cluster: &Cluster) -> Result {
-    let locks = connect(backend, cluster).await;
-    let (lock, owner) = lock_in(&locks, cluster, "dead").await?;
+pub async fn a_dead_master_is_replaced(servers: &impl Servers) -> Result {
+    let locks = patient(servers).await;
+    let (lock, owner) = lock_in(&locks, servers, "dead").await?;
     let token = lock.write().await?.token();
-    cluster.node(owner).kill()?;
+    servers.kill(owner).await?;
     let next = timeout(LONG, lock.write()).await??;
     assert!(next.token() > token);
     Ok(())
 }
 
-pub async fn a_frozen_master_is_left(backend: Backend, cluster: &Cluster) -> Result {
-    let locks = connect(backend, cluster).await;
-    let (lock, owner) = lock_in(&locks, cluster, "frozen").await?;
+pub async fn a_frozen_master_is_left(servers: &impl Servers) -> Result {
+    let locks = patient(servers).await;
+    let (lock, owner) = lock_in(&locks, servers, "frozen").await?;
     let token = lock.write().await?.token();
-    cluster.node(owner).freeze()?;
+    servers.freeze(owner).await?;
     let next = timeout(LONG, lock.write()).await??;
     assert!(next.token() > token);
-    cluster.node(owner).thaw()?;
+    servers.thaw(owner).await?;
     Ok(())
 }
 

@@ -13,11 +13,9 @@ local redis = (function(server)
       local words = { ... }
       if name == 'PTTL' then
         return left(call, ...)
-      elseif name == 'TTL' then
-        local ms = left(call, ...)
-        return type(ms) == 'number' and ms >= 0 and math.floor((ms + 500) / 1000) or ms
-      elseif name == 'SET' and words[3] == 'EX' then
-        words[3], words[4] = 'PXAT', string.format('%.0f', now + words[4] * 1000)
+      elseif name == 'SET' and (words[3] == 'EX' or words[3] == 'PX') then
+        local ms = words[4] * (words[3] == 'EX' and 1000 or 1)
+        words[3], words[4] = 'PXAT', string.format('%.0f', now + ms)
         return call('SET', unpack(words))
       end
       return call(name, ...)

@@ -4,6 +4,8 @@ use super::real::RealConnection;
 use crate::node::{Reply, ServerError};
 
 pub(super) struct Judge {
+    /// Such as `redis 7.0.15`.
+    pub(super) server: String,
     /// The real server is of the version that the engine follows. The texts of errors and the form of numbers differ
     /// from version to version.
     pub(super) is_same_version: bool,
@@ -14,8 +16,15 @@ impl Judge {
         let Reply::Text(info) = real.ask(&["INFO", "server"]) else {
             panic!("no INFO");
         };
+        let info = String::from_utf8_lossy(&info);
+        let version = |of: &str| info.lines().find_map(|line| line.strip_prefix(of));
+        let server = match (version("valkey_version:"), version("redis_version:")) {
+            (Some(version), _) => format!("valkey {version}"),
+            (None, version) => format!("redis {}", version.unwrap_or("?")),
+        };
         Judge {
-            is_same_version: String::from_utf8_lossy(&info).contains("redis_version:7.0.15"),
+            is_same_version: server == "redis 7.0.15",
+            server,
         }
     }
 

@@ -125,12 +125,14 @@ fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
 pub(super) fn program() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/redis-server");
     let path = env::var_os("PATH").unwrap_or_default();
-    let on_path = env::split_paths(&path).map(|directory| directory.join("redis-server"));
+    let on_path = ["redis-server", "valkey-server"]
+        .into_iter()
+        .flat_map(|name| env::split_paths(&path).map(move |directory| directory.join(name)));
     let candidates = env::var_os("RWLEASE_SERVER").map(PathBuf::from);
     let mut candidates = candidates.into_iter().chain(on_path).chain([fetched]);
     candidates
         .find(|program| program.exists())
-        .expect("a Redis or Valkey server: set RWLEASE_SERVER to its path, or put redis-server on the PATH")
+        .expect("a Redis or Valkey server: set RWLEASE_SERVER to its path, or put one on the PATH")
 }
 
 fn free_port() -> u16 {

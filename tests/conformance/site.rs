@@ -1,0 +1,144 @@
+//! The servers that the tests of [`servers`](super::servers) do something to.
+
+use std::borrow::Borrow;
+use std::time::Duration;
+
+use redis::{Value, cmd};
+use rwlease::{Builder, Locks, Slot};
+
+use crate::support::{Backend, Cluster, Failover, Move, Result, Shape};
+
+/// Servers of a cluster, by their numbers, and the way to connect to them.
+pub trait Servers {
+    async fn connect(&self, settings: Builder) -> rwlease::Result<Locks>;
+    /// Whether they have sharded pub/sub.
+    fn push(&self) -> bool;
+    async fn owner(&self, slot: Slot) -> Result<usize>;
+    async fn masters(&self) -> Result<Vec<usize>>;
+
+    async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move>;
+    async fn move_keys(&self, step: Move) -> Result;
+    async fn finish_move(&self, step: Move) -> Result;
+    /// Whether a key is at the target already.
+    async fn has_moved(&self, step: Move, key: &str) -> Result<bool>;
+    async fn move_slot(&self, slot: Slot, to: usize) -> Result {
+        if self.owner(slot).await? == to {
+            return Ok(());
+        }
+        let step = self.begin_move(slot, to).await?;
+        self.move_keys(step).await?;
+        self.finish_move(step).await
+    }
+
+    /// Lets a replica take a master's place, with all its writes.
+    async fn fail_over(&self, master: usize) -> Result;
+    /// Kills a master, whose replica takes its place by and by.
+    async fn kill(&self, master: usize) -> Result;
+    /// Holds a master up, whose replica takes its place by and by.
+    async fn freeze(&self, master: usize) -> Result;
+    async fn thaw(&self, server: usize) -> Result;
+    /// Ends all connections of clients, again and again.
+    async fn storm(&self, rounds: usize, pause: Duration) -> Result;
+
+    async fn flush_scripts(&self) -> Result;
+    /// How often each master was sent a script's text since that.
+    async fn texts_since(&self) -> Result<Vec<u64>>;
+    /// What a server answers, as words.
+    async fn say(&self, server: usize, words: &[&str]) -> Result<Vec<String>>;
+}
+
+/// Starts real ones, for that backend.
+pub fn real(backend: Backend) -> impl AsyncFn(usize, usize) -> Result<(Backend, Cluster)> {
+    async move |masters, replicas| Ok((backend, Cluster::start_with(Shape::of(masters, replicas)).await?))
+}
+
+impl<C: Borrow<Cluster>> Servers for (Backend, C) {
+    async fn connect(&self, settings: Builder) -> rwlease::Result<Locks> {
+        let url = self.1.borrow().node(self.1.borrow().running()[0]).url();
+        self.0.connect(settings, &[url]).await
+    }
+
+    fn push(&self) -> bool {
+        self.1.borrow().version().has_sharded_pubsub()
+    }
+
+    async fn owner(&self, slot: Slot) -> Result<usize> {
+        self.1.borrow().owner(slot.get()).await
+    }
+
+    async fn masters(&self) -> Result<Vec<usize>> {
+        self.1.borrow().masters().await
+    }
+
+    async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move> {
+        self.1.borrow().begin_move(slot.get(), to).await
+    }
+
+    async fn move_keys(&self, step: Move) -> Result {
+        self.1.borrow().move_keys(step).await.map(drop)
+    }
+
+    async fn finish_move(&self, step: Move) -> Result {
+        self.1.borrow().finish_move(step).await
+    }
+
+    async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
+        let mut ask = redis::pipe();
+        ask.cmd("ASKING").ignore().cmd("EXISTS").arg(key);
+        let mut connection = self.1.borrow().node(step.to).connect().await?;
+        let (is_there,): (bool,) = ask.query_async(&mut connection).await?;
+        Ok(is_there)
+    }
+
+    async fn fail_over(&self, master: usize) -> Result {
+        let replica = self.1.borrow().replicas_of(master).await?[0];
+        self.1.borrow().fail_over(replica, Failover::Orderly).await
+    }
+
+    async fn kill(&self, master: usize) -> Result {
+        self.1.borrow().node(master).kill()
+    }
+
+    async fn freeze(&self, master: usize) -> Result {
+        self.1.borrow().node(master).freeze()
+    }
+
+    async fn thaw(&self, server: usize) -> Result {
+        self.1.borrow().node(server).thaw()
+    }
+
+    async fn storm(&self, rounds: usize, pause: Duration) -> Result {
+        assert!(self.1.borrow().storm(rounds, pause).await? > 20);
+        Ok(())
+    }
+
+    async fn flush_scripts(&self) -> Result {
+        for master in self.masters().await? {
+            let node = self.1.borrow().node(master);
+            node.say::<()>("SCRIPT FLUSH").await?;
+            node.reset_stats().await?;
+        }
+        Ok(())
+    }
+
+    async fn texts_since(&self) -> Result<Vec<u64>> {
+        let mut texts = Vec::new();
+        for master in self.masters().await? {
+            texts.push(self.1.borrow().node(master).calls("eval").await?);
+        }
+        Ok(texts)
+    }
+
+    async fn say(&self, server: usize, words: &[&str]) -> Result<Vec<String>> {
+        let mut command = cmd(words[0]);
+        command.arg(&words[1..]);
+        Ok(match self.1.borrow().node(server).run(&command).await? {
+            Value::Array(words) => words.into_iter().map(word).collect::<Result<_>>()?,
+            single => vec![word(single)?],
+        })
+    }
+}
+
+fn word(value: Value) -> Result<String> {
+    Ok(redis::from_redis_value(value)?)
+}
