@@ -1,16 +1,19 @@
 //! The suites that need real clusters, against the containers of `cluster-compose/`; a node that the engine kills or stops, and one that is cut off.
 //!
 //! All tests of a network share one cluster, so they go one after the other, and the containers are removed at the end: hence a runner of its own. Words on the command
-//! line choose tests. Where no container engine answers they are skipped, unless `RWLEASE_COMPOSE=must` says that there has to be one; `RWLEASE_COMPOSE=no`
+//! line choose tests, and `--skip` leaves some out. Where no container engine answers they are skipped, unless `RWLEASE_COMPOSE=must` says that there has to be one; `RWLEASE_COMPOSE=no`
 //! skips them anyway.
 
 // A runner prints. The ban on direct clocks is for the library.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod chaos;
 #[macro_use]
 mod conformance;
 mod support;
 
+use std::future::pending;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,11 +21,13 @@ use conformance::{LONG, locks, servers};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rwlease::{Locks, Released};
-use support::{Backend, Cluster, Compose, Network, Patience, Result, engine_answers};
+use support::{Backend, Cluster, Compose, Error, Network, Patience, Result, engine_answers};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const RULE: &str = "RWLEASE_COMPOSE";
+/// For one test, each part of which has a limit of its own.
+const LIMIT: Duration = Duration::from_secs(300);
 
 type Test = (&'static str, for<'a> fn(&'a Compose) -> BoxFuture<'a, Result>);
 
@@ -45,15 +50,89 @@ macro_rules! on_the_cluster {
     };
 }
 
+macro_rules! on_its_servers {
+    ($($test:ident)*) => {
+        [$((stringify!($test), |compose| {
+            async move { servers::$test(&(Backend::chosen(), &**compose)).await }.boxed()
+        })),*]
+    };
+}
+
 const LOCKS: [Test; 12] = with_lock_tests! { on_two_clients!() };
 
-const MOVES: [Test; 6] = on_the_cluster! {
-    servers::locks_follow_their_slot
-    servers::locks_are_taken_while_their_slot_migrates
-    servers::exclusion_holds_while_slots_move
-    servers::one_who_waits_follows_the_slot
-    servers::a_hand_off_needs_no_poll
-    servers::a_failover_by_order_loses_no_lock
+const MOVES: [Test; 10] = on_its_servers! {
+    scripts_are_sent_where_they_are_unknown
+    keys_of_others_are_left_alone
+    connections_that_are_cut_cost_nothing
+    locks_follow_their_slot
+    locks_are_taken_while_their_slot_migrates
+    exclusion_holds_while_slots_move
+    what_is_held_moves_under_load
+    one_who_waits_follows_the_slot
+    a_hand_off_needs_no_poll
+    a_failover_by_order_loses_no_lock
+};
+
+/// The rows of the scorecard that need nothing but commands, in small.
+mod migration {
+    use super::*;
+    use crate::chaos::rows::rows;
+    use crate::chaos::run::run_on;
+
+    pub async fn nothing_is_done(_: Backend, compose: &Compose) -> Result {
+        row(compose, "steady").await
+    }
+
+    pub async fn slots_move_key_by_key(_: Backend, compose: &Compose) -> Result {
+        row(compose, "moves").await
+    }
+
+    pub async fn two_masters_name_each_other(_: Backend, compose: &Compose) -> Result {
+        row(compose, "split-owner").await
+    }
+
+    pub async fn scripts_are_forgotten(_: Backend, compose: &Compose) -> Result {
+        row(compose, "flush").await
+    }
+
+    async fn row(compose: &Compose, name: &str) -> Result {
+        let row = rows().into_iter().find(|row| row.name == name);
+        let row = row.ok_or_else(|| Error::new(format!("there is no row {name}")))?;
+        let before = set_timeout(compose, row.node_timeout).await?;
+        for variant in &row.variants {
+            let seed = fastrand::u64(..);
+            let folder = std::env::temp_dir().join(format!("rwlease-compose-{}-{name}-{seed}", std::process::id()));
+            let run = run_on(compose.again().await?, &row, variant, row.smoke, seed, &folder).await?;
+            if !run.verdict.broken.is_empty() {
+                let broken = run.verdict.broken.join("\n");
+                return Err(Error::new(format!(
+                    "seed {seed}, logs in {}: {broken}",
+                    folder.display()
+                )));
+            }
+            std::fs::remove_dir_all(folder)?;
+        }
+        set_timeout(compose, before).await?;
+        Ok(())
+    }
+
+    /// What it was before, at the last node.
+    async fn set_timeout(compose: &Compose, node_timeout: u32) -> Result<u32> {
+        let mut before = node_timeout;
+        for node in compose.nodes() {
+            (_, before) = node.say::<(String, u32)>("CONFIG GET cluster-node-timeout").await?;
+            node.say::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}"))
+                .await?;
+        }
+        Ok(before)
+    }
+}
+
+const MIGRATION: [Test; 4] = on_the_cluster! {
+    migration::nothing_is_done
+    migration::slots_move_key_by_key
+    migration::two_masters_name_each_other
+    migration::scripts_are_forgotten
 };
 
 /// What the engine does to a node. Each leaves a whole cluster behind.
@@ -61,12 +140,12 @@ mod engine {
     use super::*;
 
     pub async fn a_master_that_the_engine_kills_is_replaced(backend: Backend, compose: &Compose) -> Result {
-        servers::a_dead_master_is_replaced(backend, compose).await?;
+        servers::a_dead_master_is_replaced(&(backend, &**compose)).await?;
         bring_back(compose).await
     }
 
     pub async fn a_master_that_the_engine_stops_is_left(backend: Backend, compose: &Compose) -> Result {
-        servers::a_frozen_master_is_left(backend, compose).await?;
+        servers::a_frozen_master_is_left(&(backend, &**compose)).await?;
         compose.agree().await
     }
 
@@ -88,28 +167,46 @@ const ENGINE: [Test; 2] = on_the_cluster! {
 mod partition {
     use super::*;
 
-    /// The holder at a master that was cut off loses its lease in time, another holds at the new master, and there is one lock again when the node comes back.
+    /// The holder at a master that was cut off finds the new master before its lease ends, or knows that it has lost the lock before another has it there. There is
+    /// one lock again when the node comes back.
     pub async fn a_master_that_is_cut_off_is_left(backend: Backend, compose: &Compose) -> Result {
         let settings = || Locks::builder().call_timeout(LONG);
-        let locks = backend
-            .connect(settings().lease(Duration::from_secs(5)), &compose.urls())
-            .await?;
+        let lease = Duration::from_secs(5);
+        let locks = backend.connect(settings().lease(lease), &compose.urls()).await?;
         let other = backend.connect(settings(), &compose.urls()).await?;
         let lock = locks.rwlock("cut off")?;
         let slot = lock.slot().get();
         let owner = compose.owner(slot).await?;
         let held = lock.write().await?;
+        let token = held.token();
         replicated(compose).await?;
 
         compose.cut_off(owner)?;
-        // The holder finds the new master before its lease ends, or loses the lock: either way others get it, from there.
-        let token = held.token();
-        let released = timeout(LONG, held.release()).await??;
-        assert!(
-            matches!(released, Released::Released | Released::AlreadyLost),
-            "{released:?}"
-        );
-        let next = timeout(LONG, other.rwlock("cut off")?.write()).await??;
+        let mut waiting = pin!(async { other.rwlock("cut off")?.write().await });
+        // A holder who is well after so long has renewed at the new master. One who is not may still be waited for.
+        let is_renewed = async {
+            sleep(lease * 3).await;
+            if !held.is_held() {
+                pending::<()>().await;
+            }
+        };
+        let next = tokio::select! {
+            next = timeout(LONG, &mut waiting) => {
+                assert!(!held.is_held(), "two hold it");
+                Some(next??)
+            }
+            () = is_renewed => None,
+        };
+        let next = match next {
+            Some(next) => {
+                assert_ne!(held.release().await?, Released::Released);
+                next
+            }
+            None => {
+                assert_eq!(timeout(LONG, held.release()).await??, Released::Released);
+                timeout(LONG, waiting).await??
+            }
+        };
         assert!(next.token() > token);
         compose.reconnect(owner)?;
         compose.agree().await?;
@@ -120,11 +217,18 @@ mod partition {
         Ok(())
     }
 
-    /// Every replica has what was written until now.
+    /// Every replica has what was written until now: all that was written before the PING, by whomever.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
             let patience = Patience::new("the replicas to have everything");
-            while compose.node(number).say::<u64>("WAIT 1 1000").await? < 1 {
+            loop {
+                let mut ask = redis::pipe();
+                ask.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);
+                let mut connection = compose.node(number).connect().await?;
+                let (replicas,): (u64,) = ask.query_async(&mut connection).await?;
+                if replicas >= 1 {
+                    break;
+                }
                 patience.pause("not yet").await?;
             }
         }
@@ -135,7 +239,16 @@ mod partition {
 const PARTITION: [Test; 1] = on_the_cluster! { partition::a_master_that_is_cut_off_is_left };
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    // A worker of a row is this program once more.
+    if let Some(worked) = chaos::worker::work_if_told() {
+        return match worked {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:?}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if std::env::args().any(|word| word == "--list") {
         return ExitCode::SUCCESS;
     }
@@ -156,10 +269,19 @@ fn main() -> ExitCode {
         }
     }
     let runtime = Runtime::new().unwrap();
-    let shared = [&LOCKS[..], &MOVES, &ENGINE].concat();
-    let failed = runtime.block_on(async {
-        run(Network::Shared, &shared, &words).await + run(Network::Apart, &PARTITION, &words).await
-    });
+    let shared = [&LOCKS[..], &MIGRATION, &MOVES, &ENGINE].concat();
+    let choice = Choice::of(std::env::args().skip(1));
+    let shared = choice.among(&shared);
+    let apart = choice.among(&PARTITION);
+    if shared.is_empty() && apart.is_empty() {
+        println!("no test is called that");
+        return if rule == "must" {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        };
+    }
+    let failed = runtime.block_on(async { run(Network::Shared, &shared).await + run(Network::Apart, &apart).await });
     println!("{failed} failed");
     if failed == 0 {
         ExitCode::SUCCESS
@@ -168,10 +290,58 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs those that were chosen on a cluster of theirs; how many failed.
-async fn run(network: Network, tests: &[Test], words: &[String]) -> usize {
-    let chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
-    let tests: Vec<&Test> = tests.iter().filter(|(name, _)| chosen(name)).collect();
+/// What the command line says, which is made for the runner of others.
+#[derive(Default)]
+struct Choice {
+    words: Vec<String>,
+    skipped: Vec<String>,
+    is_exact: bool,
+}
+
+impl Choice {
+    /// The options of that runner which have a value.
+    const VALUED: [&str; 6] = [
+        "--test-threads",
+        "--format",
+        "--color",
+        "--logfile",
+        "--shuffle-seed",
+        "-Z",
+    ];
+
+    fn of(mut words: impl Iterator<Item = String>) -> Choice {
+        let mut choice = Choice::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--exact" => choice.is_exact = true,
+                "--skip" => choice.skipped.extend(words.next()),
+                valued if Self::VALUED.contains(&valued) => drop(words.next()),
+                option if option.starts_with('-') => {
+                    choice.skipped.extend(option.strip_prefix("--skip=").map(Into::into))
+                }
+                _ => choice.words.push(word),
+            }
+        }
+        choice
+    }
+
+    fn among(&self, tests: &[Test]) -> Vec<Test> {
+        let chosen = |(name, _): &&Test| {
+            let fits = |word: &String| {
+                if self.is_exact {
+                    name == word
+                } else {
+                    name.contains(word.as_str())
+                }
+            };
+            (self.words.is_empty() || self.words.iter().any(fits)) && !self.skipped.iter().any(fits)
+        };
+        tests.iter().filter(chosen).copied().collect()
+    }
+}
+
+/// Runs them on a cluster of theirs; how many failed.
+async fn run(network: Network, tests: &[Test]) -> usize {
     if tests.is_empty() {
         return 0;
     }
@@ -186,11 +356,12 @@ async fn run(network: Network, tests: &[Test], words: &[String]) -> usize {
     let mut failed = 0;
     for (name, test) in tests {
         let started = Instant::now();
-        let outcome = std::panic::AssertUnwindSafe(test(&compose)).catch_unwind().await;
-        let verdict = match outcome {
-            Ok(Ok(())) => "ok".into(),
-            Ok(Err(error)) => format!("FAILED: {error}"),
-            Err(_) => "FAILED".into(),
+        let running = std::panic::AssertUnwindSafe(test(&compose)).catch_unwind();
+        let verdict = match timeout(LIMIT, running).await {
+            Ok(Ok(Ok(()))) => "ok".into(),
+            Ok(Ok(Err(error))) => format!("FAILED: {error}"),
+            Ok(Err(_)) => "FAILED".into(),
+            Err(_) => format!("FAILED: not done in {LIMIT:?}"),
         };
         failed += usize::from(verdict != "ok");
         println!("test {name} ... {verdict} ({:.1} s)", started.elapsed().as_secs_f64());

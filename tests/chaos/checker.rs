@@ -9,9 +9,38 @@ use super::history::{Grant, History, Hold, Nanos, Outcome};
 /// How many examples of each kind are kept in words.
 const EXAMPLES: usize = 5;
 
-/// One that waits for a lock whose holder is gone gets it so long after the lease has ended, at the latest: polls, a second for each waiter before it that has stopped as well (its
-/// claim window), and a machine with better things to do.
-const STUCK: Nanos = 10_000_000_000;
+/// How much of what a master did its replicas may not have, if it dies.
+const JUST: Nanos = 1_000_000_000;
+
+/// How a request ends that was not granted in its time.
+const TIMED_OUT: &str = "TimedOut";
+
+/// From when until when.
+type Span = (Nanos, Nanos);
+
+/// Times in which nobody need get a lock, and in which a worker need get none.
+#[derive(Clone, Debug, Default)]
+pub struct Excuses {
+    pub names: HashMap<usize, Vec<Span>>,
+    pub workers: HashMap<usize, Vec<Span>>,
+}
+
+impl Excuses {
+    /// Those of a worker that asks for a lock, in order and apart.
+    fn of(&self, name: usize, worker: usize) -> Vec<Span> {
+        let all = [self.names.get(&name), self.workers.get(&worker)];
+        let mut spans: Vec<Span> = all.into_iter().flatten().flatten().copied().collect();
+        spans.sort_unstable();
+        let mut apart: Vec<Span> = Vec::new();
+        for (from, until) in spans {
+            match apart.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(until),
+                _ => apart.push((from, until)),
+            }
+        }
+        apart
+    }
+}
 
 /// Something that was seen, how often, and a few of the cases in words.
 #[derive(Clone, Debug, Default)]
@@ -37,24 +66,32 @@ pub struct Findings {
     pub writes: usize,
     /// Two believed to hold at once, one of them for writing.
     pub overlaps: Seen,
-    /// A token that is not above one that was granted before it was asked for, or that two have.
+    /// A token that is not above one that was granted before it was asked for, or whose holder had gone before it was granted; or that two have.
     pub tokens: Seen,
     /// Writes that the store accepted after one with a newer token.
     pub stale: Seen,
     /// Writes that the store refused.
     pub refused: usize,
+    /// Of those, the writes of holders that believed to hold to the end: somebody had a newer token meanwhile.
+    pub overtaken: Seen,
     /// Leases that ended before their holders gave them back, and the holders knew.
     pub lost: Seen,
     /// Of those, the holders that a rival was granted before the loss was noticed; by its clock the guard had said so before.
     pub noticed_late: usize,
-    /// Leases of which the release said, before they could have ended, that they are lost: grants or renewals that were acknowledged and are gone.
+    /// Of those in turn, the holders whose process was awake meanwhile: it has noted something else after the end of the lease.
+    pub late_though_awake: Seen,
+    /// Of those, the holders that noticed it before a rival was granted.
+    pub noticed_in_time: usize,
+    /// Leases of which the release or a renewal said, before they could have ended, that they are lost: grants or renewals that were acknowledged and are gone.
     pub vanished: Seen,
     /// Releases without a certain outcome.
     pub unknown: usize,
     /// Releases that failed.
     pub unreleased: Seen,
-    /// Locks that were not had by those who waited, long after the lease of a holder that was gone had ended.
+    /// Requests that went on for long when nobody had the lock any more.
     pub stuck: Seen,
+    /// Requests that were not granted in their time, less than half of which fell into excuses.
+    pub timed_out: Seen,
     /// Requests that failed, by the kind of the error.
     pub failed: BTreeMap<String, usize>,
     /// From request to grant, sorted.
@@ -62,23 +99,26 @@ pub struct Findings {
 }
 
 impl Findings {
-    pub fn of(history: &History) -> Findings {
+    /// `patience` is how long a lock may take to get to one that waits when nobody has it any more.
+    pub fn of(history: &History, excuses: &Excuses, patience: Nanos) -> Findings {
         let mut findings = Findings::default();
-        let mut names: HashMap<usize, Vec<Held<'_>>> = HashMap::new();
+        let mut names: HashMap<usize, (Vec<Held<'_>>, Vec<Wait<'_>>)> = HashMap::new();
         for hold in history.holds() {
             findings.count(hold);
-            if let Some(held) = Held::of(hold, history) {
-                names.entry(hold.name).or_default().push(held);
-            }
+            let (held, waits) = names.entry(hold.name).or_default();
+            held.extend(Held::of(hold, history));
+            waits.extend(Wait::of(hold));
         }
         findings.waits.sort_unstable();
-        for holds in names.values_mut() {
+        for (name, (holds, waits)) in &mut names {
             holds.sort_by_key(|held| held.grant.at);
+            waits.sort_by_key(|wait| wait.until);
             findings.overlaps(holds);
             findings.tokens(holds);
+            findings.tokens_after_holds(holds);
             findings.stale_writes(holds);
-            findings.losses(holds);
-            findings.stuck(holds);
+            findings.losses(holds, history);
+            findings.stuck(holds, waits, |worker| excuses.of(*name, worker), patience);
         }
         findings
     }
@@ -93,7 +133,12 @@ impl Findings {
             *self.failed.entry(kind.clone()).or_default() += 1;
         }
         self.writes += hold.writes.iter().filter(|write| write.sequence.is_some()).count();
-        self.refused += hold.writes.iter().filter(|write| write.sequence.is_none()).count();
+        let refused = hold.writes.iter().filter(|write| write.sequence.is_none()).count();
+        self.refused += refused;
+        if refused > 0 && hold.lost.is_none() && hold.ended.is_some_and(|(_, believed)| believed) {
+            self.overtaken
+                .note(|| format!("the store refused a write of {}, which held", shown(hold)));
+        }
         match hold.released {
             Some((_, Outcome::Unknown)) => self.unknown += 1,
             Some((at, Outcome::Failed)) => self
@@ -155,6 +200,35 @@ impl Findings {
         }
     }
 
+    /// Who is granted after another has gone, and excludes it, has a higher token, whenever it asked.
+    fn tokens_after_holds(&mut self, holds: &[Held<'_>]) {
+        let mut ended: Vec<&Held<'_>> = holds.iter().collect();
+        ended.sort_by_key(|held| held.end);
+        let mut ended = ended.into_iter().peekable();
+        let (mut highest, mut highest_write) = (0, 0);
+        for held in holds {
+            while let Some(before) = ended.next_if(|before| before.end <= held.grant.at) {
+                highest = highest.max(before.grant.token);
+                if before.hold.mode == Mode::Write {
+                    highest_write = highest_write.max(before.grant.token);
+                }
+            }
+            let least = match held.hold.mode {
+                Mode::Write => highest,
+                Mode::Read => highest_write,
+            };
+            if held.grant.token < least {
+                self.tokens.note(|| {
+                    format!(
+                        "{} has token {} after a hold with {least}",
+                        shown(held.hold),
+                        held.grant.token
+                    )
+                });
+            }
+        }
+    }
+
     /// The store's own order, against that of the tokens.
     fn stale_writes(&mut self, holds: &[Held<'_>]) {
         let mut accepted: Vec<(u64, &Held<'_>)> = holds
@@ -180,47 +254,96 @@ impl Findings {
         }
     }
 
-    fn losses(&mut self, holds: &[Held<'_>]) {
+    fn losses(&mut self, holds: &[Held<'_>], history: &History) {
         for (number, held) in holds.iter().enumerate() {
             let known = held.hold.lost.is_some() || held.hold.ended.is_some_and(|(_, believed)| !believed);
-            // One whose release came too late may have run out on the way.
-            let gone = matches!(held.hold.released, Some((at, Outcome::AlreadyLost)) if at < held.grant.deadline);
+            let noticed = held.hold.lost.or(held.hold.ended.map(|(at, _)| at)).unwrap_or(held.end);
             if known {
-                let rival = holds[number + 1..].iter().find(|other| held.excludes(other));
-                let noticed = held.hold.lost.or(held.hold.ended.map(|(at, _)| at)).unwrap_or(held.end);
-                self.noticed_late += usize::from(rival.is_some_and(|rival| rival.grant.at < noticed));
+                // One that waited for it.
+                let is_rival = |other: &&Held<'_>| held.excludes(other) && other.hold.requested < noticed;
+                if let Some(rival) = holds[number + 1..].iter().find(is_rival) {
+                    let late = rival.grant.at < noticed;
+                    self.noticed_late += usize::from(late);
+                    self.noticed_in_time += usize::from(!late);
+                    if late && history.was_awake(held.hold.worker, held.end, noticed) {
+                        self.late_though_awake
+                            .note(|| format!("{} noticed its loss at {noticed}", shown(held.hold)));
+                    }
+                }
                 self.lost
                     .note(|| format!("{} noticed its loss at {noticed}", shown(held.hold)));
-            } else if gone {
-                self.vanished
-                    .note(|| format!("{} was gone when it was released", shown(held.hold)));
             }
-        }
-    }
-
-    /// Nobody waits long for one who is gone.
-    fn stuck(&mut self, holds: &[Held<'_>]) {
-        for (number, held) in holds.iter().enumerate() {
-            if held.hold.ended.is_some() {
-                continue;
-            }
-            let over = held.grant.deadline + STUCK;
-            let next = holds[number + 1..].iter().find(|other| held.excludes(other));
-            if let Some(next) = next
-                && next.hold.requested < held.grant.deadline
-                && next.grant.at > over
-            {
-                self.stuck.note(|| {
+            // One whose release came too late may have run out on the way.
+            let released = matches!(held.hold.released, Some((at, Outcome::AlreadyLost)) if at < held.grant.deadline);
+            // What is noted of the deadline is a lower bound.
+            let renewed = known && noticed < held.grant.deadline;
+            if released || renewed {
+                self.vanished.note(|| {
                     format!(
-                        "{} had to wait until {} for {} whose lease ended at {}",
-                        shown(next.hold),
-                        next.grant.at,
-                        shown(held.hold),
-                        held.grant.deadline
+                        "{} was gone at {noticed}, before its lease could have ended",
+                        shown(held.hold)
                     )
                 });
             }
         }
+    }
+
+    /// Nobody waits long when nobody has the lock.
+    fn stuck(&mut self, holds: &[Held<'_>], waits: &[Wait<'_>], excuses: impl Fn(usize) -> Vec<Span>, patience: Nanos) {
+        let mut granted = holds.iter().peekable();
+        let (mut all_gone, mut writers_gone) = (0, 0);
+        for wait in waits {
+            while let Some(held) = granted.next_if(|held| held.grant.at < wait.until) {
+                let gone = held.gone_for_certain(&excuses(held.hold.worker));
+                all_gone = gone.max(all_gone);
+                if held.hold.mode == Mode::Write {
+                    writers_gone = gone.max(writers_gone);
+                }
+            }
+            let gone = match wait.hold.mode {
+                Mode::Write => all_gone,
+                Mode::Read => writers_gone,
+            };
+            let (asked, excuses) = (wait.hold.requested, excuses(wait.hold.worker));
+            if wait.is_timed_out && excused((asked, wait.until), &excuses) < (wait.until - asked) / 2 {
+                self.timed_out
+                    .note(|| format!("{} was given up at {}", shown(wait.hold), wait.until));
+            }
+            let from = gone.max(asked);
+            if wait.until > from && wait.until - from > patience + excused((from, wait.until), &excuses) {
+                self.stuck.note(|| {
+                    format!(
+                        "{} waited until {}, and nobody had it since {from}",
+                        shown(wait.hold),
+                        wait.until
+                    )
+                });
+            }
+        }
+    }
+}
+
+/// How much of a time lies in the excuses.
+fn excused((from, until): Span, excuses: &[Span]) -> Nanos {
+    let within = |(begin, end): &Span| (*end).min(until).saturating_sub((*begin).max(from));
+    excuses.iter().map(within).sum()
+}
+
+/// A request that was granted, or failed in the end.
+struct Wait<'a> {
+    hold: &'a Hold,
+    until: Nanos,
+    is_timed_out: bool,
+}
+
+impl<'a> Wait<'a> {
+    fn of(hold: &'a Hold) -> Option<Wait<'a>> {
+        let (failed, kind) = hold.failed.as_ref().map_or((None, ""), |(at, kind)| (Some(*at), kind));
+        Some(Wait {
+            hold,
+            until: hold.granted.map(|grant| grant.at).or(failed)?,
+            is_timed_out: kind == TIMED_OUT,
+        })
     }
 }
 
@@ -229,11 +352,14 @@ struct Held<'a> {
     hold: &'a Hold,
     grant: Grant,
     end: Nanos,
+    /// When the lock is free of it at the latest: its deadline, where it was not released for certain.
+    gone: Nanos,
 }
 
 impl<'a> Held<'a> {
     fn of(hold: &'a Hold, history: &History) -> Option<Held<'a>> {
-        let grant = hold.granted?;
+        // Of a guard that came too late its holder knew so.
+        let grant = hold.granted.filter(|grant| grant.deadline > grant.at)?;
         let end = match hold.ended {
             Some((at, true)) => at,
             // What is noted of the deadline is a lower bound, and so is this.
@@ -243,7 +369,21 @@ impl<'a> Held<'a> {
                 .fold(grant.deadline, Nanos::min),
             None => grant.deadline.min(history.lived_until(hold.worker)),
         };
-        Some(Held { hold, grant, end })
+        let gone = match hold.released {
+            Some((at, Outcome::Released | Outcome::AlreadyLost)) => at,
+            Some((at, _)) => grant.deadline.max(at),
+            None => grant.deadline,
+        };
+        Some(Held { hold, grant, end, gone })
+    }
+
+    /// What was released just before a fault, or in it, may not be known to the new master: then the lease ends it.
+    fn gone_for_certain(&self, excuses: &[Span]) -> Nanos {
+        let may_be_forgotten = |(from, until): &Span| self.gone + JUST >= *from && self.gone <= *until;
+        match excuses.iter().any(may_be_forgotten) {
+            true => self.gone.max(self.grant.deadline),
+            false => self.gone,
+        }
     }
 
     fn excludes(&self, other: &Held<'_>) -> bool {

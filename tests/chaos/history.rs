@@ -1,6 +1,6 @@
 //! What the workers did, as their logs say: one line an event, and each hold put together from its lines.
 //!
-//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline>`: granted, and believed until then. `D <id> <deadline>`: renewed. `L <id>`: the loss was
+//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline>`: granted, and believed until then (if not from the start: the guard had come too late). `D <id> <deadline>`: renewed. `L <id>`: the loss was
 //! noticed. `W <id> <sequence>`, `V <id>`: a write was accepted by the store, or refused. `E <id> held|lost`: the release is about to be called. `X <id> <outcome>`: what it
 //! came to. `F <id> <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for so long until now. Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 
@@ -84,7 +84,6 @@ pub struct Grant {
 /// A write as the store answered it: its place in the store's own order, if it was accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreWrite {
-    pub at: Nanos,
     pub sequence: Option<u64>,
 }
 
@@ -109,8 +108,8 @@ struct Source {
     killed: Option<Nanos>,
     /// How long its runtime was blocked, each time.
     stalls: Vec<Nanos>,
-    /// The last moment that it has noted anything of.
-    seen: Nanos,
+    /// When it has noted anything, nearly in order.
+    moments: Vec<Nanos>,
     log: Option<Tail>,
 }
 
@@ -135,7 +134,14 @@ impl History {
     /// Until when a worker is known to have lived.
     pub fn lived_until(&self, worker: usize) -> Nanos {
         let source = &self.workers[worker];
-        source.killed.unwrap_or(source.seen)
+        source
+            .killed
+            .unwrap_or_else(|| source.moments.iter().rev().take(64).copied().max().unwrap_or(0))
+    }
+
+    /// Whether a worker has noted anything between two moments: if not, it may have stood still.
+    pub fn was_awake(&self, worker: usize, from: Nanos, until: Nanos) -> bool {
+        self.workers[worker].moments.iter().any(|&at| at > from && at < until)
     }
 
     pub fn when_killed(&self, worker: usize) -> Option<Nanos> {
@@ -184,7 +190,7 @@ impl Source {
     fn apply(&mut self, worker: usize, line: &str) -> Option<()> {
         let mut words = line.split(' ');
         let at: Nanos = words.next()?.parse().ok()?;
-        self.seen = self.seen.max(at);
+        self.moments.push(at);
         let event = words.next()?;
         let number: u64 = words.next()?.parse().ok()?;
         if event == "Z" {
@@ -209,10 +215,9 @@ impl Source {
             "D" => hold.granted.as_mut()?.deadline = words.next()?.parse().ok()?,
             "L" => hold.lost = Some(at),
             "W" => hold.writes.push(StoreWrite {
-                at,
                 sequence: Some(words.next()?.parse().ok()?),
             }),
-            "V" => hold.writes.push(StoreWrite { at, sequence: None }),
+            "V" => hold.writes.push(StoreWrite { sequence: None }),
             "E" => hold.ended = Some((at, words.next()? == "held")),
             "X" => hold.released = Some((at, Outcome::parse(words.next()?))),
             "F" => hold.failed = Some((at, words.next()?.to_owned())),

@@ -1,11 +1,26 @@
 //! Histories with known faults, which the checker must find, and without, in which it must find nothing.
 
-use crate::chaos::checker::Findings;
+use std::time::Duration;
+
+use crate::chaos::checker::{Excuses, Findings};
 use crate::chaos::history::{History, Nanos};
+use crate::chaos::rows::{Promise, Variant, rows};
+use crate::chaos::scene::Fault;
+use crate::chaos::scorecard::scorecard;
+use crate::chaos::verdict::Verdict;
+
+const PATIENCE: Nanos = 10_000_000_000;
+
+fn excuse_name(name: usize, span: (Nanos, Nanos)) -> Excuses {
+    Excuses {
+        names: [(name, vec![span])].into(),
+        ..Excuses::default()
+    }
+}
 
 /// A history of workers, each with its lines. Times are in milliseconds here.
 fn findings(workers: &[&[&str]]) -> Findings {
-    Findings::of(&history(workers))
+    Findings::of(&history(workers), &Excuses::default(), PATIENCE)
 }
 
 fn history(workers: &[&[&str]]) -> History {
@@ -88,6 +103,14 @@ fn a_reader_beside_a_writer_overlaps_and_beside_a_reader_does_not() {
 }
 
 #[test]
+fn a_guard_that_came_too_late_holds_nothing() {
+    let held = ["1 R 0 7 w", "2 G 0 10 1000", "60 E 0 held"];
+    let late = ["1 R 0 7 w", "50 G 0 9 50", "70 E 0 lost"];
+    let found = findings(&[&held, &late]);
+    assert_eq!((found.overlaps.count, found.tokens.count), (0, 0));
+}
+
+#[test]
 fn different_locks_do_not_overlap() {
     let one = ["1 R 0 7 w", "2 G 0 10 1000", "6 E 0 held"];
     let other = ["1 R 0 8 w", "2 G 0 10 1000", "6 E 0 held"];
@@ -112,9 +135,9 @@ fn the_dead_believe_nothing() {
     let rival = ["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held"];
     let mut dead = history(&[&killed, &rival]);
     dead.killed(0, 40_000_000);
-    assert_eq!(Findings::of(&dead).overlaps.count, 0);
+    assert_eq!(Findings::of(&dead, &Excuses::default(), PATIENCE).overlaps.count, 0);
     dead.killed(0, 55_000_000);
-    assert_eq!(Findings::of(&dead).overlaps.count, 1);
+    assert_eq!(Findings::of(&dead, &Excuses::default(), PATIENCE).overlaps.count, 1);
 }
 
 #[test]
@@ -122,10 +145,10 @@ fn a_token_that_falls_or_is_given_twice_is_found() {
     let first = ["1 R 0 7 w", "2 G 0 10 1000", "3 E 0 held"];
     let lower = ["4 R 0 7 w", "5 G 0 9 1000", "6 E 0 held"];
     let same = ["1 R 0 7 w", "5 G 0 10 1000", "6 E 0 held"];
-    let at_once = ["1 R 0 7 w", "5 G 0 9 1000", "6 E 0 held"];
-    assert_eq!(findings(&[&first, &lower]).tokens.count, 1);
+    let at_once = ["1 R 0 7 w", "2 G 0 9 1000", "6 E 0 held"];
+    assert_eq!(findings(&[&first, &lower]).tokens.count, 2, "by either rule");
     assert_eq!(findings(&[&first, &same]).tokens.count, 1);
-    // Both had asked before either was granted: any order is one.
+    // Both had asked before either was granted, and neither had gone: any order is one.
     assert_eq!(findings(&[&first, &at_once]).tokens.count, 0);
 }
 
@@ -144,7 +167,7 @@ fn a_loss_is_told_apart_from_a_grant_that_vanished() {
     let noticed = [
         "1 R 0 7 w",
         "2 G 0 10 40",
-        "39 L 0",
+        "40 L 0",
         "41 E 0 lost",
         "42 X 0 AlreadyLost",
     ];
@@ -159,19 +182,90 @@ fn a_loss_is_told_apart_from_a_grant_that_vanished() {
     let too_late = ["1 R 0 7 w", "2 G 0 10 1000", "41 E 0 held", "1042 X 0 AlreadyLost"];
     let rival = ["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held"];
     let counts = |found: Findings| (found.lost.count, found.noticed_late, found.vanished.count);
+    let early = [
+        "1 R 0 7 w",
+        "2 G 0 10 40",
+        "30 D 0 70",
+        "39 L 0",
+        "41 E 0 lost",
+        "42 X 0 Unknown",
+    ];
     assert_eq!(counts(findings(&[&noticed, &rival])), (1, 0, 0));
+    assert_eq!(findings(&[&noticed, &rival]).noticed_in_time, 1);
     assert_eq!(counts(findings(&[&late, &rival])), (1, 1, 0));
+    assert_eq!(counts(findings(&[&early, &rival])), (1, 0, 1), "a renewal said so");
     assert_eq!(counts(findings(&[&vanished, &rival])), (0, 0, 1));
     assert_eq!(counts(findings(&[&too_late])), (0, 0, 0));
 }
 
 #[test]
-fn one_who_waits_long_for_the_dead_is_stuck() {
+fn a_token_that_falls_from_one_hold_to_the_next_is_found() {
+    let first = ["1 R 0 7 w", "2 G 0 10 1000", "3 E 0 held"];
+    let beside = ["1 R 0 7 w", "3 G 0 9 1000", "6 E 0 held"];
+    let reader = ["1 R 0 7 r", "3 G 0 9 1000", "6 E 0 held"];
+    let later = ["1 R 0 7 r", "5 G 0 8 1000", "6 E 0 held"];
+    assert_eq!(findings(&[&first, &beside]).tokens.count, 1);
+    assert_eq!(findings(&[&first, &reader]).tokens.count, 1);
+    assert_eq!(
+        findings(&[&reader, &later]).tokens.count,
+        0,
+        "readers do not exclude each other"
+    );
+}
+
+#[test]
+fn a_holder_that_the_store_shuts_out_was_overtaken() {
+    let overtaken = ["1 R 0 7 w", "2 G 0 10 1000", "3 V 0", "5 E 0 held"];
+    let lost = ["1 R 0 7 w", "2 G 0 10 40", "90 V 0", "91 E 0 lost"];
+    assert_eq!(findings(&[&overtaken]).overtaken.count, 1);
+    assert_eq!(findings(&[&lost]).overtaken.count, 0);
+}
+
+#[test]
+fn one_who_waits_long_for_nobody_is_stuck() {
     let dead = ["1 R 0 7 w", "2 G 0 10 1000"];
+    let given_back = ["1 R 0 7 w", "2 G 0 10 1000", "5 E 0 held", "6 X 0 Released"];
+    let unknown = ["1 R 0 7 w", "2 G 0 10 1000", "5 E 0 held", "6 X 0 Unknown"];
     let soon = ["9 R 0 7 w", "1500 G 0 11 9000", "1501 E 0 held"];
-    let long = ["9 R 0 7 w", "12000 G 0 11 19000", "12001 E 0 held"];
-    assert_eq!(findings(&[&dead, &soon]).stuck.count, 0);
-    assert_eq!(findings(&[&dead, &long]).stuck.count, 1);
+    let late = ["9 R 0 7 w", "10500 G 0 11 19000", "10501 E 0 held"];
+    let later = ["9 R 0 7 w", "12000 G 0 11 19000", "12001 E 0 held"];
+    let never = ["9 R 0 7 w", "12000 F 0 TimedOut it took too long"];
+    let failed = ["9 R 0 7 w", "12000 F 0 Unavailable no master"];
+    let afterwards = ["2000 R 0 7 r", "13000 G 0 11 19000", "13001 E 0 held"];
+    let stuck = |workers: &[&[&str]]| findings(workers).stuck.count;
+    assert_eq!(stuck(&[&dead, &soon]), 0);
+    assert_eq!(stuck(&[&dead, &late]), 0, "its lease went on until 1000");
+    assert_eq!(stuck(&[&unknown, &late]), 0, "and may have");
+    for waits in [&later[..], &never, &failed, &afterwards] {
+        assert_eq!(stuck(&[&dead, waits]), 1, "{waits:?}");
+    }
+    assert_eq!(stuck(&[&given_back, &late]), 1);
+    assert_eq!(stuck(&[&given_back, &afterwards]), 1, "whoever had it before");
+    let excuse = |name: usize| excuse_name(name, (1_000_000_000, 3_000_000_000));
+    assert_eq!(
+        Findings::of(&history(&[&dead, &later]), &excuse(7), PATIENCE)
+            .stuck
+            .count,
+        0
+    );
+    assert_eq!(
+        Findings::of(&history(&[&dead, &later]), &excuse(8), PATIENCE)
+            .stuck
+            .count,
+        1
+    );
+    // A failover may have forgotten the release.
+    let excuse = excuse_name(7, (500_000_000, 600_000_000));
+    let released = |late: &[&str]| {
+        Findings::of(&history(&[&given_back, late]), &excuse, PATIENCE)
+            .stuck
+            .count
+    };
+    assert_eq!((released(&late), released(&later)), (0, 1));
+    // A reader does not wait for readers, and a writer does.
+    let reader = ["9 R 0 7 r", "10 G 0 10 5000", "9000 E 0 held", "9001 X 0 Released"];
+    let reads = ["9 R 0 7 r", "12000 G 0 11 19000"];
+    assert_eq!((stuck(&[&reader, &reads]), stuck(&[&reader, &later])), (1, 0));
 }
 
 #[test]
@@ -202,4 +296,214 @@ fn a_line_that_makes_no_sense_is_an_error() {
     for line in ["", "1", "1 G 0 10 20", "x R 0 7 w", "1 R 5 7 w"] {
         assert!(history.apply(0, line).is_err(), "{line}");
     }
+}
+
+/// What a verdict says is broken, with this promise beside what always holds.
+fn broken(promise: Promise, workers: &[&[&str]], faults: &[Fault]) -> Vec<String> {
+    let promises = Box::leak(Box::new([promise]));
+    let variant = Variant {
+        promises,
+        ..rows().remove(0).variants.remove(0)
+    };
+    Verdict::of(&history(workers), faults, &variant, &[]).broken
+}
+
+fn fault(at: Nanos, until: Nanos, struck: &[usize], far: &[usize]) -> Fault {
+    Fault {
+        what: "something".into(),
+        at: at * 1_000_000,
+        until: until * 1_000_000,
+        struck: struck.to_vec(),
+        proof: String::new(),
+        far: far.to_vec(),
+        out: vec![7],
+        out_until: until * 1_000_000,
+    }
+}
+
+#[test]
+fn each_promise_is_broken_by_its_fault_and_not_without() {
+    const GOOD: &[&str] = &["1 R 0 7 w", "2 G 0 10 40", "5 E 0 held", "6 X 0 Released"];
+    const RIVAL: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
+    let of = |promise| -> Vec<&[&str]> {
+        match promise {
+            Promise::NoOverlap => vec![
+                &["1 R 0 7 w", "2 G 0 10 900", "55 E 0 held", "56 X 0 Released"],
+                &["1 R 0 7 w", "2 G 0 10 40", "3 V 0", "5 E 0 held", "6 X 0 Released"],
+            ],
+            Promise::NoLoss => vec![&[
+                "1 R 0 7 w",
+                "2 G 0 10 40",
+                "40 L 0",
+                "41 E 0 lost",
+                "42 X 0 AlreadyLost",
+            ]],
+            Promise::NothingVanished => vec![&["1 R 0 7 w", "2 G 0 10 40", "5 E 0 held", "6 X 0 AlreadyLost"]],
+            Promise::NoError => vec![&["1 R 0 7 w", "2 F 0 Refused no memory"]],
+            Promise::OnlyErrors(_) => vec![&["1 R 0 7 w", "2 F 0 Unavailable no master"]],
+            Promise::ReleaseWorks => vec![
+                &["1 R 0 7 w", "2 G 0 10 40", "5 E 0 held", "6 X 0 Unknown"],
+                &["1 R 0 7 w", "2 G 0 10 40", "5 E 0 held", "6 X 0 Failed refused"],
+            ],
+            Promise::ToldInTime => vec![&[
+                "1 R 0 7 w",
+                "2 G 0 10 40",
+                "45 R 1 8 r", // it is awake
+                "55 L 0",
+                "56 E 0 lost",
+                "57 X 0 AlreadyLost",
+            ]],
+        }
+    };
+    let all = [
+        Promise::NoOverlap,
+        Promise::NoLoss,
+        Promise::NothingVanished,
+        Promise::NoError,
+        Promise::OnlyErrors(&["Refused"]),
+        Promise::ReleaseWorks,
+        Promise::ToldInTime,
+    ];
+    for promise in all {
+        assert!(broken(promise, &[GOOD, RIVAL], &[]).is_empty(), "{promise:?}");
+        for faulty in of(promise) {
+            assert_eq!(
+                broken(promise, &[faulty, RIVAL], &[]).len(),
+                1,
+                "{promise:?}: {faulty:?}"
+            );
+        }
+    }
+    let refused = of(Promise::NoError);
+    assert!(broken(Promise::OnlyErrors(&["Refused"]), &refused, &[]).is_empty());
+}
+
+#[test]
+fn one_that_stood_still_notes_its_loss_later_than_its_guard_said_so() {
+    let rival: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
+    let still: &[&str] = &[
+        "1 R 0 7 w",
+        "2 G 0 10 40",
+        "55 L 0",
+        "56 E 0 lost",
+        "57 X 0 AlreadyLost",
+    ];
+    assert!(broken(Promise::ToldInTime, &[still, rival], &[]).is_empty());
+    assert_eq!(findings(&[still, rival]).noticed_late, 1, "and is counted");
+}
+
+#[test]
+fn a_worker_that_was_cut_off_is_excused_and_the_others_are_not() {
+    let late = |worker: usize| {
+        let mut cut = fault(10, 50_000, &[], &[worker]);
+        cut.out = Vec::new();
+        let waits: &[&str] = &["1 R 0 7 w", "50000 G 0 10 60000"];
+        let other: &[&str] = &["1 R 0 8 w", "2 G 0 10 1000", "3 E 0 held", "4 X 0 Released"];
+        broken(Promise::NoLoss, &[waits, other], &[cut]).len()
+    };
+    assert_eq!((late(0), late(1)), (0, 1));
+}
+
+#[test]
+fn a_row_about_losses_must_have_some() {
+    let told: &[&str] = &[
+        "1 R 0 7 w",
+        "2 G 0 10 40",
+        "40 L 0",
+        "41 E 0 lost",
+        "42 X 0 AlreadyLost",
+    ];
+    let rival: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
+    let later: &[&str] = &["45 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
+    let faults = vec![fault(1, 2, &[], &[]); 20];
+    assert!(broken(Promise::ToldInTime, &[told, rival], &faults).is_empty());
+    assert_eq!(broken(Promise::ToldInTime, &[told], &faults).len(), 1);
+    assert_eq!(
+        broken(Promise::ToldInTime, &[told, later], &faults).len(),
+        1,
+        "nobody waited"
+    );
+    assert!(broken(Promise::ToldInTime, &[told], &faults[1..]).is_empty());
+}
+
+#[test]
+fn what_always_holds_is_judged_in_every_row() {
+    let timed_out: &[&str] = &["1 R 0 7 w", "60001 F 0 TimedOut it took too long"];
+    let lower: &[&[&str]] = &[
+        &["1 R 0 7 w", "2 G 0 10 1000", "3 E 0 held"],
+        &["4 R 0 7 w", "5 G 0 9 1000", "6 E 0 held"],
+    ];
+    assert_eq!(
+        broken(Promise::NoLoss, &[timed_out], &[]).len(),
+        2,
+        "stuck, and out of time"
+    );
+    assert_eq!(broken(Promise::NoLoss, lower, &[]).len(), 1);
+    // Most of its time a server was struck.
+    let struck = [fault(10, 55_000, &[], &[])];
+    assert!(broken(Promise::NoLoss, &[timed_out], &struck).is_empty());
+    let struck = [fault(10, 20_000, &[], &[])];
+    assert_eq!(broken(Promise::NoLoss, &[timed_out], &struck).len(), 2);
+}
+
+#[test]
+fn a_pause_is_the_longest_time_without_a_grant_of_what_was_struck() {
+    let grants: &[&[&str]] = &[
+        &[
+            "1 R 0 7 r",
+            "2 G 0 10 9000",
+            "3 E 0 held",
+            "4 R 1 7 r",
+            "20 G 1 11 9000",
+        ],
+        &[
+            "1 R 0 8 r",
+            "30 G 0 10 9000",
+            "31 R 1 8 r",
+            "90 G 1 11 9000",
+            "91 R 2 8 r",
+            "95 G 2 12 9000",
+        ],
+        &["1 R 0 7 r", "50 G 0 13 9000"],
+    ];
+    let variant = rows().remove(0).variants.remove(0);
+    let pause = |fault: Fault| {
+        let recoveries = Verdict::of(&history(grants), &[fault], &variant, &[]).recoveries;
+        recoveries.first().map(|time| Duration::from_nanos(*time).as_millis())
+    };
+    assert_eq!(pause(fault(10, 40, &[7, 8], &[])), Some(20), "at 20, 30 and 50");
+    assert_eq!(pause(fault(10, 40, &[7, 8], &[2])), Some(60), "at 20, 30 and 90");
+    assert_eq!(pause(fault(10, 40, &[7], &[])), Some(30));
+    assert_eq!(pause(fault(10, 60, &[7], &[])), None, "never again");
+    assert_eq!(pause(fault(92, 93, &[8], &[])), Some(3));
+}
+
+#[test]
+fn the_scorecard_adds_up_what_belongs_together() {
+    let row = rows().into_iter().find(|row| row.name == "failover").unwrap();
+    let result = |server: &str, node_timeout: u32, faults: u64| {
+        serde_json::json!({
+            "row": row.name, "variant": "", "server": server, "backend": "redis", "built": "src 1234567, lua 89abcde",
+            "node_timeout_ms": node_timeout, "lease_ms": 12_000, "faults": faults, "acquisitions": 1_000, "lost": 1,
+            "releases_failed": 2, "orphans": 3, "failed": { "Refused": 4 }, "wait_ns": { "p99": faults * 1_000_000 },
+            "recovery_ns": [1_000_000, 2_000_000_000_u64], "broken": ["one"],
+        })
+    };
+    let now = row.node_timeout;
+    let card = scorecard(&[
+        result("Redis 7.0.15", now, 20),
+        result("Valkey 9.1.2", now, 1),
+        result("Redis 7.0.15", now, 30),
+        result("Redis 7.0.15", now + 1, 7_000), // of a time when the row was another
+    ]);
+    let lines: Vec<&str> = card.lines().filter(|line| line.contains(row.title)).collect();
+    assert_eq!(lines.len(), 2, "{card}");
+    let cells =
+        "| Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0, 4 | 6 | Refused 8 | 30 ms | 2.0 s, 2.0 s | 2 |";
+    assert!(lines[0].ends_with(cells), "{}", lines[0]);
+    assert_eq!(
+        card.lines().next().unwrap().matches('|').count(),
+        lines[0].matches('|').count()
+    );
+    assert!(card.contains("`src 1234567, lua 89abcde`"), "{card}");
 }

@@ -8,7 +8,6 @@
 
 #[path = "mod.rs"]
 mod chaos;
-mod scorecard;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeline;
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 
 use chaos::rows::{Row, Variant, rows};
 use chaos::run::{Progress, Run, run};
+use chaos::scorecard;
 use chaos::worker::work_if_told;
 use support::{Error, Result};
 
@@ -41,7 +41,10 @@ fn main() -> ExitCode {
     if let Some(worked) = work_if_told() {
         return code(worked.map(|()| true));
     }
-    let options = Options::of(std::env::args().skip(1));
+    let options = match Options::of(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => return code(Err(error)),
+    };
     if options.is_card {
         return code(scorecard::write(&folder()).map(|()| true));
     }
@@ -74,19 +77,23 @@ fn code(result: Result<bool>) -> ExitCode {
 
 /// Whether no promise was broken.
 async fn run_rows(options: &Options) -> Result<bool> {
-    let rows: Vec<Row> = rows()
-        .into_iter()
-        .filter(|row| options.row.as_ref().is_none_or(|name| name == row.name))
-        .collect();
-    if rows.is_empty() {
-        return Err(Error::new(format!("there is no row {:?}", options.row)));
+    let mut rows: Vec<Row> = rows();
+    rows.retain(|row| options.row.as_ref().is_none_or(|name| name == row.name));
+    for row in &mut rows {
+        let is_chosen = |variant: &Variant| options.variant.as_ref().is_none_or(|name| name == variant.name);
+        row.variants.retain(is_chosen);
+    }
+    if rows.iter().all(|row| row.variants.is_empty()) {
+        return Err(Error::new(format!(
+            "there is no row {:?} with variant {:?}",
+            options.row, options.variant
+        )));
     }
     let folder = folder();
     let mut is_well = true;
     print_head();
     for row in &rows {
-        let chosen = |variant: &&Variant| options.variant.as_ref().is_none_or(|name| name == variant.name);
-        for variant in row.variants.iter().filter(chosen) {
+        for variant in &row.variants {
             let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
             let place = folder.join(format!("{}-{seed}", title(row, variant)));
             let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
@@ -128,7 +135,7 @@ fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<bool> {
 }
 
 impl Options {
-    fn of(mut words: impl Iterator<Item = String>) -> Options {
+    fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
         let mut options = Options::default();
         while let Some(word) = words.next() {
             match word.as_str() {
@@ -137,7 +144,7 @@ impl Options {
                 "--scorecard" => options.is_card = true,
                 "--keep" => options.keeps = true,
                 "--variant" => options.variant = words.next(),
-                "--seed" => options.seed = words.next().and_then(|seed| seed.parse().ok()),
+                "--seed" => options.seed = Some(words.next().unwrap_or_default().parse()?),
                 word if word.is_empty() || word.starts_with('-') => {}
                 word => match word.parse() {
                     Ok(count) => options.count = Some(count),
@@ -145,7 +152,7 @@ impl Options {
                 },
             }
         }
-        options
+        Ok(options)
     }
 
     /// How often, in each variant. Acquisitions of the row in which nothing is done are counted over all of them.

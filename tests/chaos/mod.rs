@@ -16,6 +16,7 @@ pub mod process;
 pub mod rows;
 pub mod run;
 pub mod scene;
+pub mod scorecard;
 pub mod store;
 pub mod verdict;
 pub mod worker;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::nemesis::{Nemesis, clocks, partition, permission};
-use super::rows::{Row, Variant};
+use super::rows::{Promise, Row, Variant};
 use super::scene::Scene;
 use super::verdict::Verdict;
 use crate::support::{Cluster, Namespace, Result, Shape, Version};
@@ -44,54 +44,53 @@ pub async fn run(
     count: usize,
     seed: u64,
     folder: &Path,
-    tell: &mut dyn FnMut(&Progress<'_>),
+    tell: &mut (dyn FnMut(&Progress<'_>) + Send),
 ) -> Result<Option<Run>> {
+    match stage(row, variant, seed, folder.to_owned()).await? {
+        Some(scene) => Ok(Some(play(row, variant, count, seed, scene, tell).await)),
+        None => Ok(None),
+    }
+}
+
+/// As [`run`], on a cluster that runs already and whose nodes are left as they are: for rows that need nothing but commands.
+pub async fn run_on(
+    cluster: Cluster,
+    row: &Row,
+    variant: &Variant,
+    count: usize,
+    seed: u64,
+    folder: &Path,
+) -> Result<Run> {
+    let urls = cluster.urls();
+    let scene = Scene::start(cluster, urls, None, variant.load.clone(), seed, folder.to_owned()).await?;
+    Ok(play(row, variant, count, seed, scene, &mut |_| {}).await)
+}
+
+async fn play(
+    row: &Row,
+    variant: &Variant,
+    count: usize,
+    seed: u64,
+    mut scene: Scene,
+    tell: &mut (dyn FnMut(&Progress<'_>) + Send),
+) -> Run {
     let started = Instant::now();
-    let Some(mut scene) = stage(row, variant, seed, folder.to_owned()).await? else {
-        return Ok(None);
-    };
     let mut teller = Teller {
         last: Instant::now(),
         pause: TELL,
         started,
         tell,
     };
-    if row.nemesis == Nemesis::Nothing {
-        scene.start_workers(Some(count as u64))?;
-        while !scene.all_ended()? {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            scene.history.read()?;
-            teller.now_and_then(row, variant, &scene);
-        }
-    } else {
-        scene.start_workers(None)?;
-        scene.advance().await?;
-        while scene.faults.len() < count {
-            row.nemesis.strike(&mut scene).await?;
-            scene.advance().await?;
-            teller.now_and_then(row, variant, &scene);
-        }
-        tokio::time::sleep(AFTER).await;
-    }
-    scene.stop_workers().await?;
-    let mut ending = scene.wrong.clone();
-    ending.extend(
-        scene
-            .left_behind()
-            .await?
-            .into_iter()
-            .map(|lock| format!("left behind: {lock}")),
-    );
-    ending.extend(
-        scene
-            .lost_updates()
-            .await?
-            .into_iter()
-            .map(|lost| format!("lost update: {lost}")),
-    );
-    let verdict = Verdict::of(&scene.history, &scene.faults, variant, &ending);
+    let (mut ending, orphans) = match act(row, variant, count, &mut scene, &mut teller).await {
+        Ok(ending) => ending,
+        // What was seen until then is judged all the same.
+        Err(error) => (vec![format!("the run ended early: {error}")], 0),
+    };
+    ending.extend(scene.wrong.clone());
+    let mut verdict = Verdict::of(&scene.history, &scene.faults, variant, &ending);
+    verdict.orphans = orphans;
     teller.tell(row, variant, &verdict);
-    Ok(Some(Run {
+    Run {
         row: row.clone(),
         variant: variant.clone(),
         seed,
@@ -99,7 +98,49 @@ pub async fn run(
         took: started.elapsed(),
         verdict,
         scene,
-    }))
+    }
+}
+
+/// All that happens in a run; what is wrong in the end, and how many locks were then held or waited for by nobody.
+async fn act(
+    row: &Row,
+    variant: &Variant,
+    count: usize,
+    scene: &mut Scene,
+    teller: &mut Teller<'_>,
+) -> Result<(Vec<String>, usize)> {
+    let mut wrong = Vec::new();
+    if row.nemesis == Nemesis::Nothing {
+        scene.start_workers(Some(count as u64))?;
+        while !scene.all_ended()? {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            scene.history.read()?;
+            teller.now_and_then(row, variant, scene);
+        }
+    } else {
+        scene.start_workers(None)?;
+        scene.advance().await?;
+        while scene.faults.len() < count {
+            row.nemesis.strike(scene).await?;
+            scene.advance().await?;
+            teller.now_and_then(row, variant, scene);
+        }
+        tokio::time::sleep(AFTER).await;
+        scene.all_advance().await?;
+    }
+    scene.stop_workers().await?;
+    let grants = scene.history.holds().filter(|hold| hold.granted.is_some()).count();
+    let is_short = row.nemesis == Nemesis::Nothing && grants < count;
+    wrong.extend(is_short.then(|| format!("{grants} of {count} acquisitions")));
+    let named = |what: &'static str| move |one: String| format!("{what}: {one}");
+    let orphans = scene.orphans().await?;
+    let count = orphans.len();
+    if variant.promises.contains(&Promise::ReleaseWorks) {
+        wrong.extend(orphans.into_iter().map(named("orphan")));
+    }
+    wrong.extend(scene.left_behind().await?.into_iter().map(named("left behind")));
+    wrong.extend(scene.lost_updates().await?.into_iter().map(named("lost update")));
+    Ok((wrong, count))
 }
 
 /// Nothing if what the row needs is not there: the server cannot do it, or this process may not.
@@ -110,7 +151,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
     };
     let (cluster, space) = match row.nemesis {
         Nemesis::Partition => {
-            let Ok(space) = Namespace::create() else {
+            let Some(space) = Namespace::create_if_allowed()? else {
                 return Ok(None);
             };
             (partition::prepare(&shape, &space).await?, Some(space))
@@ -137,7 +178,7 @@ struct Teller<'a> {
     /// To look at everything takes longer and longer; it must not take all the time.
     pause: Duration,
     started: Instant,
-    tell: &'a mut dyn FnMut(&Progress<'_>),
+    tell: &'a mut (dyn FnMut(&Progress<'_>) + Send),
 }
 
 impl Teller<'_> {

@@ -28,6 +28,21 @@ pub struct Load {
     /// How long a grant that was pushed may wait for its claim: long, where servers and workers share few processors, but each waiter that is gone costs as much.
     pub claim: Duration,
     pub hold: Duration,
+    /// The longest of the long holds.
+    pub keep: Duration,
+}
+
+/// One that waits for a lock gets it so long after nobody has it any more, at the latest: a claim window for each waiter before it whose process is gone, and polls, on a machine with
+/// better things to do.
+const POLLS: Duration = Duration::from_secs(2);
+const GONE_BEFORE: u32 = 4;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Load {
+    pub fn patience(&self) -> Nanos {
+        let patience = self.claim * GONE_BEFORE + POLLS;
+        patience.min(PATIENCE).as_nanos() as Nanos
+    }
 }
 
 /// Something that was done to the servers or the workers, and that it was.
@@ -40,8 +55,11 @@ pub struct Fault {
     pub struck: Vec<usize>,
     /// What was read back.
     pub proof: String,
-    /// The workers that it left where nothing can recover until it is over.
+    /// The workers that it left where nothing can recover until it is over, and who need get nothing while it lasts.
     pub far: Vec<usize>,
+    /// Nobody need get these, until then.
+    pub out: Vec<usize>,
+    pub out_until: Nanos,
 }
 
 #[derive(Debug)]
@@ -93,6 +111,7 @@ impl Scene {
             lease: load.lease,
             claim: load.claim,
             hold: load.hold,
+            keep: load.keep,
             limit: None,
             seed,
         };
@@ -150,7 +169,21 @@ impl Scene {
             struck,
             proof: proof.into(),
             far: Vec::new(),
+            out: Vec::new(),
+            out_until: 0,
         });
+    }
+
+    /// Notes that from the beginning of the last fault until then nobody had to get these locks.
+    pub fn excuse(&mut self, out: Vec<usize>, until: Nanos) {
+        if let Some(fault) = self.faults.last_mut() {
+            (fault.out, fault.out_until) = (out, until);
+        }
+    }
+
+    /// The numbers of all locks.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.names.len()).collect()
     }
 
     /// The numbers of the locks whose slots a node has.
@@ -180,8 +213,20 @@ impl Scene {
         Ok(entry.map_or(0, |entry| entry.epoch))
     }
 
-    /// Waits until locks of each shard (of all of them, without shards) were granted to those who asked after now.
+    /// Waits until locks of each shard (of all of them, without shards) were granted to somebody who asked after now.
     pub async fn advance(&mut self) -> Result {
+        self.granted_to(None).await
+    }
+
+    /// Waits for the same of each worker that lives.
+    pub async fn all_advance(&mut self) -> Result {
+        for worker in self.living() {
+            self.granted_to(Some(worker)).await?;
+        }
+        Ok(())
+    }
+
+    async fn granted_to(&mut self, worker: Option<usize>) -> Result {
         let since = now();
         let groups = self.orders.groups;
         let patience = Patience::limited("grants on every shard", Duration::from_secs(120));
@@ -189,7 +234,8 @@ impl Scene {
         loop {
             self.history.read()?;
             for hold in self.history.recent(since) {
-                if hold.granted.is_some() && hold.name < self.orders.names.len() {
+                let is_theirs = worker.is_none_or(|worker| hold.worker == worker);
+                if is_theirs && hold.granted.is_some() && hold.name < self.orders.names.len() {
                     seen[hold.name % groups] = true;
                 }
             }
@@ -197,7 +243,7 @@ impl Scene {
                 return Ok(());
             }
             self.check_workers()?;
-            patience.pause(format!("{seen:?}")).await?;
+            patience.pause(format!("of worker {worker:?}: {seen:?}")).await?;
         }
     }
 
@@ -232,12 +278,29 @@ impl Scene {
         for worker in &mut self.workers {
             worker.stop();
         }
-        let patience = Patience::limited("the workers to end", Duration::from_secs(120));
+        let patience = Patience::limited("the workers to end", Duration::from_secs(180));
         while !self.all_ended()? {
             patience.pause("some work").await?;
         }
         self.history.read()?;
         self.check_workers()
+    }
+
+    /// The locks that are held or waited for although all workers have given back what they had, and have ended.
+    pub async fn orphans(&self) -> Result<Vec<String>> {
+        let locks = Locks::builder().connect_to(&self.cluster.urls()).await?;
+        let mut orphans = Vec::new();
+        for some in self.names.chunks(256) {
+            let looks = some.iter().map(async |name: &String| {
+                let status = locks.rwlock(name)?.status().await?;
+                Ok::<_, Error>((name, status.is_locked() || status.waiters > 0, status))
+            });
+            for looked in join_all(looks).await {
+                let (name, is_orphan, status) = looked?;
+                orphans.extend(is_orphan.then(|| format!("{name}: {status:?}")));
+            }
+        }
+        Ok(orphans)
     }
 
     /// The locks that cannot be had after a lease and some time, with why; when all workers have ended.

@@ -8,16 +8,16 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::chaos::rows::rows;
-use crate::chaos::run::Run;
+use super::rows::rows;
+use super::run::Run;
 use crate::support::{Backend, Result};
 
 const RESULTS: &str = "results.jsonl";
 const SCORECARD: &str = "scorecard.md";
 
-/// What was built, as the Makefile says.
-const COMMIT: &str = match option_env!("RWLEASE_COMMIT") {
-    Some(commit) => commit,
+/// What was built, as the Makefile says by `scripts/version`.
+const BUILT: &str = match option_env!("RWLEASE_BUILT") {
+    Some(built) => built,
     None => "unknown",
 };
 
@@ -29,8 +29,10 @@ pub fn append(folder: &Path, run: &Run) -> Result {
         "variant": run.variant.name,
         "server": run.version.to_string(),
         "backend": format!("{:?}", Backend::chosen()).to_lowercase(),
-        "commit": COMMIT,
+        "built": BUILT,
         "seed": run.seed,
+        "node_timeout_ms": run.row.node_timeout,
+        "lease_ms": run.variant.load.lease.as_millis() as u64,
         "ended": since.as_secs(),
         "seconds": run.took.as_secs_f64(),
     });
@@ -55,12 +57,16 @@ pub fn write(folder: &Path) -> Result {
 }
 
 /// What is added up over runs.
-const COUNTS: [&str; 7] = [
+const COUNTS: [&str; 11] = [
     "faults",
     "acquisitions",
     "overlaps",
     "lost",
     "vanished",
+    "noticed_late",
+    "releases_unknown",
+    "releases_failed",
+    "orphans",
     "stale_writes_accepted",
     "writes_refused",
 ];
@@ -71,11 +77,14 @@ struct Line {
     counts: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
     recoveries: Vec<u64>,
-    commits: Vec<String>,
+    /// From request to grant, of the run in which it was the longest.
+    wait_p99: u64,
+    built: Vec<String>,
     broken: usize,
 }
 
-fn scorecard(results: &[Value]) -> String {
+/// The table of these results. Those of a row that was otherwise then are left out.
+pub fn scorecard(results: &[Value]) -> String {
     let mut lines: BTreeMap<(usize, usize, String, String), Line> = BTreeMap::new();
     let rows = rows();
     for result in results {
@@ -85,6 +94,10 @@ fn scorecard(results: &[Value]) -> String {
         let Some(variant) = rows[row].variants.iter().position(|it| result["variant"] == it.name) else {
             continue;
         };
+        let lease = rows[row].variants[variant].load.lease.as_millis() as u64;
+        if result["node_timeout_ms"] != rows[row].node_timeout || result["lease_ms"] != lease {
+            continue;
+        }
         let word = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
         let line = lines
             .entry((row, variant, word("server"), word("backend")))
@@ -92,8 +105,8 @@ fn scorecard(results: &[Value]) -> String {
         line.add(result);
     }
     let mut text = String::from(
-        "| row | server, client | faults | acquisitions | overlaps | leases lost | gone | stale writes: accepted, refused | errors | next grant: median, worst | broken |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "| row | server, client | faults | acquisitions | overlaps | leases lost | told late | gone | stale writes: accepted, refused | releases unknown, failed | orphans | errors | wait p99 | pause: median, worst | broken |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ((row, variant, server, backend), line) in &lines {
         let row = &rows[*row];
@@ -103,18 +116,14 @@ fn scorecard(results: &[Value]) -> String {
         };
         let _ = writeln!(text, "| {name} | {server}, {backend} {}", line.cells());
     }
-    let mut commits: Vec<&String> = lines.values().flat_map(|line| &line.commits).collect();
-    commits.sort();
-    commits.dedup();
-    let _ = write!(
-        text,
-        "\nFrom runs at {}.\n",
-        commits
-            .iter()
-            .map(|commit| format!("`{commit}`"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
+    let mut built: Vec<&str> = lines
+        .values()
+        .flat_map(|line| &line.built)
+        .map(String::as_str)
+        .collect();
+    built.sort_unstable();
+    built.dedup();
+    let _ = writeln!(text, "\nFrom runs of `{}` (see `scripts/version`).", built.join("`, `"));
     text
 }
 
@@ -126,10 +135,10 @@ impl Line {
         for (kind, count) in result["failed"].as_object().into_iter().flatten() {
             *self.failed.entry(kind.clone()).or_default() += count.as_u64().unwrap_or(0);
         }
+        self.wait_p99 = self.wait_p99.max(result["wait_ns"]["p99"].as_u64().unwrap_or(0));
         let recoveries = result["recovery_ns"].as_array().into_iter().flatten();
         self.recoveries.extend(recoveries.filter_map(Value::as_u64));
-        self.commits
-            .push(result["commit"].as_str().unwrap_or_default().to_owned());
+        self.built.push(result["built"].as_str().unwrap_or_default().to_owned());
         self.broken += result["broken"].as_array().map_or(0, Vec::len);
     }
 
@@ -152,14 +161,19 @@ impl Line {
             _ => String::new(),
         };
         format!(
-            "| {} | {} | {} | {} | {} | {}, {} | {failed} | {recovery} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {}, {} | {}, {} | {} | {failed} | {} | {recovery} | {} |",
             count("faults"),
             count("acquisitions"),
             count("overlaps"),
             count("lost"),
+            count("noticed_late"),
             count("vanished"),
             count("stale_writes_accepted"),
             count("writes_refused"),
+            count("releases_unknown"),
+            count("releases_failed"),
+            count("orphans"),
+            time(self.wait_p99),
             self.broken,
         )
     }

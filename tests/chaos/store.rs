@@ -52,42 +52,61 @@ impl Store {
     }
 }
 
-/// A worker's way to the store.
+/// A worker's way to the store, and the digests of the scripts there.
 #[derive(Clone, Debug)]
-pub struct Stored(MultiplexedConnection);
+pub struct Stored {
+    connection: MultiplexedConnection,
+    enter: String,
+    write: String,
+}
 
 impl Stored {
     pub async fn connect(url: &str) -> Result<Stored> {
         // It is always there; what can be late is the worker.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;
-        Ok(Stored(
-            client.get_multiplexed_async_connection_with_config(&config).await?,
-        ))
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut load = redis::pipe();
+        for text in [ENTER, WRITE] {
+            load.cmd("SCRIPT").arg("LOAD").arg(text);
+        }
+        let (enter, write) = load.query_async(&mut connection).await?;
+        Ok(Stored {
+            connection,
+            enter,
+            write,
+        })
     }
 
     /// Shuts out all older tokens: the write's place in the store's order and the counter, or nothing if this one is shut out.
     pub async fn enter(&mut self, name: &str, token: u64) -> Result<Option<(u64, u64)>> {
-        let (sequence, counter): (u64, u64) = script(ENTER, name).arg(token).query_async(&mut self.0).await?;
+        let (sequence, counter): (u64, u64) = script(&self.enter, name)
+            .arg(token)
+            .query_async(&mut self.connection)
+            .await?;
         Ok((sequence > 0).then_some((sequence, counter)))
     }
 
     pub async fn read(&mut self, name: &str) -> Result<Option<u64>> {
         let mut command = redis::cmd("HGET");
         command.arg(format!("store:{name}")).arg("counter");
-        Ok(command.query_async(&mut self.0).await?)
+        Ok(command.query_async(&mut self.connection).await?)
     }
 
     /// The write's place in the store's order, or nothing if the token is shut out.
     pub async fn write(&mut self, name: &str, token: u64, counter: u64) -> Result<Option<u64>> {
-        let mut command = script(WRITE, name);
-        let sequence: u64 = command.arg(token).arg(counter).query_async(&mut self.0).await?;
+        let mut command = script(&self.write, name);
+        let sequence: u64 = command
+            .arg(token)
+            .arg(counter)
+            .query_async(&mut self.connection)
+            .await?;
         Ok((sequence > 0).then_some(sequence))
     }
 }
 
-fn script(text: &str, name: &str) -> Cmd {
-    let mut command = redis::cmd("EVAL");
-    command.arg(text).arg(1).arg(format!("store:{name}"));
+fn script(digest: &str, name: &str) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(digest).arg(1).arg(format!("store:{name}"));
     command
 }

@@ -1,32 +1,53 @@
 //! What a run came to: the counts, and every promise that was broken.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
-use super::checker::{Findings, Seen};
+use super::checker::{Excuses, Findings, Seen};
 use super::history::{History, Nanos};
 use super::rows::{Promise, Variant};
 use super::scene::Fault;
+
+/// So many faults must show that holders are told in time.
+const TELLING: usize = 20;
 
 #[derive(Clone, Debug)]
 pub struct Verdict {
     pub findings: Findings,
     pub faults: usize,
-    /// From each fault to the next grant to one who asked after it, of a lock that it struck.
+    /// Of each fault, the longest time, up to the first grant after it, in which no lock that it struck was granted.
     pub recoveries: Vec<Nanos>,
+    /// Locks that were held or waited for when all workers had ended.
+    pub orphans: usize,
     pub broken: Vec<String>,
 }
 
 impl Verdict {
     /// What can be said while it goes on, or at its end with what only shows then.
     pub fn of(history: &History, faults: &[Fault], variant: &Variant, seen_elsewhere: &[String]) -> Verdict {
-        let findings = Findings::of(history);
+        let mut excuses = Excuses::default();
+        for fault in faults {
+            for name in &fault.out {
+                let spans = excuses.names.entry(*name).or_default();
+                spans.push((fault.at, fault.out_until));
+            }
+            for worker in &fault.far {
+                let spans = excuses.workers.entry(*worker).or_default();
+                spans.push((fault.at, fault.until));
+            }
+        }
+        let findings = Findings::of(history, &excuses, variant.load.patience());
         let mut broken = always(&findings);
-        broken.extend(variant.promises.iter().filter_map(|promise| promise.broken(&findings)));
+        let promises = variant.promises.iter();
+        broken.extend(promises.filter_map(|promise| promise.broken(&findings, faults.len())));
         broken.extend_from_slice(seen_elsewhere);
+        let grants = Grants::of(history);
         Verdict {
             faults: faults.len(),
-            recoveries: faults.iter().filter_map(|fault| recovery(history, fault)).collect(),
+            recoveries: faults.iter().filter_map(|fault| grants.longest_pause(fault)).collect(),
             findings,
+            orphans: 0,
             broken,
         }
     }
@@ -48,11 +69,16 @@ impl Verdict {
             "stale_writes_accepted": found.stale.count,
             "writes_refused": found.refused,
             "lost": found.lost.count,
+            "overtaken": found.overtaken.count,
             "noticed_late": found.noticed_late,
+            "late_though_awake": found.late_though_awake.count,
+            "noticed_in_time": found.noticed_in_time,
             "vanished": found.vanished.count,
             "releases_unknown": found.unknown,
             "releases_failed": found.unreleased.count,
             "stuck": found.stuck.count,
+            "timed_out": found.timed_out.count,
+            "orphans": self.orphans,
             "failed": found.failed,
             "wait_ns": { "median": wait(0.5), "p99": wait(0.99), "worst": wait(1.0) },
             "recovery_ns": self.recoveries,
@@ -62,10 +88,12 @@ impl Verdict {
 }
 
 impl Promise {
-    fn broken(self, found: &Findings) -> Option<String> {
+    fn broken(self, found: &Findings, faults: usize) -> Option<String> {
         let none = |seen: &Seen, what: &str| (seen.count > 0).then(|| told(seen, what));
         match self {
-            Promise::NoOverlap => none(&found.overlaps, "overlaps"),
+            Promise::NoOverlap => {
+                none(&found.overlaps, "overlaps").or_else(|| none(&found.overtaken, "holders overtaken"))
+            }
             Promise::NoLoss => none(&found.lost, "leases lost"),
             Promise::NothingVanished => none(&found.vanished, "acknowledged grants or renewals gone"),
             Promise::NoError => (!found.failed.is_empty()).then(|| format!("errors: {:?}", found.failed)),
@@ -76,8 +104,12 @@ impl Promise {
             Promise::ReleaseWorks => none(&found.unreleased, "releases failed").or_else(|| {
                 (found.unknown > 0).then(|| format!("{} releases without a certain outcome", found.unknown))
             }),
-            Promise::ToldInTime => (found.noticed_late > 0)
-                .then(|| format!("{} holders were told after a rival was granted", found.noticed_late)),
+            Promise::ToldInTime if found.late_though_awake.count > 0 => Some(told(
+                &found.late_though_awake,
+                "holders were told after a rival was granted",
+            )),
+            Promise::ToldInTime => (faults >= TELLING && found.noticed_in_time == 0)
+                .then(|| "nobody lost a lease to a rival: this shows nothing".into()),
         }
     }
 }
@@ -88,6 +120,7 @@ fn always(found: &Findings) -> Vec<String> {
         (&found.tokens, "tokens out of order"),
         (&found.stale, "stale writes accepted"),
         (&found.stuck, "stuck"),
+        (&found.timed_out, "requests timed out"),
     ];
     let broken = kinds.into_iter().filter(|(seen, _)| seen.count > 0);
     broken.map(|(seen, what)| told(seen, what)).collect()
@@ -97,10 +130,40 @@ fn told(seen: &Seen, what: &str) -> String {
     format!("{} {what}: {}", seen.count, seen.examples.join("; "))
 }
 
-fn recovery(history: &History, fault: &Fault) -> Option<Nanos> {
-    let after = history
-        .recent(fault.at)
-        .filter(|hold| fault.struck.contains(&hold.name) && !fault.far.contains(&hold.worker));
-    let granted = after.filter_map(|hold| hold.granted);
-    granted.map(|grant| grant.at - fault.at).min()
+/// When each lock was granted, and to whom.
+struct Grants(HashMap<usize, Vec<(Nanos, usize)>>);
+
+impl Grants {
+    fn of(history: &History) -> Grants {
+        let mut all: HashMap<usize, Vec<(Nanos, usize)>> = HashMap::new();
+        for hold in history.holds() {
+            let granted = hold.granted.map(|grant| (grant.at, hold.worker));
+            all.entry(hold.name).or_default().extend(granted);
+        }
+        all.values_mut().for_each(|grants| grants.sort_unstable());
+        Grants(all)
+    }
+
+    /// Nothing if none of the locks that it struck was granted after the fault.
+    fn longest_pause(&self, fault: &Fault) -> Option<Nanos> {
+        let mut times = Vec::new();
+        for name in &fault.struck {
+            let grants = self.0.get(name).map_or(&[][..], Vec::as_slice);
+            let since = grants.partition_point(|(at, _)| *at < fault.at);
+            for (at, worker) in &grants[since..] {
+                if fault.far.contains(worker) {
+                    continue;
+                }
+                times.push(*at);
+                if *at > fault.until {
+                    break;
+                }
+            }
+        }
+        times.sort_unstable();
+        let first_after = times.partition_point(|at| *at <= fault.until);
+        let until = times.get(..=first_after)?;
+        let before = std::iter::once(&fault.at).chain(until);
+        before.zip(until).map(|(from, to)| to - from).max()
+    }
 }

@@ -27,6 +27,9 @@ pub const TEST: &str = "smoke::a_worker";
 const LOOK: Duration = Duration::from_millis(100);
 const MOVED: Nanos = 5_000_000;
 
+/// Longer than a failover takes.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What one worker is to do.
 #[derive(Clone, Debug)]
 pub struct Orders {
@@ -42,8 +45,9 @@ pub struct Orders {
     pub replicas: u32,
     pub lease: Duration,
     pub claim: Duration,
-    /// The longest of the short holds; the long ones are up to half a lease.
+    /// The longest of the short holds, and of the long ones.
     pub hold: Duration,
+    pub keep: Duration,
     /// Ends by itself after so many requests.
     pub limit: Option<u64>,
     pub seed: u64,
@@ -145,7 +149,7 @@ async fn work(orders: Orders, log: &Path) -> Result {
     let settings = Locks::builder()
         .lease(orders.lease)
         .claim_window(orders.claim)
-        .call_timeout(Duration::from_secs(30));
+        .call_timeout(CALL_TIMEOUT);
     let bench = Rc::new(Bench {
         log: Log::create(log)?,
         locks: settings.connect_to(&orders.urls).await?,
@@ -165,7 +169,8 @@ async fn work(orders: Orders, log: &Path) -> Result {
     while let Some(ended) = tasks.join_next().await {
         ended?;
     }
-    let left = bench.locks.shutdown(Duration::from_secs(10)).await;
+    // What has had no answer is asked for again until its lease has ended.
+    let left = bench.locks.shutdown(CALL_TIMEOUT + bench.orders.lease).await;
     if left.is_empty() {
         Ok(())
     } else {
@@ -231,7 +236,7 @@ impl Bench {
         let orders = &self.orders;
         let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_sub(number as u64 + 1));
         while self.goes_on() {
-            let hold = orders.lease.mul_f64(random.f64() / 2.0);
+            let hold = orders.keep.mul_f64(random.f64());
             let name = orders.names.len() + number;
             self.round(name, &orders.keepers[number], Mode::Write, hold).await;
         }
@@ -280,7 +285,7 @@ impl Bench {
 
     fn granted(&self, id: u64, lease: &Lease) {
         let (at, token) = (now(), lease.token());
-        let deadline = deadline(lease);
+        let deadline = if lease.is_held() { deadline(lease) } else { at };
         self.log.note(at, format_args!("G {id} {token} {deadline}"));
     }
 
@@ -352,7 +357,7 @@ impl Orders {
         json!({
             "urls": self.urls, "store": self.store, "names": self.names, "groups": self.groups, "keepers": self.keepers,
             "tasks": self.tasks, "reads_percent": self.reads_percent, "replicas": self.replicas,
-            "lease_us": self.lease.as_micros() as u64, "claim_us": self.claim.as_micros() as u64, "hold_us": self.hold.as_micros() as u64,
+            "lease_us": self.lease.as_micros() as u64, "claim_us": self.claim.as_micros() as u64, "hold_us": self.hold.as_micros() as u64, "keep_us": self.keep.as_micros() as u64,
             "limit": self.limit, "seed": self.seed, "log": log,
         })
     }
@@ -377,6 +382,7 @@ impl Orders {
             lease: Duration::from_micros(number("lease_us")),
             claim: Duration::from_micros(number("claim_us")),
             hold: Duration::from_micros(number("hold_us")),
+            keep: Duration::from_micros(number("keep_us")),
             limit: said["limit"].as_u64(),
             seed: number("seed"),
         };

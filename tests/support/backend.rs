@@ -62,12 +62,29 @@ impl Backend {
     }
 }
 
+/// The settings that go with URLs, each alone, and what it is called: other ways to connect refuse them.
+#[cfg(feature = "redis")]
+pub fn settings_beside_urls() -> [(&'static str, Builder); 5] {
+    let settings = Locks::builder;
+    [
+        ("servers", settings().servers(["redis://127.0.0.1:1"])),
+        (
+            "credentials",
+            settings().credentials(rwlease::Credentials::password("secret")),
+        ),
+        ("client_name", settings().client_name("name")),
+        ("tls_roots", settings().tls_roots("PEM")),
+        ("tls_client", settings().tls_client("PEM", "PEM")),
+    ]
+}
+
 /// As `docs/backends.md` says that it should be set.
 #[cfg(feature = "cluster-async")]
-async fn cluster_connection<U: AsRef<str>>(urls: &[U]) -> redis::cluster_async::ClusterConnection {
+pub async fn cluster_connection<U: AsRef<str>>(urls: &[U]) -> redis::cluster_async::ClusterConnection {
     let urls = urls.iter().map(|url| url.as_ref().to_owned());
     let client = redis::cluster::ClusterClientBuilder::new(urls)
         .response_timeout(std::time::Duration::from_secs(1))
+        .overall_response_timeout(Some(std::time::Duration::from_secs(3)))
         .connection_timeout(std::time::Duration::from_secs(1));
     let connection = client.build().expect("URLs of servers").get_async_connection().await;
     connection.expect("a cluster")

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::try_join_all;
 use redis::cmd;
+use tokio::time::Instant;
 
 use super::{Entry, Error, Patience, Result, Server, ServerSettings, Version, View};
 
@@ -52,6 +54,8 @@ impl Shape {
 pub struct Cluster {
     nodes: Vec<Server>,
     ids: Vec<String>,
+    /// When each node was last made a master by order.
+    elections: Mutex<BTreeMap<usize, Instant>>,
 }
 
 impl Cluster {
@@ -85,7 +89,11 @@ impl Cluster {
     /// Nodes that run already.
     pub async fn of(nodes: Vec<Server>) -> Result<Cluster> {
         let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
-        Ok(Cluster { nodes, ids })
+        Ok(Cluster {
+            nodes,
+            ids,
+            elections: Mutex::default(),
+        })
     }
 
     /// Starts one more node, which nobody knows yet; its number.
@@ -193,6 +201,10 @@ impl Cluster {
                 Err(error) => patience.pause(error).await?,
             }
         }
+    }
+
+    pub(super) fn elections(&self) -> MutexGuard<'_, BTreeMap<usize, Instant>> {
+        self.elections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the node with this id.

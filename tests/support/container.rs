@@ -8,6 +8,11 @@ use super::{Cluster, Error, Result, Server};
 
 const NODES: usize = 6;
 
+/// Below the ports of the servers that are processes; in tens.
+const PORTS: std::ops::Range<u16> = 710..990;
+/// How often a place is chosen anew.
+const STARTS: usize = 2;
+
 /// A container, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container(String);
@@ -75,26 +80,15 @@ struct Script {
 impl Compose {
     /// Starts them and waits until they agree.
     pub async fn up(network: Network) -> Result<Compose> {
-        let place = match network {
-            Network::Shared => fastrand::u16(2_000..3_000) * 10,
-            Network::Apart => fastrand::u16(64..192),
-        };
-        let project = format!("rwlease{}", std::process::id());
-        let script = Script {
-            project,
-            network,
-            place,
-        };
-        script.run("up")?;
-        let mut nodes = Vec::new();
-        for number in 0..NODES {
-            let (host, port) = script.address(number);
-            let container = Container(script.container(number)?);
-            nodes.push(Server::in_container(container, &host, port).await?);
-        }
-        let cluster = Cluster::of(nodes).await?;
+        let script = Script::up(network)?;
+        let cluster = script.cluster().await?;
         cluster.agree().await?;
         Ok(Compose { cluster, script })
+    }
+
+    /// The same nodes once more, for somebody who wants a cluster of its own. They stay when it is dropped.
+    pub async fn again(&self) -> Result<Cluster> {
+        self.script.cluster().await
     }
 
     /// Cuts a node off from all others and from the host.
@@ -130,6 +124,36 @@ impl Drop for Script {
 }
 
 impl Script {
+    /// Others may be at the place that was chosen.
+    fn up(network: Network) -> Result<Script> {
+        let mut tries = 0..STARTS;
+        loop {
+            let script = Script {
+                project: format!("rwlease{}", std::process::id()),
+                network,
+                place: match network {
+                    Network::Shared => fastrand::u16(PORTS) * 10,
+                    Network::Apart => fastrand::u16(64..192),
+                },
+            };
+            match script.run("up") {
+                Ok(()) => return Ok(script),
+                Err(_) if tries.next().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn cluster(&self) -> Result<Cluster> {
+        let mut nodes = Vec::new();
+        for number in 0..NODES {
+            let (host, port) = self.address(number);
+            let container = Container(self.container(number)?);
+            nodes.push(Server::in_container(container, &host, port).await?);
+        }
+        Cluster::of(nodes).await
+    }
+
     fn run(&self, what: &str) -> Result {
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster-compose/cluster"));
         command.arg(what).env("PROJECT", &self.project).stdin(Stdio::null());

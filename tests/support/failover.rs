@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Cluster, Patience, Result, View};
 
@@ -20,9 +20,17 @@ pub enum Failover {
 /// A server gives a manual failover up after five seconds.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
+/// An election counts for so long at least, however short the node timeout.
+const SHORTEST: Duration = Duration::from_secs(4);
+/// How exactly servers know when it began.
+const FORGOTTEN: Duration = Duration::from_millis(500);
+
 impl Cluster {
-    /// Makes a replica the master of its shard, and waits until all agree.
+    /// Makes a replica the master of its shard, and waits until all agree; before it, until its last election is forgotten.
     pub async fn fail_over(&self, replica: usize, how: Failover) -> Result {
+        if how != Failover::Takeover {
+            self.forget_election(replica).await?;
+        }
         let patience = Patience::new(format!("node {replica} to become a master"));
         let mut asked: Option<Instant> = None;
         while !self.is_master(replica).await? {
@@ -32,7 +40,27 @@ impl Cluster {
             }
             patience.pause("it is still a replica").await?;
         }
+        self.elections().insert(replica, Instant::now());
         self.agree().await
+    }
+
+    /// Waits until a replica that was made a master by order can be again.
+    ///
+    /// For twice the node timeout after an election Redis counts its votes for the same replica again: it calls itself master without having asked anybody, at an
+    /// old epoch, and takes writes that are lost when it hears of the newer one (<https://github.com/redis/redis/pull/8753>). For as long again it begins no new election,
+    /// while its master stands paused (<https://github.com/valkey-io/valkey/pull/1274>).
+    pub async fn forget_election(&self, replica: usize) -> Result {
+        if let Some(last) = self.last_election(replica) {
+            let (_, node_timeout): (String, u64) = self.node(replica).say("CONFIG GET cluster-node-timeout").await?;
+            let forgotten = Duration::from_millis(4 * node_timeout).max(SHORTEST);
+            sleep_until(last + forgotten + FORGOTTEN).await;
+        }
+        Ok(())
+    }
+
+    /// When it was last made a master by order.
+    pub fn last_election(&self, replica: usize) -> Option<Instant> {
+        self.elections().get(&replica).copied()
     }
 
     /// Waits until another node than `old`, which was killed or frozen, has the slot and all that run agree; its number.

@@ -26,6 +26,10 @@ mod single;
 mod view;
 mod watchdog;
 
+#[cfg(feature = "cluster-async")]
+pub use backend::cluster_connection;
+#[cfg(feature = "redis")]
+pub use backend::settings_beside_urls;
 pub use backend::{Backend, ConnectTo, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, Shape};

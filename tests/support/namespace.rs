@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 use super::{Error, Result};
 
+const NOT_ALLOWED: [&str; 3] = ["not permitted", "ermission denied", "No such file"];
+
 /// Gone, with its cable, when this is dropped.
 #[derive(Debug)]
 pub struct Namespace {
@@ -15,6 +17,15 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Nothing where this process may not, or there is no `ip`.
+    pub fn create_if_allowed() -> Result<Option<Namespace>> {
+        match Namespace::create() {
+            Ok(space) => Ok(Some(space)),
+            Err(error) if NOT_ALLOWED.iter().any(|why| error.to_string().contains(why)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub fn create() -> Result<Namespace> {
         let id = std::process::id();
         let mut random = fastrand::Rng::new();

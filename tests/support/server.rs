@@ -7,12 +7,13 @@ use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::container::Container;
 use super::watchdog::{keeps_folders, watchdog};
@@ -204,9 +205,13 @@ impl Server {
     /// Runs one command on a connection of its own: servers are shared by tests whose runtimes come and go, and are killed.
     pub async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         let answer = async { Ok::<T, Error>(command.query_async(&mut self.connect().await?).await?) };
-        answer
-            .await
-            .map_err(|error| Error::new(format!("{} at {}: {error}", words(command), self.address())))
+        answer.await.map_err(|error| {
+            let what = format!("{} at {}: {error}", words(command), self.address());
+            match self.has_ended() {
+                Ok(true) if self.is_running() => Error::new(format!("{what}; it ended: {}", self.last_words())),
+                _ => Error::new(what),
+            }
+        })
     }
 
     /// As [`run`](Self::run), with the command as one string of words.
@@ -299,7 +304,10 @@ impl Server {
     }
 
     fn create(binary: &Path, version: &Version, port: u16, settings: &ServerSettings) -> Result<Server> {
-        let folder = watchdog()?.folder().join(port.to_string());
+        // By a number of its own too: another server of this process may have chosen this port, and one of them will go.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = watchdog()?.folder().join(format!("{port}-{number}"));
         fs::create_dir_all(&folder)?;
         if let Some(certificates) = &settings.tls {
             fs::write(folder.join("ca.pem"), &certificates.authority)?;
@@ -346,10 +354,12 @@ impl Server {
         Ok(())
     }
 
+    /// It is not reaped here: the watchdog has its id until then.
     fn has_ended(&self) -> io::Result<bool> {
-        match &mut *self.process() {
+        match &*self.process() {
             Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
-                Ok(child.try_wait()?.is_some())
+                let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+                Ok(waitid(WaitId::Pid(Pid::from_child(child)), only_look)?.is_some())
             }
             Process::Running(_) | Process::Frozen(_) => Ok(false),
             Process::Dead => Ok(true),
@@ -478,7 +488,7 @@ pub fn find_binary() -> Result<PathBuf> {
         let named = PathBuf::from(named);
         let is_there = named.is_file();
         return if is_there {
-            Ok(named)
+            Ok(std::path::absolute(named)?) // servers are started in folders of their own
         } else {
             Err(Error::new(format!("{BINARY}={} is no file", named.display())))
         };

@@ -9,15 +9,20 @@ use crate::support::Result;
 pub async fn strike(scene: &mut Scene) -> Result {
     let (name, from, to) = some_move(scene).await?;
     let slot = scene.slot(name);
+    let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
     let at = now();
+    if scene.cluster.node(from).say::<u64>(&count).await? == 0 {
+        return Ok(()); // nothing is at stake
+    }
     scene.cluster.move_slots_at_once(slot, slot, to).await?;
     let owner = scene.cluster.owner(slot).await?;
     ensure(owner == to, || format!("slot {slot} is at {owner}, not at {to}"))?;
+    let keys: u64 = scene.cluster.node(to).say(&count).await?;
     scene.fault(
         "atomic move",
         at,
         vec![name],
-        format!("slot {slot} went from node {from} to node {to}"),
+        format!("slot {slot} went from node {from} to node {to} with {keys} keys"),
     );
     Ok(())
 }

@@ -17,7 +17,8 @@ pub async fn strike(scene: &mut Scene) -> Result {
         return Err(Error::new("it needs three workers"));
     };
     let past = scene.load.lease + Duration::from_millis(500);
-    let all: Vec<usize> = (0..scene.names.len()).collect();
+    scene.history.read()?;
+    let held = [killed, stopped, stalled].map(|worker| held_by(scene, worker));
     let (stalls, at) = (scene.history.stalls(stalled).len(), now());
     scene.workers[stopped].freeze()?;
     scene.workers[stalled].stall(past)?;
@@ -35,18 +36,22 @@ pub async fn strike(scene: &mut Scene) -> Result {
         patience.pause("it is blocked").await?;
         scene.history.read()?;
     }
-    scene.fault("client killed", at, all.clone(), format!("worker {killed} is gone"));
-    scene.fault(
-        "client stopped",
-        at,
-        all.clone(),
-        format!("worker {stopped} stood stopped for {past:?}"),
-    );
-    scene.fault(
-        "client stalled",
-        at,
-        all,
-        format!("worker {stalled} says that it was blocked for {past:?}"),
-    );
+    let faults = [
+        ("client killed", format!("worker {killed} is gone")),
+        ("client stopped", format!("worker {stopped} stood stopped for {past:?}")),
+        (
+            "client stalled",
+            format!("worker {stalled} says that it was blocked for {past:?}"),
+        ),
+    ];
+    for ((what, proof), held) in faults.into_iter().zip(held) {
+        scene.fault(what, at, held, proof);
+    }
     Ok(())
+}
+
+fn held_by(scene: &Scene, worker: usize) -> Vec<usize> {
+    let holds = scene.history.holds().filter(|hold| hold.worker == worker);
+    let held = holds.filter(|hold| hold.granted.is_some() && hold.ended.is_none());
+    held.map(|hold| hold.name).collect()
 }

@@ -1,26 +1,47 @@
 //! A replica is told to take over, in agreement with its master.
 
-use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Failover, Result};
+use crate::support::{Error, Failover, Patience, Result};
 
 pub async fn strike(scene: &mut Scene) -> Result {
-    let master = scene.some_master().await?;
+    let (master, replica) = longest_ago(scene).await?;
     let struck = scene.names_at(master).await?;
-    let replicas = scene.cluster.replicas_of(master).await?;
-    let replica = *replicas.first().ok_or_else(|| Error::new("it has no replica"))?;
     let before = scene.epoch(master).await?;
+    // Before the fault: until then nothing is amiss.
+    scene.cluster.forget_election(replica).await?;
     let at = now();
-    scene.cluster.fail_over(replica, Failover::Orderly).await?;
-    let (owner, after) = (
-        scene.cluster.owner(scene.slot(struck[0])).await?,
-        scene.epoch(replica).await?,
-    );
-    ensure(owner == replica && after > before, || {
-        format!("node {owner} has the slots at epoch {after}")
-    })?;
+    let patience = Patience::new(format!("node {replica} to have the slots at a new epoch"));
+    let after = loop {
+        scene.cluster.fail_over(replica, Failover::Orderly).await?;
+        let owner = scene.cluster.owner(scene.slot(struck[0])).await?;
+        let after = scene.epoch(replica).await?;
+        if owner == replica && after > before {
+            break after;
+        }
+        // It may not have known yet that it was a replica.
+        patience
+            .pause(format!("node {owner} has them at epoch {after}, {before} before"))
+            .await?;
+    };
     let proof = format!("node {replica} took over from {master}, epoch {before} to {after}");
-    scene.fault("failover", at, struck, proof);
+    scene.fault("failover", at, struck.clone(), proof);
+    scene.excuse(struck, now());
     Ok(())
+}
+
+/// A master, and a replica of it that was not made a master for the longest time.
+async fn longest_ago(scene: &mut Scene) -> Result<(usize, usize)> {
+    let mut masters = scene.cluster.masters().await?;
+    scene.random.shuffle(&mut masters);
+    let mut pairs = Vec::new();
+    for master in masters {
+        let replicas = scene.cluster.replicas_of(master).await?;
+        let replica = *replicas.first().ok_or_else(|| Error::new("it has no replica"))?;
+        pairs.push((master, replica));
+    }
+    let longest = pairs
+        .into_iter()
+        .min_by_key(|(_, replica)| scene.cluster.last_election(*replica));
+    longest.ok_or_else(|| Error::new("there is no master"))
 }

@@ -14,8 +14,12 @@ pub async fn strike(scene: &mut Scene) -> Result {
         after += scripts(scene, number).await?;
     }
     ensure(before > after, || format!("{before} scripts, and {after} after it"))?;
-    let all = (0..scene.names.len()).collect();
-    scene.fault("flush", at, all, format!("{before} scripts were known, then {after}"));
+    scene.fault(
+        "flush",
+        at,
+        scene.all(),
+        format!("{before} scripts were known, then {after}"),
+    );
     Ok(())
 }
 

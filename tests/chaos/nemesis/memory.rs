@@ -28,8 +28,13 @@ pub async fn strike(scene: &mut Scene) -> Result {
         more += refusals(node).await? - before;
     }
     ensure(more > 0, || "nothing was refused".into())?;
-    let all = (0..scene.names.len()).collect();
-    scene.fault("full memory", at, all, format!("{more} calls were refused for it"));
+    scene.fault(
+        "full memory",
+        at,
+        scene.all(),
+        format!("{more} calls were refused for it"),
+    );
+    scene.excuse(scene.all(), now());
     Ok(())
 }
 

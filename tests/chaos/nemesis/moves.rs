@@ -12,6 +12,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let step = scene.cluster.begin_move(slot, to).await?;
     let keys = scene.cluster.move_keys(step).await?;
     scene.cluster.finish_move(step).await?;
+    if keys == 0 {
+        return Ok(()); // nothing was at stake
+    }
     let owner = scene.cluster.owner(slot).await?;
     ensure(owner == to, || format!("slot {slot} is at {owner}, not at {to}"))?;
     let proof = format!("slot {slot} went from node {from} to node {to} with {keys} keys");

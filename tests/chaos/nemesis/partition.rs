@@ -49,10 +49,12 @@ pub async fn strike(scene: &mut Scene) -> Result {
     while !scene.cluster.is_master(near).await.unwrap_or(false) {
         patience.pause("it is a replica").await?;
     }
+    let promoted = now();
     sleep(lasts.max(Duration::from_millis(100))).await;
     scene.space()?.mend()?;
     let until = now();
     scene.cluster.agree().await?;
+    let agreed = now();
     let (owner, after) = (
         scene.cluster.owner(scene.slot(struck[0])).await?,
         scene.epoch(near).await?,
@@ -62,7 +64,8 @@ pub async fn strike(scene: &mut Scene) -> Result {
     })?;
     let far = scene.far_workers();
     let proof = format!("the cable was down, node {near} was promoted on this side, epoch {before} to {after}");
-    scene.fault("partition", at, struck, proof);
+    scene.fault("partition", at, struck.clone(), proof);
+    scene.excuse(struck, if scene.load.replicas > 0 { agreed } else { promoted });
     if let Some(fault) = scene.faults.last_mut() {
         fault.until = until;
         fault.far = far;

@@ -27,6 +27,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     node.thaw()?;
     scene.cluster.agree().await?;
     let proof = format!("node {master} stood stopped until node {owner} was promoted, epoch {before} to {after}");
-    scene.fault("pause", at, struck, proof);
+    scene.fault("pause", at, struck.clone(), proof);
+    scene.excuse(struck, now());
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The user of the workers loses the right to a command that the scripts need, for a while, at all nodes.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -24,22 +25,46 @@ pub async fn prepare(cluster: &Cluster) -> Result<Vec<String>> {
 }
 
 pub async fn strike(scene: &mut Scene, command: &str) -> Result {
+    for number in scene.cluster.running() {
+        scene.cluster.node(number).say::<()>("ACL LOG RESET").await?;
+    }
     let at = now();
     set(scene, '-', command).await?;
     sleep(WHILE).await;
     set(scene, '+', command).await?;
+    let mut noted = 0;
+    for number in scene.cluster.running() {
+        let log: Vec<HashMap<String, redis::Value>> = scene.cluster.node(number).say("ACL LOG").await?;
+        noted += log.iter().filter(|entry| tells_of(entry, command)).count();
+    }
+    ensure(noted > 0, || "no server has refused the command".into())?;
     scene.history.read()?;
     let refused = scene.history.recent(at).filter(|hold| hold.failed.is_some()).count();
     // Without a message a waiter looks by itself.
     ensure(refused > 0 || command == "spublish", || "nobody was refused".into())?;
-    let all = (0..scene.names.len()).collect();
     scene.fault(
         "permission",
         at,
-        all,
-        format!("every node confirmed it, {refused} requests were refused"),
+        scene.all(),
+        format!(
+            "every node confirmed it, {noted} kinds of refusals are in their logs, {refused} requests were refused"
+        ),
     );
+    if command != "spublish" {
+        scene.excuse(scene.all(), now());
+    }
     Ok(())
+}
+
+/// Whether an entry of a server's log says that the workers' user was refused the command.
+fn tells_of(entry: &HashMap<String, redis::Value>, command: &str) -> bool {
+    let says = |field: &str, word: &str| {
+        let said = entry
+            .get(field)
+            .and_then(|said| redis::from_redis_value_ref::<String>(said).ok());
+        said.is_some_and(|said| said == word)
+    };
+    says("object", command) && says("username", USER)
 }
 
 /// Changes the rights at every node, and reads them back.
