@@ -1,25 +1,32 @@
-//! The server's own time for the scripts, and its memory for readers and waiters: `cargo bench --bench scripts`.
+//! The server's own time for the scripts, what commands they call, and its memory for locks, readers and waiters: `cargo bench --bench scripts`.
 //!
 //! The time is what the server counts (`INFO commandstats`), so that neither the network nor the client is in it. One script a round; the
-//! sizes take turns, so that drift of the machine meets all alike; the best round counts. It ends with a failure if a
-//! script at any size takes more than twice its time at one reader.
+//! sizes take turns, so that drift of the machine meets all alike; the best round counts. It exits with 3 if a
+//! goal is missed. `-- --quick` makes do with few rounds.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+#[path = "common/goal.rs"]
+mod goal;
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "common/table.rs"]
+mod table;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitCode;
 
+use goal::Goals;
 use redis::{Client, Connection, cmd, pipe};
 use support::{Server, ServerSettings};
+use table::Table;
 
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
 const QUEUES: [usize; 4] = [1, 100, 1_000, 10_000];
 const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "poll"];
 const ROUNDS: usize = 100;
+const FEW_ROUNDS: usize = 5;
 /// Calls of one script in a round: few, so that a busy machine leaves some rounds alone.
 const CALLS: usize = 40;
 /// Up to this size each call of a round meets a lock of its own: else the round itself would change the size.
@@ -29,28 +36,52 @@ const MOST_RATIO: f64 = 2.0;
 const MOST_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
-const PUBLISHED_ACQUIRE: &str = include_str!("published/acquire_write.lua");
-const PUBLISHED_RELEASE: &str = include_str!("published/release_write.lua");
+/// Beside those of the library.
+const SCRIPTS: [(&str, &str); 4] = [
+    ("published acquire", include_str!("published/acquire_write.lua")),
+    ("published release", include_str!("published/release_write.lua")),
+    ("envelope acquire", include_str!("envelope/acquire.lua")),
+    ("envelope release", include_str!("envelope/release.lua")),
+];
+
+/// The last one is what they are compared with.
+const PAIRS: [&str; 6] = [
+    "write, one try",
+    "write, would wait",
+    "read, one try",
+    "time, fields and envelope alone",
+    "the same, with the key's life",
+    "published write",
+];
+/// So many of them are to reach a goal.
+const OURS: usize = 3;
+
+/// Locks whose memory is counted.
+const COUNT: usize = 10_000;
 
 fn main() -> ExitCode {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let rounds = if quick { FEW_ROUNDS } else { ROUNDS };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let server = runtime.block_on(Server::start(&ServerSettings::default())).unwrap();
     let version = server.version();
-    println!("{} {}.{}.{}", version.name, version.major, version.minor, version.patch);
+    println!(
+        "{} {}.{}.{}, one local server, its own time, the best of {rounds} rounds.",
+        version.name, version.major, version.minor, version.patch
+    );
 
-    let mut bench = Bench::new(&server);
-    let readers = bench.readers();
-    let waiters = bench.waiters();
-    bench.uncontended();
-    let memory = bench.memory();
-    if readers && waiters && memory {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let mut bench = Bench::new(&server, rounds);
+    let mut goals = Goals::new("server time and memory");
+    bench.readers(&mut goals);
+    bench.waiters(&mut goals);
+    bench.uncontended(&mut goals);
+    bench.inner_calls();
+    bench.memory(&mut goals);
+    print!("\n{goals}");
+    goals.verdict()
 }
 
 struct Bench {
@@ -58,6 +89,7 @@ struct Bench {
     digests: BTreeMap<&'static str, String>,
     owners: u64,
     leases: u64,
+    rounds: usize,
 }
 
 /// Locks of one size.
@@ -68,15 +100,11 @@ struct Locks {
 }
 
 impl Bench {
-    fn new(server: &Server) -> Bench {
+    fn new(server: &Server, rounds: usize) -> Bench {
         let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
         let own = rwlease::scripts().map(|script| (script.name(), script.text()));
-        let published = [
-            ("published acquire", PUBLISHED_ACQUIRE),
-            ("published release", PUBLISHED_RELEASE),
-        ];
         let digests = own
-            .chain(published)
+            .chain(SCRIPTS)
             .map(|(name, text)| {
                 (
                     name,
@@ -89,14 +117,15 @@ impl Bench {
             digests,
             owners: 0,
             leases: 0,
+            rounds,
         }
     }
 
-    /// Time by the number of readers. True if it is constant.
-    fn readers(&mut self) -> bool {
+    /// Time by the number of readers: it is to be constant.
+    fn readers(&mut self, goals: &mut Goals) {
         let mut locks: Vec<Locks> = SIZES.iter().map(|&size| self.fill(size)).collect();
         let mut best = [[f64::INFINITY; SIZES.len()]; OPERATIONS.len()];
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             for (size, locks) in locks.iter_mut().enumerate() {
                 for (operation, best) in best.iter_mut().enumerate() {
                     let calls = self.round(OPERATIONS[operation], locks);
@@ -104,14 +133,14 @@ impl Bench {
                 }
             }
         }
-        report("readers", &SIZES, &OPERATIONS, &best)
+        report("readers", &SIZES, &OPERATIONS, &best, goals);
     }
 
-    /// Time by the number of waiting writers. True if it is constant.
-    fn waiters(&mut self) -> bool {
+    /// Time by the number of waiting writers: it is to be constant.
+    fn waiters(&mut self, goals: &mut Goals) {
         let mut queues: Vec<Locks> = QUEUES.iter().map(|&size| self.fill_queue(size)).collect();
         let mut best = [[f64::INFINITY; QUEUES.len()]; QUEUE_OPERATIONS.len()];
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             for (size, locks) in queues.iter_mut().enumerate() {
                 for (operation, best) in best.iter_mut().enumerate() {
                     let calls: Vec<Call> = (0..CALLS)
@@ -129,7 +158,7 @@ impl Bench {
                 }
             }
         }
-        report("waiting writers", &QUEUES, &QUEUE_OPERATIONS, &best)
+        report("waiting writers", &QUEUES, &QUEUE_OPERATIONS, &best, goals);
     }
 
     fn fill_queue(&mut self, size: usize) -> Locks {
@@ -197,73 +226,105 @@ impl Bench {
         call
     }
 
-    /// A lock that nobody else wants, beside the published one.
-    fn uncontended(&mut self) {
-        let keys: Vec<String> = (0..CALLS).map(|number| format!("alone:{number}")).collect();
-        let other: Vec<String> = (0..CALLS).map(|number| format!("published:{number}")).collect();
-        let mut best = [f64::INFINITY; 8];
-        for round in 0..ROUNDS {
-            let owners: Vec<String> = keys.iter().map(|_| self.owner()).collect();
-            // OWNER is the owner of the round.
-            let all = |script, args: &[&str]| -> Vec<Call> {
-                let pairs = keys.iter().zip(&owners);
-                let with = |owner: &'_ String| args.iter().map(|arg| arg.replace("OWNER", owner)).collect();
-                pairs
-                    .map(|(key, owner)| Call {
-                        script,
-                        key: key.clone(),
-                        args: with(owner),
-                    })
-                    .collect()
-            };
-            let published =
-                |script, args: &[&str]| -> Vec<Call> { other.iter().map(|key| Call::new(script, key, args)).collect() };
-            let now = (1_785_000_000_000 + round as u64).to_string();
-            let mut waiting = vec!["-", "0", "OWNER", "30000", "f"];
-            let release = all("release", &["-", "0", "OWNER", "all"]);
-            let write = all("acquire_write", &waiting);
-            let read = all("acquire_read", &waiting);
-            waiting.extend(["1000", "5000", "0", "1000", "d0ff1b2e9a77", "3x"]);
-            let waiting = all("acquire_write", &waiting);
-            let theirs = published("published acquire", &["10000", "1000", "3000", &now]);
-            let their_release = published("published release", &[&now]);
-            let rounds = [
-                &write,
-                &release,
-                &waiting,
-                &release,
-                &read,
-                &release,
-                &theirs,
-                &their_release,
-            ];
-            for (best, calls) in best.iter_mut().zip(rounds) {
-                *best = best.min(self.time(calls));
+    /// A lock that nobody else wants, beside the published one: server time of taking and giving back.
+    fn uncontended(&mut self, goals: &mut Goals) {
+        let mut best = [[f64::INFINITY; 2]; PAIRS.len()];
+        for round in 0..self.rounds {
+            for (best, pair) in best.iter_mut().zip(self.pairs(round)) {
+                for (best, calls) in best.iter_mut().zip(pair) {
+                    *best = best.min(self.time(&calls));
+                }
             }
         }
-        let reference = best[6] + best[7];
-        println!("\nuncontended               acquire   release      both   to the published lock's");
-        for (name, at) in [
-            ("write, one try", 0),
-            ("write, would wait", 2),
-            ("read, one try", 4),
-            ("published write", 6),
-        ] {
-            let both = best[at] + best[at + 1];
-            println!(
-                "{name:<22}{:>8.1} µs{:>7.1} µs{both:>7.1} µs{:>10.2}",
-                best[at],
-                best[at + 1],
-                both / reference
-            );
+        let [.., [acquire, release]] = best;
+        let mut table = Table::new(&["uncontended, µs", "acquire", "release", "both", "of the published lock"]);
+        for (at, (name, [acquire_here, release_here])) in PAIRS.into_iter().zip(best).enumerate() {
+            let both = acquire_here + release_here;
+            let ratio = both / (acquire + release);
+            let times = [acquire_here, release_here, both].map(|time| format!("{time:.1}"));
+            table.add([name.into()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
+            if at < OURS {
+                goals.at_most(format!("{name}: of the published lock"), MOST_RATIO, ratio);
+            }
         }
+        print!("\n{table}");
     }
 
-    /// Memory of a reader and of a waiter. True if it is small.
-    fn memory(&mut self) -> bool {
-        const COUNT: usize = 10_000;
-        println!();
-        let mut is_small = true;
+    /// What takes and what gives back, by an owner of this round, in the order of [`PAIRS`].
+    fn pairs(&mut self, round: usize) -> [[Vec<Call>; 2]; PAIRS.len()] {
+        let owner = &self.owner();
+        let now = (1_785_000_000_000 + round as u64).to_string();
+        let wait: [&str; 11] = [
+            "-",
+            "0",
+            owner,
+            "30000",
+            "f",
+            "1000",
+            "5000",
+            "0",
+            "1000",
+            "d0ff1b2e9a77",
+            "3x",
+        ];
+        let release = || calls("release", "alone", &["-", "0", owner, "all"]);
+        [
+            [calls("acquire_write", "alone", &wait[..5]), release()],
+            [calls("acquire_write", "alone", &wait), release()],
+            [calls("acquire_read", "alone", &wait[..5]), release()],
+            [
+                calls("envelope acquire", "envelope", &[owner]),
+                calls("envelope release", "envelope", &[]),
+            ],
+            [
+                calls("envelope acquire", "envelope", &[owner, "30000"]),
+                calls("envelope release", "envelope", &["10000"]),
+            ],
+            [
+                calls("published acquire", "published", &["10000", "1000", "3000", &now]),
+                calls("published release", "published", &[&now]),
+            ],
+        ]
+    }
+
+    /// What commands the scripts call where nobody else wants the lock.
+    fn inner_calls(&mut self) {
+        let owner = &self.owner();
+        let take = ["-", "0", owner, "30000", "f"];
+        let renew = ["-", "0", owner, "35000"];
+        let release = ["-", "0", owner, "all"];
+        let now = "1785000900000";
+        let mut table = Table::new(&["commands that a script calls", "how many", "which"]);
+        for (name, calls) in [
+            ("acquire to write", calls("acquire_write", "alone", &take)),
+            ("renew a write", calls("renew", "alone", &renew)),
+            ("release a write", calls("release", "alone", &release)),
+            ("acquire to read", calls("acquire_read", "alone", &take)),
+            ("renew a read", calls("renew", "alone", &renew)),
+            ("release a read", calls("release", "alone", &release)),
+            (
+                "published, acquire",
+                calls("published acquire", "published", &["10000", "1000", "3000", now]),
+            ),
+            ("published, release", calls("published release", "published", &[now])),
+        ] {
+            let mut stats = self.stats(&calls);
+            stats.retain(|name, _| !["evalsha", "config|resetstat", "config", "info"].contains(&name.as_str()));
+            let each = |stat: &Stat| stat.calls / calls.len() as f64;
+            let all: f64 = stats.values().map(each).sum();
+            let which: Vec<String> = stats
+                .iter()
+                .map(|(name, stat)| format!("{} {}", name.to_uppercase(), each(stat)))
+                .collect();
+            table.add([name.into(), all.to_string(), which.join(", ")]);
+        }
+        print!("\n{table}");
+    }
+
+    /// Memory of a lock, and of a reader and a waiter among many of one lock.
+    fn memory(&mut self, goals: &mut Goals) {
+        let mut table = Table::new(&["memory of 10,000", "bytes of each"]);
+        self.locks(&mut table);
         for (kind, most) in MOST_BYTES {
             let key = format!("memory:{kind}");
             let writer = self.owner();
@@ -295,34 +356,69 @@ impl Bench {
                 calls.push(Call::new(script, &key, args));
             }
             self.run(&calls);
-            let bytes: f64 = cmd("MEMORY")
-                .arg("USAGE")
-                .arg(&key)
-                .arg("SAMPLES")
-                .arg(0)
-                .query(&mut self.connection)
-                .unwrap();
-            let each = bytes / COUNT as f64;
-            println!("{each:.0} bytes a {kind} at {COUNT}, under {most:.0} is wanted");
-            is_small &= each < most;
+            let each = self.bytes(&[key]) / COUNT as f64;
+            table.add([format!("{kind} of one lock"), format!("{each:.0}")]);
+            goals.at_most(format!("bytes of a {kind}"), most, each);
         }
-        is_small
+        print!("\n{table}");
+    }
+
+    /// With one holder, and idle: released, and kept for its grace.
+    fn locks(&mut self, table: &mut Table) {
+        let owner = &self.owner();
+        let take = ["-", "0", owner, "30000", "f"];
+        let release = ["-", "0", owner, "all"];
+        for (first, held, idle, script) in [
+            (
+                10_000,
+                "lock with one writer",
+                "lock that was written, idle",
+                "acquire_write",
+            ),
+            (
+                20_000,
+                "lock with one reader",
+                "lock that was read, idle",
+                "acquire_read",
+            ),
+        ] {
+            let keys: Vec<String> = (first..first + COUNT)
+                .map(|number| format!("rwlease:order:{number}"))
+                .collect();
+            for (name, script, args) in [(held, script, &take[..]), (idle, "release", &release[..])] {
+                let calls: Vec<Call> = keys.iter().map(|key| Call::new(script, key, args)).collect();
+                self.run(&calls);
+                let each = self.bytes(&keys) / COUNT as f64;
+                table.add([name.into(), format!("{each:.0}")]);
+            }
+        }
+    }
+
+    /// Of all these keys.
+    fn bytes(&mut self, keys: &[String]) -> f64 {
+        let mut pipeline = pipe();
+        for key in keys {
+            pipeline.cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+        }
+        let bytes: Vec<f64> = pipeline.query(&mut self.connection).unwrap();
+        bytes.iter().sum()
     }
 
     /// The server's time for each of the calls, which are all of one script, in microseconds.
     fn time(&mut self, calls: &[Call]) -> f64 {
+        let stat = &self.stats(calls)["evalsha"];
+        stat.micros / stat.calls
+    }
+
+    /// What the server counts while it runs these, by command.
+    fn stats(&mut self, calls: &[Call]) -> BTreeMap<String, Stat> {
         cmd("CONFIG").arg("RESETSTAT").exec(&mut self.connection).unwrap();
         self.run(calls);
         let info: String = cmd("INFO").arg("commandstats").query(&mut self.connection).unwrap();
-        let line = info
+        let lines = info
             .lines()
-            .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
-            .unwrap();
-        let number = |name| {
-            let part = line.split(',').find_map(|part| part.strip_prefix(name));
-            part.unwrap().parse::<f64>().unwrap()
-        };
-        number("usec=") / number("calls=")
+            .filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+        lines.map(|(name, stat)| (name.to_owned(), Stat::of(stat))).collect()
     }
 
     fn run(&mut self, calls: &[Call]) {
@@ -348,23 +444,25 @@ impl Bench {
     }
 }
 
-/// Prints a table of times. True if none is too far from the first of its line.
-fn report<const N: usize>(what: &str, sizes: &[usize; N], operations: &[&str], best: &[[f64; N]]) -> bool {
-    let header: String = sizes.iter().map(|size| format!("{size:>14}")).collect();
-    println!("\n{what:<24}{header}");
+/// Prints a table of times: none is to be far from the first of its line.
+fn report<const N: usize>(what: &str, sizes: &[usize; N], operations: &[&str], best: &[[f64; N]], goals: &mut Goals) {
+    let mut table = Table::new(&[&format!("µs by {what}")]);
+    table.head.extend(sizes.iter().map(usize::to_string));
+    table.head.push("worst ratio to the first".into());
     let mut worst: f64 = 0.0;
     for (operation, times) in operations.iter().zip(best) {
-        let ratios = times.map(|time| time / times[0]);
-        worst = ratios.into_iter().fold(worst, f64::max);
-        let times: String = times
-            .iter()
-            .zip(ratios)
-            .map(|(time, ratio)| format!("{time:>6.1} µs {ratio:>4.2}"))
-            .collect();
-        println!("{operation:<24}{times}");
+        let ratio = times.iter().fold(0.0, |worst: f64, time| worst.max(time / times[0]));
+        worst = worst.max(ratio);
+        let times = times.map(|time| format!("{time:.1}"));
+        table.add(
+            [operation.to_string()]
+                .into_iter()
+                .chain(times)
+                .chain([format!("{ratio:.2}")]),
+        );
     }
-    println!("worst ratio {worst:.2}, at most {MOST_RATIO:.1} is wanted");
-    worst <= MOST_RATIO
+    print!("\n{table}");
+    goals.at_most(format!("by {what}: worst ratio to the first"), MOST_RATIO, worst);
 }
 
 /// The arguments of one who waits to write, long and by polling.
@@ -372,6 +470,31 @@ fn waiting(owner: &str) -> [&str; 11] {
     [
         "-", "0", owner, "600000", "f", "600000", "600000", "0", "100000", "-", "-",
     ]
+}
+
+/// Of one command.
+struct Stat {
+    calls: f64,
+    micros: f64,
+}
+
+impl Stat {
+    fn of(line: &str) -> Stat {
+        let number = |name| {
+            let part = line.split(',').find_map(|part| part.strip_prefix(name));
+            part.unwrap().parse().unwrap()
+        };
+        Stat {
+            calls: number("calls="),
+            micros: number("usec="),
+        }
+    }
+}
+
+/// The same at each of a round's locks.
+fn calls(script: &'static str, prefix: &str, args: &[&str]) -> Vec<Call> {
+    let keys = (0..CALLS).map(|number| format!("{prefix}:{number}"));
+    keys.map(|key| Call::new(script, &key, args)).collect()
 }
 
 struct Call {

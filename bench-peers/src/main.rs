@@ -1,5 +1,5 @@
 //! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>`, `<peer> crowd <tasks> <writes>` and
-//! `<peer> pairs <locks> <tasks> <ms>`. The answers are lines of microseconds.
+//! `<peer> pairs <locks> <tasks> <reads of a hundred> <ms>`, or `<peer> due <locks> <pairs a second> <reads of a hundred> <ms>`. The answers are lines of microseconds. Each peer has the cluster connection of the client crate that it takes.
 
 #[path = "../../benches/load/generator.rs"]
 #[allow(dead_code)]
@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use generator::{Run, closed};
+use generator::{Run, closed, open};
 use lock::Lock;
 use rand::RngExt;
-use rds_lock::Locker;
-use redis::aio::MultiplexedConnection;
+use rds_lock::{Locker, Mode};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
 use rslock::{LockGuard, LockManager};
 use scenario::{Crowd, crowd, hand_offs};
 
@@ -31,7 +32,7 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let (server, key) = words.next().zip(words.next()).ok_or("usage: bench-peers SERVER KEY")?;
-    let rslock = [(); 2].map(|()| Rslock::new(&server, &key));
+    let rslock = [Rslock::new(&server, &key)?, Rslock::new(&server, &key)?];
     let rds = [
         RdsLock::connect(&server, &key).await?,
         RdsLock::connect(&server, &key).await?,
@@ -57,15 +58,27 @@ async fn obey<L: Lock + Named>(locks: &[L; 2], order: &str) -> Result<(), Failur
             answer(waits)?;
             answer(holds)
         }
-        ["pairs", count, tasks, ms] => {
-            let count: usize = count.parse()?;
-            let named: Vec<L> = (0..count).map(|number| locks[0].named(&number.to_string())).collect();
-            let Run { elapsed, pairs, .. } = closed(&named, tasks.parse()?, Duration::from_millis(ms.parse()?)).await;
-            answer([elapsed])?;
-            answer(pairs)
+        ["pairs", count, tasks, reads, ms] => {
+            let named = named(&locks[0], count.parse()?, reads.parse()?);
+            answer_run(closed(&named, tasks.parse()?, Duration::from_millis(ms.parse()?)).await)
+        }
+        ["due", count, rate, reads, ms] => {
+            let named = named(&locks[0], count.parse()?, reads.parse()?);
+            answer_run(open(&named, rate.parse()?, Duration::from_millis(ms.parse()?)).await)
         }
         _ => Err(format!("what is {order}?").into()),
     }
+}
+
+fn named<L: Named>(lock: &L, count: usize, reads: u8) -> Arc<[L]> {
+    (0..count).map(|number| lock.named(number, reads)).collect()
+}
+
+fn answer_run(run: Run) -> Result<(), Failure> {
+    answer([run.elapsed])?;
+    answer(run.pairs)?;
+    answer(run.open)?;
+    answer(run.late)
 }
 
 fn answer(times: impl IntoIterator<Item = Duration>) -> Result<(), Failure> {
@@ -79,12 +92,12 @@ fn anywhere_in_a_pause() -> Duration {
     Duration::from_millis(rand::rng().random_range(5..205))
 }
 
-/// The same kind of lock under a name of its own.
+/// The same kind of lock under a name of its own, which so many of a hundred want to read.
 trait Named {
-    fn named(&self, name: &str) -> Self;
+    fn named(&self, number: usize, reads: u8) -> Self;
 }
 
-/// `rslock`, as it is by default: a random pause of up to 200 ms.
+/// `rslock`, as it is by default: a random pause of up to 200 ms. It knows no reads: who only reads excludes the others too.
 #[derive(Clone)]
 struct Rslock {
     manager: LockManager,
@@ -92,17 +105,17 @@ struct Rslock {
 }
 
 impl Rslock {
-    fn new(server: &str, key: &str) -> Self {
-        Rslock {
-            manager: LockManager::new(vec![server]),
+    fn new(server: &str, key: &str) -> Result<Self, Failure> {
+        Ok(Rslock {
+            manager: LockManager::new_cluster(vec![server])?,
             key: format!("{key}:rslock").into(),
-        }
+        })
     }
 }
 
 impl Named for Rslock {
-    fn named(&self, name: &str) -> Self {
-        let key = format!("{}:{name}", self.key).into();
+    fn named(&self, number: usize, _reads: u8) -> Self {
+        let key = format!("{}:{number}", self.key).into();
         Rslock { key, ..self.clone() }
     }
 }
@@ -122,23 +135,30 @@ impl Lock for Rslock {
 /// `rds_lock`, as it is by default (a pause of 100 ms), but without a limit for the wait.
 #[derive(Clone)]
 struct RdsLock {
-    connection: MultiplexedConnection,
+    connection: ClusterConnection,
     key: Arc<str>,
+    /// Of a hundred.
+    reads: u8,
 }
 
 impl RdsLock {
     async fn connect(server: &str, key: &str) -> Result<Self, Failure> {
         Ok(RdsLock {
-            connection: redis::Client::open(server)?.get_multiplexed_async_connection().await?,
+            connection: ClusterClient::new(vec![server])?.get_async_connection().await?,
             key: format!("{key}:rds_lock").into(),
+            reads: 0,
         })
     }
 }
 
 impl Named for RdsLock {
-    fn named(&self, name: &str) -> Self {
-        let key = format!("{}:{name}", self.key).into();
-        RdsLock { key, ..self.clone() }
+    fn named(&self, number: usize, reads: u8) -> Self {
+        let key = format!("{}:{number}", self.key).into();
+        RdsLock {
+            key,
+            reads,
+            ..self.clone()
+        }
     }
 }
 
@@ -146,7 +166,9 @@ impl Lock for RdsLock {
     type Held = BoxFuture<'static, ()>;
 
     async fn take(&self) -> Self::Held {
+        let reads = rand::rng().random_range(0..100) < self.reads;
         let locker = Locker::new(self.connection.clone())
+            .mode(if reads { &Mode::R } else { &Mode::W })
             .to(LEASE.as_millis() as u64)
             .rty_to(-1);
         let unlock = locker.lock(self.key.to_string()).await.expect("not taken");

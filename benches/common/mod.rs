@@ -4,7 +4,11 @@
 #![allow(dead_code, unused_imports)]
 
 mod bare;
+mod goal;
+mod table;
 mod target;
 
 pub use bare::{Bare, Kind, SameScripts, SetNx};
+pub use goal::{Goals, verdict};
+pub use table::Table;
 pub use target::Target;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use crate::generator::Run;
 use crate::scenario::Crowd;
 use crate::support::{Error, Result};
 
@@ -18,8 +19,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Builds the package if need be and starts it. `server` is the master that has the slot of `key`: what suits them best, since they need not ask where
-    /// it is.
+    /// Builds the package if need be and starts it. `server` is any node of the cluster; the names of their locks begin with `key`.
     pub async fn start(server: &str, key: &str) -> Result<Peers> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut child = Command::new(env!("CARGO"))
@@ -58,17 +58,16 @@ impl Peers {
         })
     }
 
-    /// As [`closed`](crate::generator::closed).
-    pub async fn pairs(
-        &mut self,
-        peer: &str,
-        locks: usize,
-        tasks: usize,
-        time: Duration,
-    ) -> Result<(Duration, Vec<Duration>)> {
-        self.order(&format!("{peer} pairs {locks} {tasks} {}", time.as_millis()))
-            .await?;
-        Ok((self.answer().await?.into_iter().sum(), self.answer().await?))
+    /// A run of the generator: `how` is an order without the peer's name.
+    pub async fn run(&mut self, peer: &str, how: &str) -> Result<Run> {
+        self.order(&format!("{peer} {how}")).await?;
+        Ok(Run {
+            elapsed: self.answer().await?.into_iter().sum(),
+            pairs: self.answer().await?,
+            open: self.answer().await?,
+            late: self.answer().await?,
+            ..Run::default()
+        })
     }
 
     async fn order(&mut self, order: &str) -> Result {

@@ -5,7 +5,16 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::common::{Goals, Table};
 use crate::scenario::Crowd;
+
+/// Of the bare push, at the most.
+const OF_PUSH: f64 = 1.5;
+/// As fast as a lock of others.
+const OF_OTHERS: f64 = 50.0;
+const OF_LIMIT: f64 = 0.85;
+/// The p99.9 of the waits in a crowd, of their mean, at the most.
+const OF_MEAN: f64 = 2.0;
 
 #[derive(Default)]
 pub struct Report {
@@ -35,8 +44,17 @@ impl Row {
     }
 
     /// What could be if each hold were followed by the next after one round trip.
-    fn limit(&self, round_trip: Duration) -> f64 {
-        1.0 / (mean(&self.crowd.holds) + round_trip).as_secs_f64()
+    fn of_limit(&self, round_trip: Duration) -> f64 {
+        self.per_second() * (mean(&self.crowd.holds) + round_trip).as_secs_f64()
+    }
+
+    fn median(&self) -> f64 {
+        Times::of(&self.hand_offs).median.as_secs_f64()
+    }
+
+    /// The p99.9 of the waits, of their mean.
+    fn spread(&self) -> f64 {
+        Times::of(&self.crowd.waits).p999.as_secs_f64() / mean(&self.crowd.waits).as_secs_f64()
     }
 }
 
@@ -68,45 +86,83 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (floor, round_trip) = (Times::of(&self.floor), Times::of(&self.round_trips));
-        writeln!(f, "from release to the next one's turn, ms")?;
-        writeln!(
-            f,
-            "{:<12} {:>9} {:>9} {:>9} {:>11}",
-            "", "median", "p99", "worst", "of the push"
-        )?;
-        let bare = [("round trip", round_trip), ("bare push", floor)];
+        write!(f, "{}\n{}\n{}", self.times(), self.crowds(), self.goals())
+    }
+}
+
+impl Report {
+    /// Those of the first row, which is ours.
+    pub fn goals(&self) -> Goals {
+        let mut goals = Goals::new("hand-off");
+        let [ours, others @ ..] = self.rows.as_slice() else {
+            return goals;
+        };
+        let push = Times::of(&self.floor).median.as_secs_f64();
+        goals.at_most("of the push", OF_PUSH, ours.median() / push);
+        for other in others {
+            let what = format!("times as fast as {}", other.name);
+            goals.at_least(what, OF_OTHERS, other.median() / ours.median());
+        }
+        goals.at_least("of the serial limit", OF_LIMIT, ours.of_limit(self.round_trip()));
+        goals.at_most("p99.9 of the mean wait", OF_MEAN, ours.spread());
+        goals
+    }
+
+    fn round_trip(&self) -> Duration {
+        Times::of(&self.round_trips).median
+    }
+
+    fn times(&self) -> Table {
+        let mut table = Table::new(&[
+            "from release to the next one's turn, ms",
+            "median",
+            "p99",
+            "worst",
+            "of the push",
+        ]);
+        let floor = Times::of(&self.floor);
+        let bare = [
+            ("round trip", Times::of(&self.round_trips)),
+            ("bare `SPUBLISH` to push", floor),
+        ];
         let all = self
             .rows
             .iter()
             .map(|row| (row.name.as_str(), Times::of(&row.hand_offs)));
         for (name, times) in bare.into_iter().chain(all) {
             let ratio = times.median.as_secs_f64() / floor.median.as_secs_f64();
-            let (median, p99, worst) = (ms(times.median), ms(times.p99), ms(times.worst));
-            writeln!(f, "{name:<12} {median:>9.3} {p99:>9.3} {worst:>9.3} {ratio:>11.2}")?;
+            let times = [times.median, times.p99, times.worst].map(|time| format!("{:.3}", ms(time)));
+            table.add([name.into()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
         }
-        writeln!(f, "\nmany who want the same lock and hold it for a millisecond")?;
-        writeln!(
-            f,
-            "{:<12} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>13}",
-            "", "per s", "hold, ms", "of limit", "wait, ms", "p99.9", "worst", "p99.9 of mean"
-        )?;
+        table
+    }
+
+    /// Many who want the same lock and hold it for a millisecond.
+    fn crowds(&self) -> Table {
+        let mut table = Table::new(&[
+            "8 tasks, each holds for 1 ms",
+            "per s",
+            "hold, ms",
+            "of the serial limit",
+            "wait, ms",
+            "p99.9",
+            "worst",
+            "p99.9 of mean",
+        ]);
         for row in &self.rows {
-            let (waits, average) = (Times::of(&row.crowd.waits), mean(&row.crowd.waits));
-            writeln!(
-                f,
-                "{:<12} {:>9.0} {:>9.2} {:>9.2} {:>11.2} {:>9.2} {:>9.2} {:>13.2}",
-                row.name,
-                row.per_second(),
+            let waits = Times::of(&row.crowd.waits);
+            let numbers = [
                 ms(mean(&row.crowd.holds)),
-                row.per_second() / row.limit(round_trip.median),
-                ms(average),
+                row.of_limit(self.round_trip()),
+                ms(mean(&row.crowd.waits)),
                 ms(waits.p999),
                 ms(waits.worst),
-                waits.p999.as_secs_f64() / average.as_secs_f64(),
-            )?;
+                row.spread(),
+            ];
+            let head = [row.name.clone(), format!("{:.0}", row.per_second())];
+            table.add(head.into_iter().chain(numbers.map(|number| format!("{number:.2}"))));
         }
-        Ok(())
+        table
     }
 }
 

@@ -9,7 +9,7 @@ use rwlease::{Locks, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::common::{Bare, Kind, SameScripts, SetNx, Target};
-use crate::generator::{Run, closed, open};
+use crate::generator::{Run, closed, open, shared};
 use crate::lock::Lock;
 use crate::peers::Peers;
 use crate::support::{Backend, Result};
@@ -18,10 +18,15 @@ use crate::support::{Backend, Result};
 pub const SET: &str = "SET NX PX";
 pub const SCRIPTS: &str = "same scripts";
 
-const PEERS: [&str; 2] = ["rslock", "rds_lock"];
-const PEERS_KEY: &str = "{load}theirs";
-/// A peer that polls has hardly begun when a turn of the others is over.
-const SLOWER: u32 = 4;
+/// Our locks, by their numbers.
+const NAME: &str = "load";
+
+/// Who knows no reads, and who does.
+pub const RSLOCK: &str = "rslock";
+pub const RDS_LOCK: &str = "rds_lock";
+const PEERS_KEY: &str = "theirs";
+/// A peer that polls has hardly begun when a turn of the others is over: where locks are shared, theirs is longer.
+pub const SLOWER: u32 = 4;
 
 /// What is done with how many locks.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +37,28 @@ pub struct Work {
     pub time: Duration,
 }
 
+impl Work {
+    /// Tasks may wait for one another. (In an open loop none does: each pair has a lock of its own.)
+    pub fn shares(&self) -> bool {
+        self.rate.is_none() && shared(self.locks, self.tasks)
+    }
+}
+
 pub struct Contender {
     pub name: String,
     pub run: Box<dyn Fn(Work) -> BoxFuture<'static, Run> + Send + Sync>,
+}
+
+impl Contender {
+    pub fn new<F>(name: impl Into<String>, run: impl Fn(Work) -> F + Send + Sync + 'static) -> Contender
+    where
+        F: Future<Output = Run> + Send + 'static,
+    {
+        Contender {
+            name: name.into(),
+            run: Box::new(move |work| run(work).boxed()),
+        }
+    }
 }
 
 /// The clients of all.
@@ -53,8 +77,7 @@ impl Field {
         let peers = match alone {
             true => None,
             false => {
-                let owner = target.owner(target.slot_of(PEERS_KEY).await?).await?;
-                let peers = Peers::start(&target.node(owner).url(), PEERS_KEY).await?;
+                let peers = Peers::start(&target.node(0).url(), PEERS_KEY).await?;
                 Some(Arc::new(AsyncMutex::new(peers)))
             }
         };
@@ -66,7 +89,7 @@ impl Field {
         let each = self.clients.iter().map(|(backend, locks, _)| {
             let locks = locks.clone();
             contender(format!("rwlease {}", name_of(*backend)), move |number| {
-                Ours(locks.rwlock(format!("load:{number}")).expect("a name"), mix)
+                Ours(locks.rwlock(format!("{NAME}:{number}")).expect("a name"), mix)
             })
         });
         each.collect()
@@ -78,10 +101,10 @@ impl Field {
         for (backend, _, bare) in &self.clients {
             let (scripts, set, name) = (bare.clone(), bare.clone(), name_of(*backend));
             all.push(contender(format!("{SCRIPTS}, {name}"), move |number| {
-                SameScripts(scripts.clone(), kind, format!("scripts:{number}").into())
+                SameScripts(scripts.clone(), kind, beside("scripts", number).into())
             }));
             all.push(contender(format!("{SET}, {name}"), move |number| {
-                SetNx(set.clone(), format!("set:{number}").into())
+                SetNx(set.clone(), beside("set", number).into())
             }));
         }
         all
@@ -90,49 +113,56 @@ impl Field {
     pub fn published(&self) -> Contender {
         let bare = self.clients[0].2.clone();
         contender("published hash, redis".into(), move |number| {
-            SameScripts(bare.clone(), Kind::Published, format!("published:{number}").into())
+            SameScripts(bare.clone(), Kind::Published, beside("published", number).into())
         })
     }
 
     pub fn mutex(&self) -> Contender {
         let locks = self.clients[0].1.clone();
         contender("rwlease Mutex, redis".into(), move |number| {
-            Plain(locks.mutex(format!("mutex:{number}")).expect("a name"))
+            Plain(locks.mutex(beside("mutex", number)).expect("a name"))
         })
     }
 
-    /// The locks of others. All of theirs are in one slot, since they cannot follow more.
-    pub fn peers(&self) -> Vec<Contender> {
+    /// The locks of others, on all masters as ours are.
+    pub fn peers(&self, mix: Mix) -> Vec<Contender> {
         let Some(peers) = &self.peers else { return Vec::new() };
-        let each = PEERS.map(|peer| {
+        let able = match mix {
+            Mix(100) => vec![RDS_LOCK],
+            _ => vec![RSLOCK, RDS_LOCK],
+        };
+        let each = able.into_iter().map(|peer| {
             let peers = peers.clone();
-            let run = move |work: Work| {
-                let peers = peers.clone();
+            Contender::new(peer, move |work| {
+                let (peers, order) = (peers.clone(), order(work, mix));
                 async move {
-                    let waits = work.locks < work.tasks;
-                    let time = if waits { work.time * SLOWER } else { work.time };
-                    let pairs = peers.lock().await.pairs(peer, work.locks, work.tasks, time).await;
-                    let (elapsed, pairs) = pairs.expect("no answer of the peers");
-                    Run {
-                        elapsed,
-                        pairs,
-                        cpu: None,
-                    }
+                    let run = peers.lock().await.run(peer, &order).await;
+                    run.expect("no answer of the peers")
                 }
-                .boxed()
-            };
-            Contender {
-                name: peer.into(),
-                run: Box::new(run),
-            }
+            })
         });
-        each.into()
+        each.collect()
     }
 }
 
+/// What the package of the other locks is told.
+fn order(work: Work, Mix(reads): Mix) -> String {
+    let time = if work.shares() { work.time * SLOWER } else { work.time };
+    let (locks, ms) = (work.locks, time.as_millis());
+    match work.rate {
+        Some(rate) => format!("due {locks} {rate} {reads} {ms}"),
+        None => format!("pairs {locks} {} {reads} {ms}", work.tasks),
+    }
+}
+
+/// A key in the slot of our lock of that number.
+fn beside(prefix: &str, number: usize) -> String {
+    format!("{prefix}:{{rwlease:{NAME}:{number}}}")
+}
+
 fn contender<L: Lock>(name: String, lock: impl Fn(usize) -> L + Send + Sync + 'static) -> Contender {
-    let run = move |work: Work| {
-        let locks: Vec<L> = (0..work.locks).map(&lock).collect();
+    Contender::new(name, move |work| {
+        let locks: Arc<[L]> = (0..work.locks).map(&lock).collect();
         async move {
             let before = cpu_time();
             let run = match work.rate {
@@ -144,12 +174,7 @@ fn contender<L: Lock>(name: String, lock: impl Fn(usize) -> L + Send + Sync + 's
                 ..run
             }
         }
-        .boxed()
-    };
-    Contender {
-        name,
-        run: Box::new(run),
-    }
+    })
 }
 
 /// What this process has used of the processor.

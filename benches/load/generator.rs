@@ -1,8 +1,9 @@
 //! The one generator of load. (The package of the other locks has it too.)
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::sleep_until;
 
 use crate::lock::Lock;
 
@@ -10,81 +11,98 @@ use crate::lock::Lock;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub elapsed: Duration,
-    /// From the call that takes to the end of the one that gives back; in an open loop, from when the call was due.
+    /// From the call that takes to the end of the one that gives back; in an open loop from when the call was due, or was made if that was earlier.
     pub pairs: Vec<Duration>,
+    /// How long those had taken that were under way when the time was up, where tasks share locks: what they took in all is not known.
+    pub open: Vec<Duration>,
+    /// How long after they were due the generator began them, in an open loop.
+    pub late: Vec<Duration>,
+    /// Pairs whose times nobody took.
+    pub untimed: usize,
     /// Of the processor, by the whole client, where that was measured.
     pub cpu: Option<Duration>,
 }
 
 impl Run {
     pub fn per_second(&self) -> f64 {
-        self.pairs.len() as f64 / self.elapsed.as_secs_f64()
+        (self.pairs.len() + self.untimed) as f64 / self.elapsed.as_secs_f64()
     }
 }
 
+/// Tasks may want the same lock, and wait for one another: each has one of its own only if there are as many.
+pub fn shared(locks: usize, tasks: usize) -> bool {
+    tasks > 1 && locks != tasks
+}
+
 /// So many tasks, each of which takes a lock and gives it back, again and again: task `n` the lock `n`, or one at random where there are more locks than
-/// tasks. Where there are fewer, what is not had in time is given up.
-pub async fn closed<L: Lock>(locks: &[L], tasks: usize, time: Duration) -> Run {
+/// tasks. What is under way when the time is up is brought to its end: a lock of others whose taking is dropped may be taken all the same, and nobody gives it back. Where
+/// tasks share locks, it does not count as a pair, nor does the time that it takes from then on: one that sleeps while it waits may be there long after the others.
+pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> Run {
     let begun = Instant::now();
     let until = begun + time;
-    let alone = locks.len() >= tasks;
+    let shared = shared(locks.len(), tasks);
     let work = |task: usize| {
-        let locks: Vec<L> = match locks.len() {
-            most if most > tasks => locks.to_vec(),
-            few => vec![locks[task % few].clone()],
-        };
+        let locks = locks.clone();
         async move {
-            let mut pairs = Vec::new();
+            let mut run = Run::default();
             let mut turn = task;
             while Instant::now() < until {
                 turn = turn
                     .wrapping_mul(0x5851_f42d_4c95_7f2d)
                     .wrapping_add(0x1405_7b7e_f767_814f);
+                let at = if locks.len() > tasks { turn >> 33 } else { task };
+                let lock = &locks[at % locks.len()];
                 let asked = Instant::now();
-                let lock = &locks[(turn >> 33) % locks.len()];
-                let held = if alone {
-                    lock.take().await
+                L::release(lock.take().await).await;
+                let ended = Instant::now();
+                if shared && ended > until {
+                    run.open.push(until.saturating_duration_since(asked));
                 } else {
-                    let Ok(held) = timeout_at(until.into(), lock.take()).await else {
-                        break;
-                    };
-                    held
-                };
-                L::release(held).await;
-                pairs.push(asked.elapsed());
+                    run.pairs.push(ended - asked);
+                }
             }
-            pairs
+            run
         }
     };
     let running: Vec<_> = (0..tasks).map(|task| tokio::spawn(work(task))).collect();
-    gather(begun, running).await
+    let run = gather(begun, running).await;
+    let elapsed = if shared { time } else { run.elapsed };
+    Run { elapsed, ..run }
 }
 
 /// Takes and gives back at fixed times, whether or not what came before is done: a pause of the system delays all that was due in it, and
-/// counts for each.
-pub async fn open<L: Lock>(locks: &[L], per_second: f64, time: Duration) -> Run {
-    let begun = Instant::now();
+/// counts for each. The timer is good to a millisecond, so those that are due within half of one are begun at once, and timed from then.
+pub async fn open<L: Lock>(locks: &Arc<[L]>, per_second: f64, time: Duration) -> Run {
     let count = (time.as_secs_f64() * per_second) as usize;
     let mut running = Vec::with_capacity(count);
+    let begun = Instant::now();
     for number in 0..count {
         let due = begun + Duration::from_secs_f64(number as f64 / per_second);
         if due > Instant::now() + Duration::from_micros(500) {
             sleep_until(due.into()).await;
         }
         let lock = locks[number % locks.len()].clone();
+        let now = Instant::now();
         running.push(tokio::spawn(async move {
             L::release(lock.take().await).await;
-            vec![due.elapsed()]
+            Run {
+                pairs: vec![due.min(now).elapsed()],
+                late: vec![now.saturating_duration_since(due)],
+                ..Run::default()
+            }
         }));
     }
     gather(begun, running).await
 }
 
-async fn gather(begun: Instant, running: Vec<tokio::task::JoinHandle<Vec<Duration>>>) -> Run {
-    let mut run = Run::default();
+async fn gather(begun: Instant, running: Vec<tokio::task::JoinHandle<Run>>) -> Run {
+    let mut all = Run::default();
     for task in running {
-        run.pairs.extend(task.await.expect("a task failed"));
+        let run = task.await.expect("a task failed");
+        all.pairs.extend(run.pairs);
+        all.open.extend(run.open);
+        all.late.extend(run.late);
     }
-    run.elapsed = begun.elapsed();
-    run
+    all.elapsed = begun.elapsed();
+    all
 }

@@ -3,6 +3,7 @@
 //! In each round all contenders have their turn, one after the other, and each round begins with another: so what disturbs the machine disturbs them all, and
 //! what counts are ratios within a round. The first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set how long it takes, `-- --compose` takes a
 //! cluster of containers, `-- --alone` leaves out the locks of others, `-- --diff OLD NEW` compares two reports (the `.tsv` files).
+//! It exits with 3 if a goal is missed; `redis-benchmark` must be there, for the limit.
 
 // A bench is judged by its user, and measures with the machine's clock.
 #![allow(
@@ -20,6 +21,8 @@ mod contenders;
 mod diff;
 mod fan_in;
 mod generator;
+mod goals;
+mod limit;
 #[path = "../common/lock.rs"]
 mod lock;
 #[path = "../handoff/peers.rs"]
@@ -35,14 +38,12 @@ mod support;
 mod svg;
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use common::Target;
 use report::Report;
 use support::Result;
-
-/// Where reports go, below the root of the crate.
-const FOLDER: &str = "target/bench";
 
 pub struct Options {
     pub rounds: usize,
@@ -53,7 +54,7 @@ pub struct Options {
 }
 
 #[tokio::main]
-async fn main() -> Result {
+async fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().collect();
     let after = |name: &str, place: usize| {
         let at = words.iter().position(|word| word == name)?;
@@ -64,7 +65,7 @@ async fn main() -> Result {
             "{}",
             diff::diff(&std::fs::read_to_string(old)?, &std::fs::read_to_string(new)?)
         );
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let number = |name: &str, usual: u64| after(name, 1).and_then(|word| word.parse().ok()).unwrap_or(usual);
     let options = Options {
@@ -76,10 +77,18 @@ async fn main() -> Result {
     let mut report = Report::begin(&target, &options);
     scenarios::run(&target, &options, &mut report).await?;
     fan_in::run(&target, &options, &mut report).await?;
-    report.limit = scenarios::redis_benchmark(&target);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    let below = folder(&target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
     report.write(&folder)?;
     println!("{}", report.markdown(&folder));
-    println!("written to {FOLDER}/report.md, report.html and report.tsv");
-    Ok(())
+    println!("written to {below}: report.md, report.html and report.tsv");
+    Ok(report.goals().verdict())
+}
+
+/// Where the report goes, below the root of the crate: beside the output of the other benches.
+fn folder(target: &Target) -> &'static str {
+    match target {
+        Target::Native(_) => "target/bench",
+        Target::Compose(_) => "target/bench/compose",
+    }
 }

@@ -1,15 +1,18 @@
-//! What was measured, as tables and plots: `report.md`, `report.html`, and `report.tsv` for comparisons.
+//! What was measured: `report.md` has what `docs/performance.md` shows of it, `report.html` all of it with plots, `report.tsv` serves comparisons.
 
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
 use crate::Options;
-use crate::common::Target;
-use crate::contenders::{SCRIPTS, SET};
+use crate::common::{Goals, Table, Target};
+use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET, SLOWER};
 use crate::generator::Run;
+use crate::goals;
+use crate::limit::LIMIT;
 use crate::support::Result;
 use crate::svg::{Chart, Series};
 
@@ -23,11 +26,25 @@ const OTHERS: [(&str, &str); 6] = [
     ("local", "In-process parts"),
 ];
 
+/// Where many tasks are at work, but not so many that all wait for the processor.
+const MANY: usize = 64;
+
+const GOALS: &str = "Goals of the load";
+
+/// What there are ratios to, where it took part.
+const BASES: [(&str, &str); 5] = [
+    ("of the same scripts", SCRIPTS),
+    ("of SET NX PX", SET),
+    ("of rds_lock", RDS_LOCK),
+    ("of rslock", RSLOCK),
+    ("of the limit", LIMIT),
+];
+
 pub struct Report {
     head: Vec<(&'static str, String)>,
     pub scenarios: Vec<Scenario>,
-    /// What `redis-benchmark` reaches, commands a second.
-    pub limit: Option<f64>,
+    /// What is taken as the most that the servers can do, in a sentence.
+    pub limit: String,
 }
 
 pub struct Scenario {
@@ -44,6 +61,8 @@ pub struct Row {
     per_second: Vec<f64>,
     /// Of all rounds, ns.
     times: Histogram<u64>,
+    /// How late the generator was in an open loop, of all rounds, ns.
+    late: Histogram<u64>,
     /// The client's, of all rounds, and the pairs that it was for.
     cpu: Duration,
     pairs: usize,
@@ -55,14 +74,15 @@ impl Row {
             contender: contender.into(),
             tasks,
             per_second: Vec::new(),
-            // A nanosecond to a quarter of an hour, to three digits.
-            times: Histogram::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed"),
+            times: histogram(),
+            late: histogram(),
             cpu: Duration::ZERO,
             pairs: 0,
         }
     }
 
-    /// In a closed loop a long pair keeps others from being begun: `corrected` counts them, as if one had been due every median.
+    /// In a closed loop a long pair keeps others from being begun: `corrected` counts them, as if one had been due every median. Not where tasks wait for one
+    /// another: there those would have waited in the same queue.
     pub fn add(&mut self, run: &Run, corrected: bool) {
         self.per_second.push(run.per_second());
         if let Some(cpu) = run.cpu {
@@ -77,6 +97,12 @@ impl Row {
         };
         for time in sorted {
             let _ = self.times.record_correct(time, interval);
+        }
+        for time in &run.open {
+            let _ = self.times.record(time.as_nanos() as u64);
+        }
+        for time in &run.late {
+            let _ = self.late.record(time.as_nanos() as u64);
         }
     }
 
@@ -93,6 +119,22 @@ impl Row {
     fn at(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.times.value_at_quantile(quantile))
     }
+
+    fn rate_text(&self) -> String {
+        format!("{:.0}", self.rate())
+    }
+
+    fn ms_at(&self, quantile: f64) -> String {
+        ms_at(&self.times, quantile)
+    }
+
+    /// µs of the client for a pair, where that is known.
+    fn cpu_text(&self) -> String {
+        match self.pairs {
+            0 => String::new(),
+            pairs => format!("{:.0}", self.cpu.as_secs_f64() * 1e6 / pairs as f64),
+        }
+    }
 }
 
 impl Scenario {
@@ -102,6 +144,11 @@ impl Scenario {
             note: note.into(),
             rows: Vec::new(),
         }
+    }
+
+    /// What was due at fixed times.
+    pub fn is_open(&self) -> bool {
+        self.rows.iter().any(|row| !row.late.is_empty())
     }
 
     pub fn per_second(&self, contender: &str, tasks: usize) -> f64 {
@@ -114,19 +161,33 @@ impl Scenario {
             .find(|row| row.contender == contender && row.tasks == tasks)
     }
 
-    /// The floor of the same client crate, or of `redis` where the contender has none of its own.
-    fn base(&self, row: &Row, floor: &str) -> Option<&Row> {
+    /// Of the rates, by a contender's name.
+    pub fn ratio(&self, contender: &str, base: &str, tasks: usize) -> Option<f64> {
+        let row = self.row(contender, tasks)?;
+        Some(row.ratio_to(self.base(row, base)?))
+    }
+
+    /// Of the times.
+    pub fn ratio_of_medians(&self, contender: &str, base: &str) -> Option<f64> {
+        let tasks = self.tasks()[0];
+        let (row, base) = (self.row(contender, tasks)?, self.row(base, tasks)?);
+        Some(row.at(0.5).as_secs_f64() / base.at(0.5).as_secs_f64())
+    }
+
+    /// The floor of the same client crate, or of `redis` where the contender has none of its own; or another contender.
+    fn base(&self, row: &Row, name: &str) -> Option<&Row> {
         let by = if row.contender.contains("fred") {
             "fred"
         } else {
             "redis"
         };
-        self.row(&format!("{floor}, {by}"), row.tasks)
+        let floor = self.row(&format!("{name}, {by}"), row.tasks);
+        floor.or_else(|| self.row(name, row.tasks))
     }
 
+    /// All that was measured.
     fn table(&self) -> Table {
-        let based = self.rows.iter().any(|row| self.base(row, SET).is_some());
-        let mut head = vec![
+        let mut table = Table::new(&[
             "contender",
             "tasks",
             "pairs/s",
@@ -135,41 +196,93 @@ impl Scenario {
             "p99.9",
             "worst",
             "client's CPU, µs a pair",
-        ];
-        if based {
-            head.extend(["of the same scripts", "of SET NX PX"]);
+        ]);
+        let bases = self.bases();
+        table.head.extend(bases.iter().map(|(what, _)| what.to_string()));
+        for row in &self.rows {
+            let mut line = vec![row.contender.clone(), row.tasks.to_string(), row.rate_text()];
+            line.extend([0.5, 0.99, 0.999, 1.0].map(|quantile| row.ms_at(quantile)));
+            line.push(row.cpu_text());
+            line.extend(bases.iter().map(|(_, base)| self.ratio_text(row, base)));
+            table.add(line);
         }
-        let line = |row: &Row| {
-            let ms = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
-            let mut line = vec![
-                row.contender.clone(),
-                row.tasks.to_string(),
-                format!("{:.0}", row.rate()),
-            ];
-            line.extend([0.5, 0.99, 0.999, 1.0].map(|quantile| ms(row.at(quantile))));
-            line.push(match row.pairs {
-                0 => String::new(),
-                pairs => format!("{:.1}", row.cpu.as_secs_f64() * 1e6 / pairs as f64),
-            });
-            if based {
-                let ratio = |floor| {
-                    self.base(row, floor)
-                        .map_or(String::new(), |base| format!("{:.2}", row.ratio_to(base)))
-                };
-                line.extend([ratio(SCRIPTS), ratio(SET)]);
+        table
+    }
+
+    /// What matters of it, a line for each contender. Its head says what it is, for `docs/performance.md` takes it over.
+    fn summary(&self) -> Table {
+        let tasks = self.tasks();
+        if tasks.len() == 1 {
+            return self.few_columns();
+        }
+        let mut table = Table::new(&[&format!("{}, pairs/s by tasks", self.name)]);
+        table.head.extend(tasks.iter().map(usize::to_string));
+        table.head.push(format!("median at {MANY}, ms"));
+        table.head.push("p99".into());
+        let bases = self.bases();
+        for what in std::iter::once("client's CPU, µs").chain(bases.iter().map(|(what, _)| *what)) {
+            table.head.push(format!("{what}, 1 and {MANY}"));
+        }
+        for row in self.rows.iter().filter(|row| row.tasks == tasks[0]) {
+            let at = |tasks| self.row(&row.contender, tasks).expect("all have been at all");
+            let many = at(MANY);
+            let both = |text: &dyn Fn(&Row) -> String| {
+                let (few, many) = (text(row), text(many));
+                if few.is_empty() { few } else { format!("{few}, {many}") }
+            };
+            let mut line = vec![row.contender.clone()];
+            line.extend(tasks.iter().map(|&tasks| at(tasks).rate_text()));
+            line.extend([many.ms_at(0.5), many.ms_at(0.99)]);
+            line.push(both(&Row::cpu_text));
+            line.extend(bases.iter().map(|(_, base)| both(&|row| self.ratio_text(row, base))));
+            table.add(line);
+        }
+        table
+    }
+
+    /// For one number of tasks.
+    fn few_columns(&self) -> Table {
+        let mut table = Table::new(&[&self.name, "pairs/s", "median, ms", "p99, ms"]);
+        let bases = self.bases();
+        table.head.extend(bases.iter().map(|(what, _)| what.to_string()));
+        if self.is_open() {
+            table
+                .head
+                .extend(["begun late, median, ms", "p99, ms"].map(String::from));
+        }
+        for row in &self.rows {
+            let mut line = vec![row.contender.clone(), row.rate_text(), row.ms_at(0.5), row.ms_at(0.99)];
+            line.extend(bases.iter().map(|(_, base)| self.ratio_text(row, base)));
+            if self.is_open() {
+                line.extend([0.5, 0.99].map(|quantile| ms_at(&row.late, quantile)));
             }
-            line
-        };
-        Table {
-            head: head.into_iter().map(String::from).collect(),
-            rows: self.rows.iter().map(line).collect(),
+            table.add(line);
         }
+        table
+    }
+
+    /// None in an open loop: all do as many pairs as are due.
+    fn bases(&self) -> Vec<(&'static str, &'static str)> {
+        let took_part = |(_, name): &(&str, &str)| self.rows.iter().any(|row| self.base(row, name).is_some());
+        let all = BASES.into_iter().filter(took_part);
+        if self.is_open() { Vec::new() } else { all.collect() }
+    }
+
+    /// The numbers of tasks.
+    pub fn tasks(&self) -> Vec<usize> {
+        let mut tasks: Vec<usize> = self.rows.iter().map(|row| row.tasks).collect();
+        tasks.dedup();
+        tasks
+    }
+
+    fn ratio_text(&self, row: &Row, base: &str) -> String {
+        self.base(row, base)
+            .map_or(String::new(), |base| format!("{:.2}", row.ratio_to(base)))
     }
 
     fn charts(&self) -> Vec<Chart> {
         let mut charts = Vec::new();
-        let mut tasks: Vec<usize> = self.rows.iter().map(|row| row.tasks).collect();
-        tasks.dedup();
+        let tasks = self.tasks();
         if tasks.len() > 1 {
             let names = self
                 .rows
@@ -189,10 +302,12 @@ impl Scenario {
                 series: series.collect(),
             });
         }
-        // The latencies where many are at work, but not so many that all wait for the processor.
-        let shown = if tasks.contains(&64) { 64 } else { tasks[0] };
+        let shown = if tasks.contains(&MANY) { MANY } else { tasks[0] };
         let quantiles = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999];
-        let rows = self.rows.iter().filter(|row| row.tasks == shown);
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.tasks == shown && !row.times.is_empty());
         charts.push(Chart {
             title: format!("{}: time of a pair at {shown} tasks, ms", self.name),
             x: "1 of so many takes longer".into(),
@@ -214,17 +329,31 @@ impl Report {
         let head = vec![
             ("cluster", format!("{}, {}", target.version(), target.kind())),
             ("machine", machine()),
-            ("rwlease", env!("CARGO_PKG_VERSION").to_owned()),
+            ("rwlease", format!("{}, {}", env!("CARGO_PKG_VERSION"), built())),
             (
                 "run",
                 format!("{} rounds after a warm-up, turns of {:?}", options.rounds, options.turn),
+            ),
+            (
+                "the locks of others",
+                match options.alone {
+                    true => "left out".into(),
+                    false => format!(
+                        "by the cluster connection of the client crate that each takes, so on all masters as ours are; turns {SLOWER} times as long where tasks \
+                         share locks"
+                    ),
+                },
             ),
         ];
         Report {
             head,
             scenarios: Vec::new(),
-            limit: None,
+            limit: String::new(),
         }
+    }
+
+    pub fn goals(&self) -> Goals {
+        goals::judge(&self.scenarios)
     }
 
     pub fn write(&self, folder: &Path) -> Result {
@@ -241,22 +370,21 @@ impl Report {
         for (what, value) in &self.head {
             let _ = writeln!(text, "- {what}: {value}");
         }
-        let _ = writeln!(
-            text,
-            "{}",
-            self.limit().map_or(String::new(), |limit| format!("- {limit}\n"))
-        );
+        let _ = writeln!(text, "- the limit: {}\n", self.limit);
         for scenario in &self.scenarios {
             let _ = writeln!(
                 text,
                 "## {}\n\n{}.\n\n{}",
                 scenario.name,
                 scenario.note,
-                scenario.table().markdown()
+                scenario.summary()
             );
         }
+        let _ = writeln!(text, "## {GOALS}\n\n{}", self.goals());
         for (title, said) in others(folder) {
-            let _ = writeln!(text, "## {title}\n\n```text\n{said}\n```\n");
+            // Not all of them print tables.
+            let fence = if said.contains("\n| ---") { "" } else { "```\n" };
+            let _ = writeln!(text, "## {title}\n\n{fence}{said}\n{fence}");
         }
         text
     }
@@ -270,11 +398,7 @@ impl Report {
         for (what, value) in &self.head {
             let _ = write!(text, "<li>{what}: {}", escaped(value));
         }
-        let _ = write!(
-            text,
-            "{}</ul>",
-            self.limit().map_or(String::new(), |limit| format!("<li>{limit}"))
-        );
+        let _ = write!(text, "<li>the limit: {}</ul>", escaped(&self.limit));
         for scenario in &self.scenarios {
             let _ = write!(
                 text,
@@ -282,9 +406,14 @@ impl Report {
                 escaped(&scenario.name),
                 escaped(&scenario.note)
             );
-            text.push_str(&scenario.table().html());
+            text.push_str(&html(&scenario.table()));
             text.extend(scenario.charts().iter().map(Chart::svg));
         }
+        let _ = write!(
+            text,
+            "<h2>{GOALS}</h2><pre>{}</pre>",
+            escaped(&self.goals().to_string())
+        );
         for (title, said) in others(folder) {
             let _ = write!(text, "<h2>{title}</h2><pre>{}</pre>", escaped(&said));
         }
@@ -294,7 +423,7 @@ impl Report {
     fn tsv(&self) -> String {
         let mut text = String::new();
         for scenario in &self.scenarios {
-            for row in &scenario.rows {
+            for row in scenario.rows.iter().filter(|row| !row.times.is_empty()) {
                 let (rate, median, p99) = (row.rate(), row.at(0.5).as_micros(), row.at(0.99).as_micros());
                 let _ = writeln!(
                     text,
@@ -304,13 +433,6 @@ impl Report {
             }
         }
         text
-    }
-
-    fn limit(&self) -> Option<String> {
-        let limit = self.limit?;
-        Some(format!(
-            "the limit: `redis-benchmark` with 64 connections sets {limit:.0} keys a second; a pair is two commands"
-        ))
     }
 }
 
@@ -323,35 +445,44 @@ fn others(folder: &Path) -> Vec<(&'static str, String)> {
     OTHERS.into_iter().filter_map(read).collect()
 }
 
-struct Table {
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn markdown(&self) -> String {
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let rule = format!("| --- {}|\n", "| ---: ".repeat(self.head.len() - 1));
-        line(&self.head) + &rule + &self.rows.iter().map(|row| line(row)).collect::<String>()
-    }
-
-    fn html(&self) -> String {
-        let line = |cell: &str, cells: &[String]| {
-            let cells = cells.iter().map(|text| format!("<{cell}>{}</{cell}>", escaped(text)));
-            format!("<tr>{}</tr>", cells.collect::<String>())
-        };
-        let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
-        format!("<table>{}{rows}</table>", line("th", &self.head))
-    }
+fn html(table: &Table) -> String {
+    let line = |cell: &str, cells: &[String]| {
+        let cells = cells.iter().map(|text| format!("<{cell}>{}</{cell}>", escaped(text)));
+        format!("<tr>{}</tr>", cells.collect::<String>())
+    };
+    let rows: String = table.rows.iter().map(|row| line("td", row)).collect();
+    format!("<table>{}{rows}</table>", line("th", &table.head))
 }
 
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
+fn histogram() -> Histogram<u64> {
+    // A nanosecond to a quarter of an hour, to three digits.
+    Histogram::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed")
+}
+
+/// Empty where no times were taken.
+fn ms_at(times: &Histogram<u64>, quantile: f64) -> String {
+    match times.is_empty() {
+        true => String::new(),
+        false => format!("{:.3}", times.value_at_quantile(quantile) as f64 / 1e6),
+    }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// What was built, by the contents of its folders.
+fn built() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/version");
+    match Command::new(script).output() {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().into(),
+        _ => "of no known sources".into(),
+    }
 }
 
 fn machine() -> String {

@@ -1,10 +1,9 @@
 //! What the contenders do.
 
-use std::process::Command;
-
 use crate::Options;
 use crate::common::{Kind, Target};
 use crate::contenders::{Contender, Field, Mix, SCRIPTS, Work};
+use crate::limit::Limit;
 use crate::report::{Report, Row, Scenario};
 use crate::support::Result;
 
@@ -14,6 +13,8 @@ const WRITERS: usize = 16;
 const MANY: usize = 10_000;
 
 pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Result {
+    let limit = Limit::find(target).await?;
+    report.limit = limit.said();
     let field = Field::enter(target, options.alone).await?;
     let alone = |tasks| Work {
         tasks,
@@ -25,8 +26,9 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     let mut writers = field.floors(Kind::Write);
     writers.extend(field.ours(Mix(0)));
     writers.extend([field.published(), field.mutex()]);
-    writers.extend(field.peers());
-    let mut scenario = Scenario::new("uncontended write", "each task has a lock of its own");
+    writers.extend(field.peers(Mix(0)));
+    writers.push(limit.contender());
+    let mut scenario = Scenario::new("uncontended write", "Each task has a lock of its own");
     for tasks in CONCURRENCY {
         measure(&mut scenario, &writers, alone(tasks), options).await;
     }
@@ -35,18 +37,21 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
 
     let mut readers = field.floors(Kind::Read);
     readers.extend(field.ours(Mix(100)));
-    let mut scenario = Scenario::new("uncontended read", "each task has a lock of its own");
+    readers.extend(field.peers(Mix(100)));
+    readers.push(limit.contender());
+    let mut scenario = Scenario::new("uncontended read", "Each task has a lock of its own");
     for tasks in CONCURRENCY {
         measure(&mut scenario, &readers, alone(tasks), options).await;
     }
     report.scenarios.push(scenario);
 
     let note = format!(
-        "pairs are due at fixed times, {rate:.0} a second: half of what the same scripts do at {CROWD} tasks; a lock of 10,000 each"
+        "Pairs are due at fixed times, {rate:.0} a second: half of what the same scripts do at {CROWD} tasks; a lock of 10,000 each"
     );
     let mut scenario = Scenario::new("open loop, write", &note);
     let mut few = field.floors(Kind::Write);
     few.extend(field.ours(Mix(0)));
+    few.extend(field.peers(Mix(0)));
     let work = Work {
         rate: Some(rate),
         locks: MANY,
@@ -55,19 +60,27 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     measure(&mut scenario, &few, work, options).await;
     report.scenarios.push(scenario);
 
-    for (name, mix, tasks, locks) in [
-        ("95 of 100 read, one lock", Mix(95), CROWD, 1),
-        ("95 of 100 read, 10,000 locks", Mix(95), CROWD, MANY),
-        ("writers on one lock", Mix(0), WRITERS, 1),
+    let no_reads = "64 tasks; `rslock` has no reads: its readers exclude one another";
+    for (name, mix, tasks, locks, note) in [
+        ("95 of 100 read, one lock", Mix(95), CROWD, 1, no_reads),
+        (
+            "95 of 100 read, 10,000 locks",
+            Mix(95),
+            CROWD,
+            MANY,
+            "64 tasks, each time a lock at random",
+        ),
+        (
+            "writers on one lock",
+            Mix(0),
+            WRITERS,
+            1,
+            "16 tasks; nothing is done while it is held",
+        ),
     ] {
-        let note = if locks == 1 {
-            "the locks of others exclude readers too"
-        } else {
-            "a lock at random each time"
-        };
         let mut scenario = Scenario::new(name, note);
         let mut all = field.ours(mix);
-        all.extend(field.peers());
+        all.extend(field.peers(mix));
         let work = Work { locks, ..alone(tasks) };
         measure(&mut scenario, &all, work, options).await;
         report.scenarios.push(scenario);
@@ -85,34 +98,9 @@ async fn measure(scenario: &mut Scenario, contenders: &[Contender], work: Work, 
             let at = (round + turn) % contenders.len();
             let run = (contenders[at].run)(work).await;
             if round > 0 {
-                scenario.rows[first + at].add(&run, work.rate.is_none());
+                scenario.rows[first + at].add(&run, work.rate.is_none() && !work.shares());
             }
         }
     }
     eprintln!("{}, {} tasks: done", scenario.name, work.tasks);
-}
-
-/// What the server's own tool reaches with as many connections, in commands a second.
-pub fn redis_benchmark(target: &Target) -> Option<f64> {
-    let port = target.node(0).port().to_string();
-    let limit = Command::new("redis-benchmark")
-        .args([
-            "--cluster",
-            "-p",
-            &port,
-            "-t",
-            "set",
-            "-c",
-            "64",
-            "-n",
-            "100000",
-            "-r",
-            "100000",
-            "--csv",
-        ])
-        .output()
-        .ok()?;
-    let said = String::from_utf8_lossy(&limit.stdout);
-    let line = said.lines().find(|line| line.starts_with("\"SET\""))?;
-    line.split(',').nth(1)?.trim_matches('"').parse().ok()
 }

@@ -1,0 +1,81 @@
+//! How a bench says whether it reached its goals. (A file of its own, for those that need little of what is shared.)
+
+// Every user compiles this as a module of its own and needs only a part of it.
+#![allow(dead_code)]
+
+use std::fmt;
+use std::process::ExitCode;
+
+use super::table::Table;
+
+/// What a bench exits with that ran well and missed a goal: no panic and no error gives it.
+const MISSED: u8 = 3;
+
+pub fn verdict(met: bool) -> ExitCode {
+    if met { ExitCode::SUCCESS } else { ExitCode::from(MISSED) }
+}
+
+/// What was wanted, what was measured, and whether that is enough.
+pub struct Goals {
+    table: Table,
+    met: bool,
+}
+
+impl Goals {
+    pub fn new(title: &str) -> Goals {
+        Goals {
+            table: Table::new(&[title, "wanted", "measured", ""]),
+            met: true,
+        }
+    }
+
+    pub fn at_least(&mut self, what: impl Into<String>, wanted: f64, measured: f64) {
+        self.all_at_least(what, &[(wanted, measured)]);
+    }
+
+    pub fn at_most(&mut self, what: impl Into<String>, wanted: f64, measured: f64) {
+        self.judge(what, "at most", &[(wanted, measured)], |wanted, measured| {
+            measured <= wanted
+        });
+    }
+
+    /// Pairs of what was wanted and what was measured, in one line. What was not measured is no number, and misses the goal.
+    pub fn all_at_least(&mut self, what: impl Into<String>, pairs: &[(f64, f64)]) {
+        self.judge(what, "at least", pairs, |wanted, measured| measured >= wanted);
+    }
+
+    pub fn all_more_than(&mut self, what: impl Into<String>, pairs: &[(f64, f64)]) {
+        self.judge(what, "more than", pairs, |wanted, measured| measured > wanted);
+    }
+
+    fn judge(&mut self, what: impl Into<String>, how: &str, pairs: &[(f64, f64)], good: fn(f64, f64) -> bool) {
+        let met = pairs.iter().all(|&(wanted, measured)| good(wanted, measured));
+        let mut wanted: Vec<String> = pairs.iter().map(|(wanted, _)| shown(*wanted, 2)).collect();
+        wanted.dedup();
+        let measured: Vec<String> = pairs.iter().map(|(_, measured)| shown(*measured, 3)).collect();
+        let said = if met { "met" } else { "missed" };
+        self.table.add([
+            what.into(),
+            format!("{how} {}", wanted.join(", ")),
+            measured.join(", "),
+            said.into(),
+        ]);
+        self.met &= met;
+    }
+
+    pub fn verdict(&self) -> ExitCode {
+        verdict(self.met)
+    }
+}
+
+/// A ratio has so many digits; of what is larger they say nothing.
+fn shown(value: f64, digits: usize) -> String {
+    let digits = if value < 10.0 { digits } else { 0 };
+    format!("{value:.digits$}")
+}
+
+impl fmt::Display for Goals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.fmt(f)
+    }
+}

@@ -1,0 +1,86 @@
+//! What the servers can do at most: bare `SET`s by their own tool, pipelined, which no lock can be, for a pair's second command waits for the first one's answer.
+
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::common::Target;
+use crate::contenders::Contender;
+use crate::generator::Run;
+use crate::support::{Error, Result};
+
+pub const LIMIT: &str = "redis-benchmark";
+
+const PIPELINE: usize = 16;
+/// The best of them is taken.
+const CONNECTIONS: [usize; 3] = [16, 64, 256];
+/// To find the best.
+const TRIAL: usize = 200_000;
+/// A shorter run is mostly its beginning.
+const SHORTEST: Duration = Duration::from_millis(250);
+
+#[derive(Clone, Copy)]
+pub struct Limit {
+    port: u16,
+    connections: usize,
+    per_second: f64,
+}
+
+impl Limit {
+    /// Fails if the tool is not there.
+    pub async fn find(target: &Target) -> Result<Limit> {
+        let port = target.node(0).port();
+        let mut best = Limit {
+            port,
+            connections: 0,
+            per_second: 0.0,
+        };
+        for connections in CONNECTIONS {
+            let per_second = sets(port, connections, TRIAL).await?;
+            if per_second > best.per_second {
+                best = Limit {
+                    port,
+                    connections,
+                    per_second,
+                };
+            }
+        }
+        Ok(best)
+    }
+
+    pub fn said(&self) -> String {
+        let tried = CONNECTIONS.map(|count| count.to_string()).join(", ");
+        format!(
+            "`{LIMIT} --cluster -t set -P {PIPELINE} -c {}` (the best of {tried} connections) in each round of the uncontended; a pair is two of its commands",
+            self.connections
+        )
+    }
+
+    /// It takes its turn as the others do, at whatever number of tasks.
+    pub fn contender(self) -> Contender {
+        Contender::new(LIMIT, move |work| async move {
+            let count = (self.per_second * work.time.max(SHORTEST).as_secs_f64()) as usize;
+            let per_second = sets(self.port, self.connections, count).await.expect("no limit");
+            Run {
+                elapsed: Duration::from_secs_f64(count as f64 / per_second),
+                untimed: count / 2,
+                ..Run::default()
+            }
+        })
+    }
+}
+
+/// A second.
+async fn sets(port: u16, connections: usize, count: usize) -> Result<f64> {
+    let words = format!("--cluster -p {port} -t set -c {connections} -P {PIPELINE} -n {count} -r 100000 --csv");
+    let output = Command::new(LIMIT).args(words.split(' ')).output().await;
+    let output = output.map_err(|error| Error::new(format!("{LIMIT}: {error}")))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let rate = said
+        .lines()
+        .find_map(|line| line.strip_prefix("\"SET\",\"")?.split('"').next()?.parse().ok());
+    rate.ok_or_else(|| {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        Error::new(format!("{LIMIT}: {}, {said}{complaint}", output.status))
+    })
+}
