@@ -43,7 +43,7 @@ macro_rules! repros {
     };
 }
 
-const REPROS: [Repro; 14] = repros! {
+const REPROS: [Repro; 19] = repros! {
     redis, redis_cluster::stalls: "after CLIENT KILLs under load no command is answered any more", "clients";
     redis, redis_cluster::asks: "commands to a slot on its way fail, by an ASK or without an answer", "commands";
     redis, redis_cluster::runs_twice: "a command whose reply is lost runs twice", "HINCRBYs";
@@ -51,12 +51,17 @@ const REPROS: [Repro; 14] = repros! {
     redis, redis_cluster::loses_subscriptions: "a shard subscription is gone after its slot has moved", "channels";
     redis, redis_cluster::stays_with_the_frozen: "a frozen master is not left after its failover", "commands";
     redis, redis_cluster::cannot_load: "SCRIPT LOAD fails when the master of another shard is frozen", "loads";
+    redis, redis_cluster::pauses_long: "a command that was answered TRYAGAIN once is repeated after 1.28 s", "MGETs";
+    redis, redis_cluster::waits_for_ever: "by default a command to a frozen server ends never (10 s)", "commands";
+    redis, redis_cluster::subscribes_together: "shard subscriptions of several slots are gone after a CLIENT KILL", "channels";
     redis, single::misreads_pushes: "an unasked sunsubscribe gives callers the replies of others", "replies";
     redis, single::panics: "TLS without a crypto provider panics", "connects";
     fred, fred_cluster::ends: "after one ASK no command is answered any more", "commands";
     fred, fred_cluster::mixes_up: "with 20 attempts, callers get the replies of others while slots move", "replies";
     fred, fred_cluster::loses_moved: "a shard subscription is gone after its slot has moved", "channels";
     fred, fred_cluster::loses_killed: "a shard subscription is gone after its connection was killed", "channels";
+    fred, fred_cluster::does_not_tell: "a shard subscription that is gone stays on the client's list", "channels";
+    fred, fred_cluster::waits_for_ever: "by default a command to a frozen server ends never (10 s)", "commands";
     server, single::waits_for_nothing: "WAIT on another connection than the write's counts a frozen replica", "WAITs";
 };
 

@@ -1,9 +1,11 @@
 //! Faults of `fred`'s clustered clients.
 
+pub mod does_not_tell;
 pub mod ends;
 pub mod loses_killed;
 pub mod loses_moved;
 pub mod mixes_up;
+pub mod waits_for_ever;
 
 use std::time::Duration;
 
@@ -17,15 +19,19 @@ const CHANNELS: usize = 3;
 
 /// With the default settings, but for a time limit, and reconnecting at once and for ever.
 fn client(cluster: &Cluster) -> Builder {
-    let nodes = cluster.nodes().iter().map(|node| (node.host(), node.port()));
-    let mut builder = Builder::from_config(Config {
-        server: ServerConfig::new_clustered(nodes.collect()),
-        ..Config::default()
-    });
+    let mut builder = Builder::from_config(config(cluster));
     builder
         .with_performance_config(|config| config.default_command_timeout = Duration::from_secs(1))
         .set_policy(ReconnectPolicy::new_constant(0, 100));
     builder
+}
+
+fn config(cluster: &Cluster) -> Config {
+    let nodes = cluster.nodes().iter().map(|node| (node.host(), node.port()));
+    Config {
+        server: ServerConfig::new_clustered(nodes.collect()),
+        ..Config::default()
+    }
 }
 
 /// Some shard channels, with the crate's own task that subscribes to them again.

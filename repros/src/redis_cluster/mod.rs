@@ -3,10 +3,13 @@
 pub mod asks;
 pub mod cannot_load;
 pub mod loses_subscriptions;
+pub mod pauses_long;
 pub mod repeats_pipelines;
 pub mod runs_twice;
 pub mod stalls;
 pub mod stays_with_the_frozen;
+pub mod subscribes_together;
+pub mod waits_for_ever;
 
 use std::time::Duration;
 
