@@ -1,11 +1,13 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos bench bench-handoff bench-diff repros
+.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
 VALKEY := target/servers/valkey-server
 # What is run on Valkey as well: where servers differ. (This server of it has no TLS.)
 VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions migration failover cli
+# Where a bench of the load leaves its reports.
+REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
 COMPARE := CALLS=$(CALLS) cargo test --release --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
 
 help: ## List the targets
@@ -20,6 +22,7 @@ test: servers redis-py ## Run all tests, on the server that `make servers` finds
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out)
 	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --no-fail-fast $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --lib scripts_equal_server
 
 test-backends: servers redis-py ## Run the suites of locks over each client crate alone (BACKENDS="redis fred")
 	@scripts/test-backends $(BACKENDS)
@@ -33,14 +36,14 @@ valkey: ## Fetch a Valkey server of a fixed version into target/servers
 redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests that share a lock with it
 	@scripts/get-redis-py
 
-sim: ## Search for broken locks (MINUTES=10; SEED=n replays one run)
+sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release --features embedded --test simulation -- --ignored --exact long --nocapture
 
-equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis, and with Valkey (CALLS=n)
-	$(COMPARE)
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
+equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis, and with Valkey (CALLS=n, RWLEASE_SEED=n)
+	SERVER_IS="redis 7.0." $(COMPARE)
+	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
-mutants: servers ## Plant deliberate faults, which the simulation or the suite of the scripts must find (MUTANTS=FILE for further ones)
+mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
 	MUTANTS=$(MUTANTS) cargo test --release --features embedded --test simulation -- --ignored --exact mutants --nocapture
 
 fmt: ## Format the code
@@ -52,7 +55,7 @@ lint: ## Check format and lints
 
 lint-lua: ## Check the scripts as servers get them (needs luacheck)
 	rm -rf target/lua
-	cargo run --quiet --example scripts -- target/lua
+	cargo run --quiet --all-features --example scripts -- target/lua
 	luacheck --quiet target/lua
 
 doc: ## Build the documentation, and look for links that lead nowhere
@@ -66,20 +69,26 @@ features: ## Check every feature alone, and what it pulls (needs cargo-hack)
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --all-features check licenses bans sources
 
-bench: servers ## Run all benches, with a report in target/bench (CLUSTER=compose: on containers)
+bench: servers ## Run all benches, with a report in target/bench (CLUSTER=compose: those for clusters, on containers)
 	@CLUSTER=$(CLUSTER) scripts/bench
+
+bench-publish: ## Take the figures of the last reports over into docs/performance.md (FORCE=1: of a tree with changes too)
+	@FORCE=$(FORCE) scripts/publish-bench
 
 bench-handoff: servers ## Measure how fast locks are handed over, beside the locks of others
 	cargo bench --quiet --all-features --bench handoff
 
-bench-diff: ## Compare the last two reports of the load (OLD=..., NEW=...: other ones)
-	@cargo bench --quiet --all-features --bench load -- --diff $(or $(OLD),target/bench/previous.tsv) $(or $(NEW),target/bench/report.tsv)
+bench-diff: ## Compare the last two reports of the load (CLUSTER=compose: on containers; OLD=..., NEW=...: other ones)
+	@cargo bench --quiet --all-features --bench load -- --diff $(or $(OLD),$(REPORTS)/previous.tsv) $(or $(NEW),$(REPORTS)/report.tsv)
 
 repros: servers ## Show the faults of the cluster clients of redis and fred (NAMES="...": some of them; TOKIO=1.53.1: with that version)
 	@TOKIO=$(TOKIO) scripts/repros $(NAMES)
 
-chaos: servers $(SERVER) ## Strike servers and clients under load, and write a scorecard (ROW=..., N=..., SEED=..., SERVER=valkey; hours)
-	@$(if $(SERVER),RWLEASE_SERVER=$(CURDIR)/$(VALKEY)) RWLEASE_COMMIT=$$(git describe --always --dirty --exclude '*') cargo test --quiet --all-features --test chaos -- --run $(ROW) $(N) $(if $(SEED),--seed $(SEED))
+chaos: servers $(SERVER) ## Strike servers and clients under load, and write a scorecard (ROW=..., VARIANT="...", N=..., SEED=..., SERVER=valkey, BACKEND=fred; hours)
+	@$(if $(SERVER),RWLEASE_SERVER=$(CURDIR)/$(VALKEY)) $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) RWLEASE_BUILT="$$(scripts/version || echo unknown)" cargo test --quiet --release --all-features --test chaos -- --run $(ROW) $(N) $(if $(VARIANT),--variant "$(VARIANT)") $(if $(SEED),--seed $(SEED))
+
+chaos-publish: ## Take the scorecard of the last runs over into docs/reliability.md
+	@FORCE=$(FORCE) scripts/publish-chaos
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
 	RWLEASE_COMPOSE=must cargo test --all-features --test compose
