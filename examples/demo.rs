@@ -101,17 +101,16 @@ async fn handed_over_in_order(teller: &Teller, locks: &Locks) -> Outcome {
 }
 
 async fn wait_and_hold(teller: Teller, lock: RwLock, name: &'static str, writes: bool) -> rwlease::Result<()> {
-    let pause = tokio::time::sleep(Duration::from_millis(150));
+    let pause = Duration::from_millis(150);
     if writes {
         let guard = lock.write().await?;
         teller.say(name, &format!("writes, token {}", guard.token()));
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        tokio::time::sleep(pause).await;
         guard.release().await?;
     } else {
         let guard = lock.read().await?;
         teller.say(name, &format!("reads, token {}", guard.token()));
-        pause.await;
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        tokio::time::sleep(pause).await;
         guard.release().await?;
     }
     teller.say(name, "is done");
