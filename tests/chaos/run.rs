@@ -52,7 +52,8 @@ pub async fn run(
     }
 }
 
-/// As [`run`], on a cluster that runs already and whose nodes are left as they are: for rows that need nothing but commands.
+/// As [`run`], on a cluster that runs already and whose nodes are left as they are: for rows that need nothing but commands. It loses its keys first: locks of another run that ended
+/// early may be held still, and have the same names.
 pub async fn run_on(
     cluster: Cluster,
     row: &Row,
@@ -61,6 +62,9 @@ pub async fn run_on(
     seed: u64,
     folder: &Path,
 ) -> Result<Run> {
+    for master in cluster.masters().await? {
+        cluster.node(master).say::<()>("FLUSHALL").await?;
+    }
     let urls = cluster.urls();
     let scene = Scene::start(cluster, urls, None, variant.load.clone(), seed, folder.to_owned()).await?;
     Ok(play(row, variant, count, seed, scene, &mut |_| {}).await)

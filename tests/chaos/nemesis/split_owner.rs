@@ -14,14 +14,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub async fn strike(scene: &mut Scene) -> Result {
-    // A master does not give away a slot with keys in it: so it is a lock that was never held.
     let name = format!("odd{}", scene.random.u64(..));
     let slot = Slot::of(format!("rwlease:{name}")).get();
-    if (0..scene.names.len()).any(|number| scene.slot(number) == slot) {
+    let owner = scene.cluster.owner(slot).await?;
+    let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
+    let is_used = scene.cluster.node(owner).say::<u64>(&count).await? > 0;
+    // A master does not give away a slot with keys in it.
+    if is_used || (0..scene.names.len()).any(|number| scene.slot(number) == slot) {
         return Ok(());
     }
     let masters = scene.cluster.masters().await?;
-    let owner = scene.cluster.owner(slot).await?;
     let others = masters.into_iter().filter(|&master| master != owner);
     let other = scene.random.choice(others.collect::<Vec<_>>());
     let other = other.ok_or_else(|| Error::new("there is one master only"))?;
