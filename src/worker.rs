@@ -175,3 +175,31 @@ async fn go_on(client: Arc<Client>, lock: LockKey) {
         }
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use super::*;
+    use crate::Locks;
+    use crate::embedded::Engine;
+
+    /// Whoever changes a lease has the worker look at it, also if it was given up at that moment and its release is on its way.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_on_its_way_is_not_sent_again() {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let guard = locks.rwlock("leaving").unwrap().write().await.unwrap();
+        let acquisition = guard.acquisition.clone();
+        engine.faults().pause(0);
+        engine.reset_tally();
+        drop(guard);
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
+        }
+        assert!(matches!(&*acquisition.state(), State::Leaving(leaving) if leaving.sent));
+        engine.faults().resume(0);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(matches!(&*acquisition.state(), State::Ended));
+        assert_eq!(engine.tally().scripts, 1);
+    }
+}
