@@ -178,6 +178,8 @@ async fn go_on(client: Arc<Client>, lock: LockKey) {
 
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
+    #![allow(clippy::disallowed_methods)]
+
     use super::*;
     use crate::Locks;
     use crate::embedded::Engine;

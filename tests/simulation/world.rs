@@ -29,17 +29,14 @@ const FALLBACK: Duration = Duration::from_millis(800);
 /// How long users may take to come to their end when nothing goes wrong any more.
 const LAST_WAITS: Duration = Duration::from_secs(120);
 
-/// Added where clocks are set: a lease may end by a clock that was ahead, by some steps of a minute.
-const LAST_WAITS_OF_CLOCKS: Duration = Duration::from_secs(600);
-
 /// How long a client may take to give everything back.
 const LAST_LEASES: Duration = Duration::from_secs(60);
 
 /// The longest life of what nobody needs any more: what is left of the last lease, then 20 s.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
 
-/// The same where clocks are set, which adds to it.
-const LIFE_BY_A_CLOCK_THAT_WAS_SET: Duration = Duration::from_secs(300);
+/// Added to each of these where clocks are set: what ends may end by a clock that was ahead, by some steps of a minute.
+const CLOCKS_THAT_WERE_SET: Duration = Duration::from_secs(600);
 
 /// The most steps in one millisecond: more have no end.
 const MOST_STEPS: u32 = 20_000;
@@ -172,7 +169,7 @@ impl World {
     async fn come_to_rest(&mut self) {
         self.clients.stop();
         let clocks = match self.plan.has(Fault::ClockStep) {
-            true => LAST_WAITS_OF_CLOCKS,
+            true => CLOCKS_THAT_WERE_SET,
             false => Duration::ZERO,
         };
         let latest = self.engine.now() + LAST_WAITS + clocks;
@@ -185,10 +182,7 @@ impl World {
         }
         // Whether an attempt can still be carried out is seen by the servers' clocks.
         let apart = Duration::from_millis(2 * self.plan.skew_ms().unsigned_abs());
-        let (patience, life) = match self.plan.has(Fault::ClockStep) {
-            true => (LIFE_BY_A_CLOCK_THAT_WAS_SET, LIFE_BY_A_CLOCK_THAT_WAS_SET),
-            false => (LAST_LEASES, LIFE_OF_THE_IDLE + apart),
-        };
+        let (patience, life) = (LAST_LEASES + clocks, LIFE_OF_THE_IDLE + apart + clocks);
         for locks in self.clients.all() {
             let left = tokio::spawn(async move { locks.shutdown(patience).await });
             let latest = self.engine.now() + patience + Duration::from_secs(1);
