@@ -255,3 +255,19 @@ async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
+    let engine = Engine::builder().masters(1).replicas(1).build();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (locks.rwlock("few").unwrap(), other.rwlock("few").unwrap());
+    for _ in 0..3 {
+        let refused = lock.write().replicas(2).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        let next = timeout(SECOND, others.write().replicas(1))
+            .await
+            .expect("nothing is in the way");
+        next.unwrap().release().await.unwrap();
+    }
+    assert!(locks.shutdown(10 * SECOND).await.is_empty());
+}
