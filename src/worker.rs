@@ -195,7 +195,7 @@ mod tests {
         engine.reset_tally();
         drop(guard);
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
             locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
         }
         assert!(matches!(&*acquisition.state(), State::Leaving(leaving) if leaving.sent));

@@ -76,7 +76,7 @@ const MOVES: [Test; 10] = on_its_servers! {
 /// The rows of the scorecard that need nothing but commands, in small.
 mod migration {
     use super::*;
-    use crate::chaos::rows::rows;
+    use crate::chaos::rows::{Row, rows};
     use crate::chaos::run::run_on;
 
     pub async fn nothing_is_done(_: Backend, compose: &Compose) -> Result {
@@ -99,10 +99,17 @@ mod migration {
         let row = rows().into_iter().find(|row| row.name == name);
         let row = row.ok_or_else(|| Error::new(format!("there is no row {name}")))?;
         let before = set_timeout(compose, row.node_timeout).await?;
+        let outcome = run_variants(compose, &row).await;
+        set_timeout(compose, before).await?;
+        outcome
+    }
+
+    async fn run_variants(compose: &Compose, row: &Row) -> Result {
         for variant in &row.variants {
             let seed = fastrand::u64(..);
-            let folder = std::env::temp_dir().join(format!("rwlease-compose-{}-{name}-{seed}", std::process::id()));
-            let run = run_on(compose.again().await?, &row, variant, row.smoke, seed, &folder).await?;
+            let folder =
+                std::env::temp_dir().join(format!("rwlease-compose-{}-{}-{seed}", std::process::id(), row.name));
+            let run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
             if !run.verdict.broken.is_empty() {
                 let broken = run.verdict.broken.join("\n");
                 return Err(Error::new(format!(
@@ -112,7 +119,6 @@ mod migration {
             }
             std::fs::remove_dir_all(folder)?;
         }
-        set_timeout(compose, before).await?;
         Ok(())
     }
 

@@ -35,7 +35,7 @@ const LAST_LEASES: Duration = Duration::from_secs(60);
 /// The longest life of what nobody needs any more: what is left of the last lease, then 20 s.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
 
-/// Added to each of these where clocks are set: what ends may end by a clock that was ahead, by some steps of a minute.
+/// Added to the last three where clocks are set: what ends may end by a clock that was ahead, by some steps of a minute.
 const CLOCKS_THAT_WERE_SET: Duration = Duration::from_secs(600);
 
 /// The most steps in one millisecond: more have no end.

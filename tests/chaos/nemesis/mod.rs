@@ -38,7 +38,7 @@ pub enum Nemesis {
 }
 
 impl Nemesis {
-    /// Strikes, waits until all is well again, and notes one fault or more.
+    /// Strikes, waits until all is well again, and notes what it did. There may have been nothing to strike: then it is called again.
     pub async fn strike(self, scene: &mut Scene) -> Result {
         match self {
             Nemesis::Nothing => Ok(()),
