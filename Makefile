@@ -1,11 +1,13 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey test-backends servers valkey redis-py sim mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
+# What `get-server valkey-9.1` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
+REDIS_8 := target/servers/redis-8.2
 # What is run on Valkey as well: where servers differ. (This server of it has no TLS.)
-VALKEY_SUITES := cluster slots five_faults protocol redirects mutex quorum multi reentry questions migration failover cli
+VALKEY_SUITES := cluster slots five_faults protocol replicas redirects mutex quorum multi reentry questions migration failover cli
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
 COMPARE := CALLS=$(CALLS) cargo test --release --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
@@ -22,7 +24,11 @@ test: servers redis-py ## Run all tests, on the server that `make servers` finds
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out)
 	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --no-fail-fast $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --lib scripts_equal_server
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --test holding replicas::
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --lib -- scripts_equal_server twin::
+
+test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
+	@scripts/test-servers $(SERVERS)
 
 test-backends: servers redis-py ## Run the suites of locks over each client crate alone (BACKENDS="redis fred")
 	@scripts/test-backends $(BACKENDS)
@@ -31,7 +37,7 @@ servers: ## See that there is a Redis server for the tests; install one if there
 	@scripts/get-redis
 
 valkey: ## Fetch a Valkey server of a fixed version into target/servers
-	@scripts/get-valkey
+	@scripts/get-server valkey-9.1 >/dev/null
 
 redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests that share a lock with it
 	@scripts/get-redis-py
@@ -39,9 +45,14 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release --features embedded --test simulation -- --ignored --exact long --nocapture
 
-equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis, and with Valkey (CALLS=n, RWLEASE_SEED=n)
+equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis 7.0 and 8.2, and with Valkey (CALLS=n, RWLEASE_SEED=n)
+	@scripts/get-server redis-8.2 >/dev/null
 	SERVER_IS="redis 7.0." $(COMPARE)
+	SERVER_IS="redis 8.2." RWLEASE_SERVER=$(CURDIR)/$(REDIS_8) $(COMPARE)
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
+
+twin: servers ## Hold the usual paths of the scripts against the machinery (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
+	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release --features embedded --lib twin::long -- --ignored --nocapture
 
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
 	MUTANTS=$(MUTANTS) cargo test --release --features embedded --test simulation -- --ignored --exact mutants --nocapture

@@ -8,13 +8,14 @@
 -- ARGV[9]  most waiters         ARGV[10] server of its subscription, - if it polls    ARGV[11] hash tag of its channel, - if none
 --
 -- Reply: now, status, more, then
---   granted  token, deadline
+--   granted  token, deadline; if it holds already, the record is written again as it is, so that replicas can confirm it
 --   queued   ticket, waiters ahead at the most, when the holder's lease ends (ms, 0: unknown)
 --   refused  when the holder's lease ends
 --   full     waiters
 --   stale    nothing: it came past not_after, and nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
--- Cost: free or refused TIME, HMGET and, if granted, HSET, PEXPIREAT; else a bounded number of calls, whatever the number of readers and waiters.
+-- Cost: free or refused TIME, HMGET and, if granted, HSET, PEXPIREAT; granted again TIME, HMGET, three HGET, HDEL, HSET; else a bounded number of
+-- calls, whatever the number of readers and waiters.
 
 -- @include constants
 -- @include clock

@@ -7,6 +7,8 @@
 --
 -- Reply: now, status, 0
 --   raised  the last token is as great as this one, or greater
+--   ahead   the last token is less than this one, and this one is more than AHEAD past this server's clock: whoever minted it has a wrong clock, or this
+--           server has. Nothing was done
 --   lost    it does not hold; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: TIME, HMGET, HDEL, HSET, at times PEXPIREAT, and three HGET.
@@ -48,6 +50,9 @@ return answer(function()
   if not holds() then
     return { now, 'lost', 0 }
   elseif number('fence') < token then
+    if token > us + AHEAD * 1000 then
+      return { now, 'ahead', 0 }
+    end
     put('fence', token)
     cover(math.ceil(token / 1000))
     flush(true)

@@ -8,6 +8,7 @@
 --   renewed   token, deadline
 --   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed all the same)
 --   lost      it does not hold
+-- The holder's record is written in any case, also with the deadline that it has: replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a write or with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded number of calls.
 
@@ -30,16 +31,15 @@ if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and
     if token > revoked then
       status, deadline = 'renewed', math.max(deadline, now + lease)
     end
+    -- Written even if nothing changes, so that replicas can confirm it.
     local renewed, life = 'h' .. deadline .. string.sub(text, 15), deadline + GRACE
-    if renewed ~= text then
-      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-      if life > (tonumber(lock[4]) or 0) then
-        life = life + SLACK .. ''
-        redis.call('HSET', KEYS[1], field, renewed, 'until', life)
-        redis.call('PEXPIREAT', KEYS[1], life)
-      else
-        redis.call('HSET', KEYS[1], field, renewed)
-      end
+    redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+    if life > (tonumber(lock[4]) or 0) then
+      life = life + SLACK .. ''
+      redis.call('HSET', KEYS[1], field, renewed, 'until', life)
+      redis.call('PEXPIREAT', KEYS[1], life)
+    else
+      redis.call('HSET', KEYS[1], field, renewed)
     end
     reply = { now, status, 0, token, deadline }
     if not lock[7] or field == 'writer' then

@@ -9,7 +9,7 @@
 -- ARGV[10] server of its subscription, - if it polls            ARGV[11] hash tag of its channel, - if none
 --
 -- Reply: now, status, more
---   granted    token, deadline
+--   granted    token, deadline; if it writes already, the record is written again, so that replicas can confirm it
 --   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
 --   refused    the same: other readers hold, and it was not to wait
 --   conflict   another reader waits to be upgraded: one of the two must release
@@ -94,11 +94,12 @@ return answer(function()
     return refused
   end
 
-  -- It writes by now, or it was granted while this call was on its way: then this is the claim.
+  -- It writes by now. If it did so before this call, this may be the claim; and the record is written again in any case, so that replicas can
+  -- confirm it.
   local owner, state, deadline, minted = writing()
   if owner == me then
-    if state == 'g' then
-      deadline = claimed_until(deadline, minted, demand.lease)
+    if not alive then
+      deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
       write(me, 'h', deadline, minted)
       flush(true)
     end

@@ -1,5 +1,6 @@
 //! One acquisition: an owner id from the first call made for it until the last thing that could come of it is over.
 
+use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
+use crate::core::in_doubt::{self, InDoubt};
 use crate::core::lease::Renewals;
 use crate::node::Address;
 use crate::observe;
@@ -45,8 +47,8 @@ pub(crate) struct Asking {
     pub(crate) pushed: Option<Pushed>,
     /// Something happened that a push could have been lost in: look now.
     pub(crate) look: bool,
-    /// The latest moment until which an attempt without an answer can still be carried out.
-    pub(crate) loose: Option<Moment>,
+    /// Until when attempts without an answer can still be carried out.
+    pub(crate) loose: Option<InDoubt>,
     /// A wait that was given up before this was asked for has not been ended at the server.
     pub(crate) lingers: bool,
 }
@@ -66,6 +68,8 @@ pub(crate) struct Pushed {
 pub(crate) struct Holding {
     pub(crate) mode: Mode,
     pub(crate) token: u64,
+    /// Since when the token is known: what was sent before may be answered with the one before it.
+    pub(crate) token_since: Moment,
     /// When it ends here: the margin is off already.
     pub(crate) ends: Moment,
     /// What a renewal asks for.
@@ -80,8 +84,10 @@ pub(crate) struct Holding {
     pub(crate) failing: bool,
     pub(crate) revoked: bool,
     pub(crate) lost: bool,
+    /// It was lost, and the server may have a lease of the same owner that is another: a late duplicate of a call was granted anew.
+    pub(crate) replaced: bool,
     /// As in [`Asking::loose`].
-    pub(crate) loose: Option<Moment>,
+    pub(crate) loose: Option<InDoubt>,
     /// When it was taken.
     pub(crate) since: Moment,
     /// How many replicas must confirm what makes it longer.
@@ -105,8 +111,10 @@ pub(crate) struct Errand {
     /// It may have been carried out.
     pub(crate) tried: bool,
     /// As in [`Leaving`].
-    pub(crate) loose: Option<Moment>,
+    pub(crate) loose: Option<InDoubt>,
     pub(crate) ghost_until: Option<u64>,
+    /// What it is to end has ended by itself by then, and it need not be tried again. `None` where the end of the lease ends it.
+    pub(crate) give_up: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +123,14 @@ pub(crate) enum ErrandKind {
     EndWait,
     /// From write to read.
     Downgrade,
+    /// The lease was lost, and another one of its owner stands in its place: release that.
+    GiveBack,
 }
 
 /// The release that the worker owes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
-    pub(crate) loose: Option<Moment>,
+    pub(crate) loose: Option<InDoubt>,
     /// Server ms past which an attempt without an answer cannot be carried out any more; a release answered later is the last.
     pub(crate) ghost_until: Option<u64>,
     /// When whatever is left there has ended by itself.
@@ -151,9 +161,16 @@ impl Acquisition {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When what an attempt without an answer may have been granted has ended, if it is carried out at `loose` at the latest.
-    pub(crate) fn ghost_ends(&self, loose: Moment) -> Moment {
-        loose.after(self.lease)
+    /// When what attempts without an answer may have been granted has ended.
+    pub(crate) fn ghost_ends(&self, loose: InDoubt) -> Moment {
+        loose.until.after(self.lease)
+    }
+
+    /// When whatever the server has of a lease has ended by itself, if nothing more is sent for it.
+    pub(crate) fn over(&self, holding: &Holding, now: Moment) -> Moment {
+        // A renewal without an answer may have made it longer than is known here.
+        let ends = holding.ends.max(now.after(holding.lease)).after(holding.margin);
+        holding.loose().map_or(ends, |loose| ends.max(self.ghost_ends(loose)))
     }
 
     /// What is asked for, if anything is.
@@ -216,16 +233,39 @@ impl Holding {
             .fold(self.ends, Moment::min)
     }
 
-    /// The latest moment until which any attempt without an answer can still be carried out.
-    pub(crate) fn loose(&self) -> Option<Moment> {
+    /// Until when any attempt without an answer can still be carried out.
+    pub(crate) fn loose(&self) -> Option<InDoubt> {
         let upgrade = self.upgrade.as_ref().and_then(|asking| asking.loose);
         let errand = self.errand.as_ref().and_then(|errand| errand.loose);
-        self.loose.max(upgrade).max(errand)
+        in_doubt::both(in_doubt::both(self.loose, upgrade), errand)
+    }
+
+    /// Whether a lease with this token is this one, as the answer says to a call that was sent at `sent`.
+    ///
+    /// A newer token is that of an upgrade which was granted and not heard of yet; if none can have been, it is another lease. An older one
+    /// is what the server knew before the upgrade; if it is still all that it knows, the upgrade is gone.
+    pub(crate) fn is_named_by(&self, token: u64, sent: Moment) -> bool {
+        match token.cmp(&self.token) {
+            Ordering::Equal => true,
+            Ordering::Greater => self.may_be_upgraded(),
+            Ordering::Less => sent <= self.token_since,
+        }
+    }
+
+    /// An upgrade is asked for, or was given up and may be granted all the same.
+    fn may_be_upgraded(&self) -> bool {
+        let errand = self.errand.as_ref();
+        self.upgrade.is_some() || errand.is_some_and(|errand| errand.kind == ErrandKind::EndWait)
+    }
+
+    /// Takes note of a later end, which no longest hold allows to be later than its own.
+    pub(crate) fn prolong(&mut self, ends: Moment) {
+        self.ends = self.ends.max(self.renewals.within_hold(ends));
     }
 }
 
 impl Errand {
-    pub(crate) fn new(kind: ErrandKind, due: Moment, loose: Option<Moment>) -> Box<Self> {
+    pub(crate) fn new(kind: ErrandKind, due: Moment, loose: Option<InDoubt>) -> Box<Self> {
         Box::new(Errand {
             kind,
             due,
@@ -233,6 +273,7 @@ impl Errand {
             tried: false,
             loose,
             ghost_until: None,
+            give_up: None,
         })
     }
 }

@@ -9,6 +9,7 @@ use tracing::{Instrument, Span};
 use crate::acquisition::{Acquisition, Asking, ErrandKind, Holding, Pushed};
 use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
+use crate::core::in_doubt::{self, InDoubt};
 use crate::core::lease::{self, Renewals};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Address;
@@ -17,6 +18,7 @@ use crate::owner::Owner;
 use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
 use crate::settings::{BRIEF, Settings, check_lease};
+use crate::worker;
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
@@ -184,6 +186,8 @@ struct Request<'a> {
     /// Where the last call said that this client has subscribed.
     joined_at: Option<String>,
     settled: bool,
+    /// Some call was answered.
+    answered: bool,
     span: Span,
     /// Since when it has a place in the queue.
     queued_since: Option<Moment>,
@@ -217,6 +221,7 @@ impl<'a> Request<'a> {
             silent_since: None,
             joined_at: None,
             settled: false,
+            answered: false,
             span,
             queued_since: None,
             outcome: "dropped",
@@ -244,15 +249,26 @@ impl<'a> Request<'a> {
             }
             let answer = match self.call(patience).await {
                 Ok(answer) => answer,
-                Err(error) if self.is_passing(&error, patience) => continue,
+                Err(error) if self.is_passing(&error, patience) => {
+                    if matches!(error.reason, Reason::TooManyRedirects(_)) {
+                        self.let_masters_agree().await;
+                    }
+                    continue;
+                }
                 // The place in the queue had run out, and there is no room for a new one now.
                 Err(error) if self.ticket > 0 && is_out_of_memory(&error) => {
                     self.wait(patience.until()).await?;
                     continue;
                 }
                 Err(error) if self.was_cut_short(&error) => return Err(out_of_time()),
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if self.was_never_sent(&error) {
+                        self.settle();
+                    }
+                    return Err(error.into());
+                }
             };
+            self.answered = true;
             let (sent, received, confirmed) = (answer.sent, answer.received, answer.confirmed);
             let node = answer.address;
             observe::answered(&self.span, &node);
@@ -314,6 +330,7 @@ impl<'a> Request<'a> {
                     ));
                 }
                 Acquired::Lost => {
+                    worker::take_loss(self.client, &self.acquisition);
                     self.settle();
                     return Err(Error::new(ErrorKind::Lost, "the lease is lost"));
                 }
@@ -327,17 +344,18 @@ impl<'a> Request<'a> {
         self.silent_since.get_or_insert(now);
         let slice = now.after(CALL_SLICE);
         let until = patience.until().map_or(slice, |limit| limit.min(slice));
+        let lease = self.lease(now);
         let acquire = Acquire {
             owner: self.acquisition.owner,
-            lease: self.terms.lease,
+            lease,
             goal: self.goal,
-            wait: matches!(patience, Patience::Queue { .. }).then(|| self.wait_terms()),
+            wait: matches!(patience, Patience::Queue { .. }).then(|| self.wait_terms(lease)),
         };
         let call = acquire.call(self.client.scripts, &self.acquisition.lock, until);
         let before = self.acquisition.with_asking(|asking| {
-            asking
-                .loose
-                .replace(asking.loose.map_or(until, |loose| loose.max(until)))
+            let before = asking.loose;
+            asking.loose = in_doubt::both(before, Some(InDoubt::uncounted(until)));
+            before
         });
         let result = self
             .client
@@ -351,18 +369,32 @@ impl<'a> Request<'a> {
             Ok(answer) => answer.loose,
             Err(error) => error.loose,
         };
-        if loose.is_none() {
-            self.acquisition.with_asking(|asking| asking.loose = before.flatten());
-        }
+        let counted = loose.map(|not_after| InDoubt::counted(until, not_after));
+        self.acquisition
+            .with_asking(|asking| asking.loose = in_doubt::both(before.flatten(), counted));
         result
     }
 
-    fn wait_terms(&mut self) -> Wait {
+    /// The lease to ask for now. That of an upgrade does not reach past the longest hold, which began with the read.
+    fn lease(&self, now: Moment) -> Duration {
+        let lease = self.terms.lease;
+        let of_the_hold = self
+            .acquisition
+            .with_holding(|holding| holding.renewals.lease(now, lease));
+        of_the_hold.unwrap_or(lease)
+    }
+
+    fn wait_terms(&mut self, lease: Duration) -> Wait {
         let joined_at = self.subscribed_at();
         self.joined_at.clone_from(&joined_at);
         let pace = &self.client.settings.pace;
+        let window = pace.window(joined_at.is_some(), self.ahead);
         Wait {
-            window: pace.window(joined_at.is_some(), self.ahead),
+            // A grant is to be claimed within the longest hold, too.
+            window: match self.goal {
+                Goal::Take(..) => window,
+                Goal::Upgrade { .. } => window.min(lease),
+            },
             liveness: pace.liveness,
             ticket: self.ticket,
             limit: self.client.settings.most_waiters,
@@ -372,9 +404,34 @@ impl<'a> Request<'a> {
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
     fn is_passing(&self, error: &CallError, patience: Patience) -> bool {
-        let passing = matches!(error.reason, Reason::TimedOut(_) | Reason::NoNode(_));
+        let least = match error.reason {
+            Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
+            // A wait that has a limit ends with this error, which says more than that the time is up.
+            Reason::TooManyRedirects(_) if patience.until().is_none() => Duration::ZERO,
+            // Near the end of the time the call would not be sent either.
+            Reason::Overloaded => BRIEF,
+            _ => return false,
+        };
         let wanted = self.acquisition.with_asking(|_| ()).is_some();
-        passing && wanted && self.client.clock.now() < patience.until().unwrap_or(LATEST)
+        wanted && self.client.clock.now().after(least) < patience.until().unwrap_or(LATEST)
+    }
+
+    /// Masters that name each other will agree. Until then there is no use in asking them all the time.
+    async fn let_masters_agree(&self) {
+        let pause = self.client.settings.pace.interval;
+        self.client
+            .clock
+            .sleep_until(self.client.clock.now().after(pause))
+            .await;
+    }
+
+    /// Whether no server has heard of it: then none need be told that it is over.
+    fn was_never_sent(&self, error: &CallError) -> bool {
+        let unheard = matches!(
+            error.reason,
+            Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_)
+        );
+        unheard && !self.answered
     }
 
     /// Whether the time was up just after a look had been sent, which says nothing against the server.
@@ -407,22 +464,29 @@ impl<'a> Request<'a> {
         }
     }
 
-    async fn woken(&self, look_at: Moment, until: Option<Moment>) -> Woken {
-        let wake_at = until.map_or(look_at, |until| until.min(look_at));
-        let mut sleep = self.client.clock.sleep_until(wake_at);
+    async fn woken(&self, mut look_at: Moment, until: Option<Moment>) -> Woken {
+        let clock = &self.client.clock;
+        let wake_at = |look_at: Moment| until.map_or(look_at, |until| until.min(look_at));
+        let mut sleep = clock.sleep_until(wake_at(look_at));
         loop {
             let changed = std::pin::pin!(self.acquisition.changed.notified());
             let news = self.acquisition.with_asking(|asking| match asking.pushed.take() {
-                Some(pushed) => Some(Woken::Pushed(pushed)),
-                None => std::mem::take(&mut asking.look).then_some(Woken::Look),
+                Some(pushed) => Err(pushed),
+                None => Ok(std::mem::take(&mut asking.look)),
             });
             match news {
                 None => return Woken::Over,
-                Some(Some(news)) => return news,
-                Some(None) => {}
+                Some(Err(pushed)) => return Woken::Pushed(pushed),
+                Some(Ok(true)) => {
+                    // So are all others who wait: in the order of their places, they do not come to the server at once.
+                    let turn = self.client.settings.pace.told_look(self.ahead, fastrand::f64());
+                    look_at = look_at.min(clock.now().after(turn));
+                    sleep = clock.sleep_until(wake_at(look_at));
+                }
+                Some(Ok(false)) => {}
             }
             if let Either::Right(_) = select(changed, &mut sleep).await {
-                let out_of_time = until.is_some_and(|until| self.client.clock.now() >= until);
+                let out_of_time = until.is_some_and(|until| clock.now() >= until);
                 return if out_of_time { Woken::OutOfTime } else { Woken::Look };
             }
         }
@@ -487,6 +551,7 @@ impl<'a> Request<'a> {
         let holding = Holding {
             mode: self.mode,
             token: grant.token,
+            token_since: now,
             ends,
             lease: self.terms.lease,
             margin: self.margin(),
@@ -496,6 +561,7 @@ impl<'a> Request<'a> {
             failing: false,
             revoked: false,
             lost: false,
+            replaced: false,
             loose: self.acquisition.with_asking(|asking| asking.loose).flatten(),
             since: now,
             replicas: self.terms.replicas,
@@ -514,8 +580,8 @@ impl<'a> Request<'a> {
             }
             holding.loose = holding.loose();
             holding.upgrade = None;
-            (holding.mode, holding.token) = (Mode::Write, grant.token);
-            holding.ends = holding.ends.max(ends);
+            (holding.mode, holding.token, holding.token_since) = (Mode::Write, grant.token, now);
+            holding.prolong(ends);
             if claim_or_renew_at <= now {
                 let left = &mut holding.renewals.left;
                 *left = left.map(|left| left.saturating_add(1));

@@ -21,7 +21,7 @@ use crate::settings::Settings;
 const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);
 
 /// How long after a lease or a place in the queue has surely ended a release is still tried.
-const LEAVING_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const LEAVING_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -134,11 +134,9 @@ impl Client {
             let mut state = acquisition.state();
             let (loose, over) = match &*state {
                 State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
-                // A renewal without an answer may have made it longer than is known here.
                 State::Held(holding) => {
                     holding.end("dropped", now);
-                    let ends = holding.ends.max(now.after(holding.lease));
-                    (holding.loose(), ends.after(holding.margin))
+                    (holding.loose(), acquisition.over(holding, now))
                 }
                 State::Leaving(_) | State::Ended => return,
             };
@@ -172,7 +170,7 @@ impl Client {
     pub(crate) fn downgrade(&self, acquisition: &Acquisition) {
         let now = self.clock.now();
         acquisition.with_holding(|holding| {
-            if holding.mode == Mode::Write && holding.errand.is_none() {
+            if holding.mode == Mode::Write && holding.errand.is_none() && !holding.lost {
                 holding.errand = Some(Errand::new(ErrandKind::Downgrade, now, None));
             }
         });

@@ -100,6 +100,7 @@ impl From<CallError> for Error {
                 let refused = Error::new(ErrorKind::Refused, "the server does not let this client in");
                 last.into_iter().fold(refused, Error::because)
             }
+            Reason::Invalid(why) => Error::invalid(why),
             Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
             Reason::TimedOut(Some(said)) => {
                 Error::new(ErrorKind::Unavailable, "the slot could not be served in time").because(said)

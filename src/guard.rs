@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::asking::{self, Asked};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::{Lease, LeaseState};
+use crate::lease::Lease;
 use crate::protocol::{Ended, Mode, Release};
 use crate::worker;
 
@@ -14,7 +14,8 @@ use crate::worker;
 #[non_exhaustive]
 pub enum Released {
     /// The lock was held until now. Also if the first answer was lost, the second says that nothing is held, and the lease has not ended: then only a
-    /// [forced release](crate::RwLock::force_release), or a failover that lost the lock, could have been before.
+    /// [forced release](crate::RwLock::force_release), or a failover that lost the lock, could have been before. Nor does a release see that after one of these a
+    /// late duplicate of the acquire was granted anew, of which no renewal has told yet: it ends what that was granted.
     Released,
     /// The lease had ended before: somebody else may have held the lock since.
     AlreadyLost,
@@ -36,9 +37,9 @@ impl Hold {
         let held = acquisition.with_holding(|holding| {
             holding.end("released", now);
             holding.releasing = true;
-            (holding.ends, holding.loose())
+            (holding.ends, holding.loose(), holding.replaced)
         });
-        let Some((ends, loose)) = held else {
+        let Some((ends, loose, replaced)) = held else {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
         let call = Release {
@@ -57,6 +58,7 @@ impl Hold {
                     client.forget(acquisition); // else the drop below hands it to the worker, which sends a last one later
                 }
                 Ok(match ended {
+                    _ if replaced => Released::AlreadyLost, // what was released now is another lease
                     Ended::Released => Released::Released,
                     Ended::Absent if retried && client.clock.now() < ends => Released::Released,
                     Ended::Absent if retried => Released::Unknown,
@@ -75,18 +77,24 @@ impl Hold {
 }
 
 impl Hold {
-    /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, nothing is released.
+    /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, the lease is not released.
     pub(crate) async fn keep(self) -> Result<Duration> {
         let Lease { client, acquisition } = &self.0;
-        let renewed = match self.0.state() {
-            LeaseState::Lost => Err(acquisition.lock.blame(Error::new(ErrorKind::Lost, "the lease is lost"))),
-            _ => self.0.renew().await,
+        // What is still to be changed comes first: nobody would do it later, and the lease would be kept as something else.
+        let renewed = match self.0.unencumbered().await {
+            Ok(()) => self.0.renew().await,
+            Err(error) => Err(error),
         };
         let left = self.0.remaining();
         let now = client.clock.now();
         worker::notice_loss(client, acquisition, now);
-        acquisition.with_holding(|holding| holding.end("kept", now));
-        client.forget(acquisition); // and so the drop finds nothing to release
+        let replaced = acquisition.with_holding(|holding| {
+            holding.end("kept", now);
+            holding.replaced
+        });
+        if replaced != Some(true) {
+            client.forget(acquisition); // and so the drop finds nothing to release
+        }
         renewed.map(|()| left)
     }
 }
@@ -150,6 +158,9 @@ macro_rules! guard {
             /// neither a drop nor [`shutdown`](crate::Locks::shutdown) releases it. Gives what is left of it, at least. Only
             /// [`force_release`](crate::RwLock::force_release) ends it sooner. One round trip.
             ///
+            /// If an upgrade of this read was given up and the server has not been told yet, that is done first, so that what is kept stays a read; it
+            /// takes a round trip more or two, and where an attempt of the upgrade had no answer, the time until the server would refuse it (two seconds).
+            ///
             /// ```
             /// # #[cfg(feature = "embedded")]
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
@@ -168,8 +179,9 @@ macro_rules! guard {
             ///
             /// # Errors
             ///
-            /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked; [`Unavailable`](ErrorKind::Unavailable) when the server did not
-            /// answer: then the lock is left to its lease as it was.
+            /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked. [`Unavailable`](ErrorKind::Unavailable) when the server did not
+            /// answer, or could not end an upgrade that was given up, for the client's call timeout: then the lock is left to its lease as it was. Such an upgrade may
+            /// still be granted, and then it is a write that is left, until that same lease or a claim window ends.
             ///
             /// # Cancel safety
             ///

@@ -32,6 +32,10 @@ pub enum LeaseState {
 /// granted was sent, less a margin: so it ends here before it ends at the server, whatever the network did. A process that is stopped
 /// learns of its loss only when it runs again; what protects the data then is the [token](Lease::token).
 ///
+/// That clock is `CLOCK_BOOTTIME` on Linux and Android, and that of [`std::time::Instant`] elsewhere, which may stand still during a suspend. The assumption is that it
+/// counts all time that passes. It does not in a virtual machine whose clocks stand still while the hypervisor has it paused or restores it: there a lease seems good
+/// for as much longer, and again the token is what protects.
+///
 /// The [margin](crate::Builder::margin) covers two things that this client cannot see: the local clock and the server's do not run at exactly the same
 /// speed (a clock that is off by 200 parts in a million, which is bad, loses 6 ms in a lease of 30 s), and when a lock moves to
 /// another server, by a failover or with its slot, the deadline is judged by that server's clock. So two servers' clocks may differ by the margin at most.
@@ -104,6 +108,12 @@ impl Lease {
     }
 
     /// Ends when the lease is lost or given back: before the server lets the next one in, for as long as the runtime runs.
+    ///
+    /// It is a timer of the runtime that wakes it, which is good to a millisecond: with a lease of less than some 40 ms, whose margin is less than two
+    /// milliseconds, it can come after the server's deadline. [`state`](Lease::state) and [`remaining`](Lease::remaining) read the clock, and do not depend on that.
+    ///
+    /// A lease is also lost when a renewal is answered with another token, or when the server says to an upgrade or a downgrade that it has no lease with this
+    /// token: if it has another one of the same [owner](Lease::owner), that is released.
     ///
     /// # Cancel safety
     ///
@@ -193,6 +203,15 @@ impl Lease {
 
     /// Waits until the worker has turned the write into a read, or that was called off.
     pub(crate) async fn downgraded(&self) -> Result<()> {
+        self.free_of(|kind| kind == ErrandKind::Downgrade).await
+    }
+
+    /// Waits until the worker has nothing to change about it.
+    pub(crate) async fn unencumbered(&self) -> Result<()> {
+        self.free_of(|_| true).await
+    }
+
+    async fn free_of(&self, errands: impl Fn(ErrandKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let until = client.clock.now().after(client.settings.call_timeout);
         let failed = |kind, message| Err(acquisition.lock.blame(Error::new(kind, message)));
@@ -200,7 +219,7 @@ impl Lease {
             let changed = std::pin::pin!(acquisition.changed.notified());
             let under_way = self.with(|holding| {
                 let errand = holding.errand.as_ref();
-                errand.is_some_and(|errand| errand.kind == ErrandKind::Downgrade)
+                errand.is_some_and(|errand| errands(errand.kind))
             });
             if !self.is_held() {
                 return failed(ErrorKind::Lost, "the lease is lost");

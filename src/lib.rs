@@ -110,7 +110,7 @@ pub use upgrade::{Upgrade, UpgradeError};
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use crate::node::embedded::{
-        Builder, Engine, Fate, Faults, Host, Kind, Message, Network, Served, Tally, Watcher, Weather,
+        Builder, Engine, Fate, Faults, Host, Kind, Message, Network, Served, Tally, WaitCovers, Watcher, Weather,
     };
 }
 

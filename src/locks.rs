@@ -263,6 +263,8 @@ impl RedisSettings {
         let RedisConnector {
             tls,
             credentials,
+            #[cfg(feature = "redis-tls")]
+                sessions: _,
             database: _, // the URLs' own
             client_name,
         } = connector;
@@ -358,9 +360,19 @@ impl Builder {
         self
     }
 
-    /// The longest time that one attempt of a call waits for its answer, from 1 ms to 1 h; then it is repeated, elsewhere if the slot has moved. Default: 500 ms.
+    /// How long a server may be silent while calls wait for its answers, from 1 ms to 1 h; then they are repeated, elsewhere if the slot has moved. As long as
+    /// it answers anything, it is at work on what came before, and nothing is sent twice. Default: 500 ms.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.router.response_timeout = timeout;
+        self
+    }
+
+    /// The most calls that each server has to answer for this client at the same time, at least 1. More wait here, first come, first served, and are sent as soon as
+    /// others have been answered. A call whose time is nearly up is not sent any more: it fails as
+    /// [`Unavailable`](ErrorKind::Unavailable), and leaves nothing behind at the server. Renewals and releases in the background have turns of their
+    /// own. Default: 256, which a server answers in a few milliseconds; more are of use where the round trip is long.
+    pub fn max_in_flight(mut self, calls: usize) -> Self {
+        self.router.max_in_flight = calls;
         self
     }
 
@@ -519,7 +531,8 @@ impl Builder {
     }
 
     /// Who this client says it is, asked at each new connection: so passwords can change while it runs. What the URLs say
-    /// does not count then. Default: what they say, in which they must agree.
+    /// does not count then. A server that does not accept them is [`Unavailable`](ErrorKind::Unavailable) and dialled again, unless
+    /// the provider says that they cannot change. Default: what the URLs say, in which they must agree.
     pub fn credentials(mut self, provider: impl crate::CredentialsProvider) -> Self {
         self.redis.connector.credentials = Some(Arc::new(provider));
         self

@@ -16,6 +16,7 @@ use crate::lease::Lease;
 use crate::mutex::Mutex as PlainMutex;
 use crate::protocol::{Kind, LockKey, Mode};
 use crate::rwlock::{Acquire, RwLock, TryAcquire};
+use crate::upgrade::become_writer;
 
 /// The least number of locks at which an owner forgets those that it no longer holds.
 const MANY: usize = 64;
@@ -119,7 +120,7 @@ struct Held {
     hold: Hold,
     reads: usize,
     writes: usize,
-    /// Those who have it upgraded just now.
+    /// Requests that have it upgraded just now: until they have counted a write, or given up.
     upgrades: usize,
 }
 
@@ -214,7 +215,8 @@ impl Entry {
         if held.reads + held.writes + held.upgrades == 0 {
             return current.take().map_or(Left::Stale, |held| Left::Nobody(held.hold));
         }
-        if held.writes == 0 && lease.mode() == Some(Mode::Write) {
+        // An upgrade that was just granted is not counted as a write yet: its request takes the share over in a moment, or leaves it.
+        if held.writes + held.upgrades == 0 && lease.mode() == Some(Mode::Write) {
             lease.client.downgrade(&lease.acquisition);
             return Left::Readers;
         }
@@ -297,8 +299,8 @@ async fn take(asked: Asked<'_>, mode: Mode) -> Result<Option<Share>> {
         return Ok(Some(share));
     }
     if let Some(upgrade) = entry.join(Part::Upgrade) {
-        let granted = asking::upgrade(client, &upgrade.lease.acquisition, terms, patience).await?;
-        return Ok(granted.map(|_| upgrade.turn_into(Part::Write)));
+        let granted = become_writer(&upgrade.lease, patience).await?;
+        return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
     }
     let taken = asking::take(client, lock, mode, terms, patience).await?;
     Ok(taken.map(|acquisition| entry.begin(Lease::new(client.clone(), acquisition), part)))

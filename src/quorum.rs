@@ -1,5 +1,6 @@
 //! Redlock: one lock on several independent deployments, held by whoever holds it on most of them.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Hold, Released};
 use crate::lease::{Lease, LeaseState};
 use crate::locks::Locks;
+use crate::node::Address;
+use crate::observe;
 use crate::options::options;
-use crate::protocol::{Kind, LockKey, Mode, RaiseToken};
+use crate::protocol::{AHEAD, Kind, LockKey, Mode, RaiseToken, Raised};
 use crate::retry::{Cancel, Wait};
 
 /// A member that did not answer in the part of the lease that this is the divisor of is passed over, in the range below.
@@ -58,6 +61,11 @@ const LEAST_GRACE: Duration = Duration::from_millis(5);
 /// majority can be found. And as with every lease, a process that was stopped in between does not know that its lock has
 /// passed on: what protects data then is a store that checks [tokens](QuorumGuard::token), or data that a second writer cannot spoil.
 /// A member that was missed, or is lost later, is not taken again: the lock lives on the others.
+///
+/// The clocks of the members should agree within seconds. A token that is more than a minute ahead of a member's clock is not taken there: otherwise one member
+/// with a wrong clock would give the lock a life of years on all others. Where so many refuse a read/write lock's token, or would, that no majority takes it, the
+/// member that gave it is left out of that lock, as if it had not answered, and the lock is given back there. The event `rwlease.clock` names it, and so does the
+/// error if less than a majority is left.
 ///
 /// Both sides of that argument: the [description of the algorithm](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), and Martin
 /// Kleppmann's [How to do distributed locking](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). Where one
@@ -107,7 +115,7 @@ impl Quorum {
 ///
 /// # Cost
 ///
-/// One round trip in time for each try, to all members at once; one more for a read/write lock, whose token is written back. A member that is dead
+/// One round trip in time for each try, to all members at once; one more for a read/write lock, whose token is written back, and one for each member whose clock is wrong. A member that is dead
 /// or slow costs as much again as the majority took, at most the [member's time-out](Self::member_timeout).
 ///
 /// # Fairness
@@ -117,7 +125,8 @@ impl Quorum {
 /// # Errors
 ///
 /// As [`Acquire`](crate::Acquire). [`Unavailable`](ErrorKind::Unavailable) if for the clients' call timeout less than a majority
-/// of the members answered; its source is what one of the others said.
+/// of the members answered, its source being what one of the others said; or if a member's clock is wrong, and less than a majority is left without it. Then it
+/// names that member and how far its clock is ahead.
 ///
 /// # Cancel safety
 ///
@@ -253,6 +262,24 @@ impl IntoFuture for QuorumAcquire {
     }
 }
 
+/// A member, as it is told of.
+struct Member {
+    /// From 1 on.
+    number: usize,
+    /// Who serves the lock there, if that is known.
+    node: Option<Address>,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "member {}", self.number)?;
+        match &self.node {
+            Some(node) => write!(f, " ({node})"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// One try at all members.
 struct Round<'a> {
     quorum: &'a Quorum,
@@ -303,9 +330,10 @@ impl Round<'_> {
             token: None,
         };
         if self.locks[0].kind == Kind::ReadWrite {
-            match guard.write_token_back().await {
-                Some(token) => guard.token = Some(token),
-                None => return self.failed(false, failed),
+            match self.agree_on_token(&mut guard).await {
+                Ok(token) => guard.token = Some(token),
+                Err(Some(wrong)) => return Ok(Tried::Unreached(wrong)),
+                Err(None) => return self.failed(false, failed),
             }
         }
         if guard.is_held() {
@@ -313,6 +341,60 @@ impl Round<'_> {
         } else {
             self.failed(false, failed)
         }
+    }
+
+    /// Gives a majority the greatest token that its members gave. Where more of them say that it is too far ahead than take it, the clock of the member that
+    /// gave it is wrong: it is left out, and the lock is given back there. Fails when no majority has a token; with what to say if that is for a clock.
+    async fn agree_on_token(&self, guard: &mut QuorumGuard) -> std::result::Result<u64, Option<Error>> {
+        let mut wrong = None;
+        while guard.holds.len() >= guard.majority {
+            let written = match guard.foresee() {
+                Some(foreseen) => foreseen,
+                None => guard.write_token_back().await.ok_or(None)?,
+            };
+            if written.count >= guard.majority {
+                for (place, by) in written.refused {
+                    self.tell_of_clock(&self.member(&guard.holds[place]), "behind", by);
+                }
+                return Ok(written.token);
+            }
+            let nearest = written.refused.iter().min_by_key(|(_, by)| *by);
+            let Some(&(place, by)) = nearest.filter(|_| written.refused.len() >= written.count) else {
+                break; // too few have said anything
+            };
+            let behind = self.member(&guard.holds[place]);
+            for hold in guard.holds.extract_if(.., |hold| hold.0.token() == written.token) {
+                let ahead = self.member(&hold);
+                self.tell_of_clock(&ahead, "ahead", by);
+                wrong = Some(self.clock_is_wrong(&ahead, &behind, by));
+            }
+        }
+        Err(wrong)
+    }
+
+    /// Which member's lease this is.
+    fn member(&self, hold: &Hold) -> Member {
+        let Lease { client, acquisition } = &hold.0;
+        let mut members = self.quorum.members.iter();
+        let place = members.position(|member| Arc::ptr_eq(&member.client.0, client));
+        Member {
+            number: place.map_or(0, |place| place + 1),
+            node: client.router.owner(acquisition.lock.slot),
+        }
+    }
+
+    fn tell_of_clock(&self, member: &Member, outcome: &'static str, by: Duration) {
+        observe::clocks_differ(&self.locks[0], member.number, member.node.as_ref(), outcome, by);
+    }
+
+    fn clock_is_wrong(&self, ahead: &Member, behind: &Member, by: Duration) -> Error {
+        let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
+        let message = format!(
+            "{ahead} of {members} gave a token that is {:.0} s ahead of the clock of {behind}: its clock is wrong, or theirs, and less than \
+             {majority} members are left without it",
+            by.as_secs_f64()
+        );
+        self.blame(Error::new(ErrorKind::Unavailable, message))
     }
 
     async fn ask(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
@@ -365,7 +447,8 @@ pub struct QuorumGuard {
 impl QuorumGuard {
     /// The fencing token of a read/write lock, and `None` for a mutex. It is the greatest that the members gave, and was written back to a majority of them
     /// before it was handed out: so the majority of the next holder has a member that gives a greater one. That holds as long as members keep what they acknowledged,
-    /// and, when a lock was idle and forgotten in between, as long as their clocks differ by less than the grace of ten seconds for which it is kept.
+    /// and, when a lock was idle and forgotten in between, as long as their clocks differ by less than the grace of ten seconds for which it is kept. Members that are
+    /// more than a minute apart do not take each other's tokens: see [`Quorum`].
     pub fn token(&self) -> Option<u64> {
         self.token
     }
@@ -493,14 +576,38 @@ impl QuorumGuard {
         }
     }
 
-    /// Writes the greatest of the members' tokens back to them. Nothing if less than a majority has it then.
-    async fn write_token_back(&self) -> Option<u64> {
+    /// What would come of writing the greatest token back, if so many members must refuse it that no majority can take it. Then it is not sent: each member that
+    /// takes it gives tokens from then on that the members that refused it refuse as well.
+    fn foresee(&self) -> Option<Written> {
         let token = self.leases().map(Lease::token).max()?;
-        let raised = self
-            .leases()
-            .map(async |lease| lease.token() == token || self.in_time(raise(lease, token)).await == Some(true));
-        let raised = join_all(raised).await.into_iter().filter(|raised| *raised).count();
-        (raised >= self.majority).then_some(token)
+        // A member's token is not behind its clock.
+        let by = |lease: &Lease| Duration::from_micros(token - lease.token());
+        let ahead = self.leases().map(by).enumerate();
+        let refused: Vec<_> = ahead.filter(|(_, by)| *by > AHEAD).collect();
+        let count = self.holds.len() - refused.len();
+        (count < self.majority).then_some(Written { token, count, refused })
+    }
+
+    /// Writes the greatest of the members' tokens back to them.
+    async fn write_token_back(&self) -> Option<Written> {
+        let token = self.leases().map(Lease::token).max()?;
+        let raised = self.leases().map(async |lease| match lease.token() == token {
+            true => Some(Raised::Done),
+            false => self.in_time(raise(lease, token)).await.flatten(),
+        });
+        let mut written = Written {
+            token,
+            count: 0,
+            refused: Vec::new(),
+        };
+        for (place, raised) in join_all(raised).await.into_iter().enumerate() {
+            match raised {
+                Some(Raised::Done) => written.count += 1,
+                Some(Raised::Ahead(by)) => written.refused.push((place, by)),
+                Some(Raised::Lost) | None => {}
+            }
+        }
+        Some(written)
     }
 
     /// What comes of it in the time that a member has.
@@ -522,11 +629,22 @@ impl QuorumGuard {
     }
 }
 
-/// True if the lock's last token at that member is at least this one.
-async fn raise(lease: &Lease, token: u64) -> bool {
+/// What came of writing a token back.
+struct Written {
+    token: u64,
+    /// How many members have it now.
+    count: usize,
+    /// The places of those for which it is too far ahead, and how far.
+    refused: Vec<(usize, Duration)>,
+}
+
+/// What a member says to that token, if it says anything.
+async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
     let Lease { client, acquisition } = lease;
     let owner = acquisition.owner;
-    let call = RaiseToken { owner, token }.call(client.scripts, &acquisition.lock);
-    let reply = client.ask(&acquisition.lock, &call).await;
-    matches!(reply.map(RaiseToken::read), Ok(Ok(true)))
+    let raise = RaiseToken { owner, token };
+    let reply = client
+        .ask(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock))
+        .await;
+    raise.read(reply.ok()?).ok()
 }

@@ -18,6 +18,9 @@ const LONGEST: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
 const JITTER: f64 = 0.5;
 
+/// The longest pause, some thirty years: what is longer comes to the same, and a part of it can be computed.
+const MOST: Duration = Duration::from_secs(1_000_000_000);
+
 /// How a lock that is not free is tried again, where no server tells when it is: the pauses between tries, and the limits.
 ///
 /// ```
@@ -57,10 +60,10 @@ impl Retry {
 
     /// A pause that begins with `first` and doubles up to `longest`, at least 1 ms.
     pub fn exponential(first: Duration, longest: Duration) -> Self {
-        let first = first.max(SHORTEST);
+        let first = first.clamp(SHORTEST, MOST);
         Retry {
             first,
-            longest: longest.max(first),
+            longest: longest.clamp(first, MOST),
             jitter: JITTER,
             tries: None,
             timeout: None,
@@ -258,6 +261,8 @@ mod tests {
         assert_eq!(retry.pause(1, 0.0), SHORTEST);
         assert_eq!((retry.jitter, retry.tries), (1.0, Some(1)));
         assert_eq!(retry.jitter(f64::NAN).jitter, JITTER);
+        let longest = Retry::every(Duration::MAX).jitter(0.0);
+        assert_eq!((longest.pause(1, 0.0), longest.pause(u32::MAX, 1.0)), (MOST, MOST));
     }
 
     #[tokio::test]

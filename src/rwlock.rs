@@ -148,7 +148,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     }
 
     /// How long the server keeps the lock for a holder that it hears nothing of, 10 ms to 30 days. Default: the client's, 30 s unless set. A lease
-    /// shorter than a failover takes (some seconds) is lost in every failover.
+    /// shorter than a failover takes (some seconds) is lost in every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it says why.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.terms.lease = lease;
         self
@@ -160,7 +160,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// The longest hold: no renewal makes the lease longer than this, counted from the grant. Default: no limit.
+    /// The longest hold: no renewal and no upgrade makes the lease longer than this, counted from the grant. A lease that is longer from the start is
+    /// not cut short. Default: no limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.terms.hold = Some(hold);
         self
@@ -176,7 +177,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// How many replicas must have the lock before it counts as held, and each renewal before the lease counts as longer. Default: none.
     ///
     /// A server that dies takes with it what it had not told its replicas yet: a lock that was just granted can be granted again by the replica
-    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. It costs one trip from the
+    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. (If the slot moves to another
+    /// master meanwhile, the replicas there confirm the lease with its next renewal.) It costs one trip from the
     /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub fn replicas(mut self, replicas: u32) -> Self {
@@ -252,7 +254,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 ///
 /// # Errors, Cancel safety
 ///
-/// As [`Acquire`]; never `TimedOut`.
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for an [`Owner`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);

@@ -12,6 +12,9 @@ use crate::router::RouterSettings;
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// As many as a semaphore of tokio has on every platform.
+const MOST_IN_FLIGHT: usize = 1 << 20;
+
 /// A server's silence that says nothing against it yet.
 pub(crate) const BRIEF: Duration = Duration::from_millis(500);
 
@@ -80,7 +83,15 @@ impl Settings {
 impl RouterSettings {
     pub(crate) fn check(&self) -> Result<()> {
         in_range("the connect timeout", self.connect_timeout, 1, 3_600_000)?;
-        in_range("the response timeout", self.response_timeout, 1, 3_600_000)
+        in_range("the response timeout", self.response_timeout, 1, 3_600_000)?;
+        if (1..=MOST_IN_FLIGHT).contains(&self.max_in_flight) {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!(
+                "the calls in flight must be from 1 to {MOST_IN_FLIGHT}, not {}",
+                self.max_in_flight
+            )))
+        }
     }
 }
 

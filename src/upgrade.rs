@@ -45,7 +45,8 @@ impl ReadGuard {
     ///
     /// # Errors
     ///
-    /// As [`Upgrade`]; never `TimedOut`.
+    /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only where an upgrade of this read was given up before, or a downgrade is under way, and the server
+    /// has not answered to the end of that for the client's call timeout: until then nothing new can be asked for.
     ///
     /// # Cancel safety
     ///

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use crate::acquisition::{Acquisition, ErrandKind, State};
+use crate::acquisition::{Acquisition, ErrandKind, Holding, State};
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::node::Address;
@@ -23,7 +23,7 @@ use crate::protocol::{Envelope, LockKey, pump, pumped};
 
 pub(crate) use hearing::listen;
 pub(crate) use leaving::ended;
-pub(crate) use renewing::{apply_renewal, notice_loss, refusal};
+pub(crate) use renewing::{apply_renewal, notice_loss, refusal, take_loss};
 
 /// What is due within this time goes out together.
 const HORIZON: Duration = Duration::from_millis(20);
@@ -73,6 +73,7 @@ enum Kind {
     ConfirmedRenewal(u32),
     EndOfWait,
     Downgrade,
+    GiveBack,
     Release,
 }
 
@@ -98,6 +99,7 @@ fn fly(kind: Kind, client: Arc<Client>, flight: Vec<Arc<Acquisition>>) -> Flight
         Kind::ConfirmedRenewal(replicas) => Box::pin(renewing::renew_confirmed(client, flight, replicas)),
         Kind::EndOfWait => Box::pin(changing::end_waits(client, flight)),
         Kind::Downgrade => Box::pin(changing::downgrade(client, flight)),
+        Kind::GiveBack => Box::pin(changing::give_back(client, flight)),
         Kind::Release => Box::pin(leaving::leave(client, flight)),
     }
 }
@@ -106,7 +108,20 @@ fn fly(kind: Kind, client: Arc<Client>, flight: Vec<Arc<Acquisition>>) -> Flight
 fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind>; 2] {
     let mut state = acquisition.state();
     match &mut *state {
-        State::Held(holding) if holding.releasing || holding.lost => [None; 2],
+        State::Held(holding) if holding.releasing => [None; 2],
+        State::Held(holding) if holding.lost => {
+            let change = due_change(holding, now.after(HORIZON));
+            let due = holding
+                .errand
+                .as_ref()
+                .filter(|errand| !errand.sent)
+                .map(|errand| errand.due);
+            drop(state);
+            if let Some(due) = due {
+                client.schedule(acquisition, due);
+            }
+            [None, change]
+        }
         State::Held(holding) if !holding.is_held(now) => {
             renewing::lose(client, acquisition, state, now);
             [None; 2]
@@ -125,16 +140,7 @@ fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind
                     holding.renew_at = None;
                 }
             }
-            let errand = holding.errand.as_mut();
-            let change = errand
-                .filter(|errand| !errand.sent && errand.due <= horizon)
-                .map(|errand| {
-                    (errand.sent, errand.tried) = (true, true);
-                    match errand.kind {
-                        ErrandKind::EndWait => Kind::EndOfWait,
-                        ErrandKind::Downgrade => Kind::Downgrade,
-                    }
-                });
+            let change = due_change(holding, horizon);
             let next = holding.next_due();
             drop(state);
             client.schedule(acquisition, next);
@@ -160,6 +166,18 @@ fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind
     }
 }
 
+/// The change of a lease that is to be sent by then, if one is; it counts as sent from here on.
+fn due_change(holding: &mut Holding, horizon: Moment) -> Option<Kind> {
+    let errand = holding.errand.as_mut();
+    let errand = errand.filter(|errand| !errand.sent && errand.due <= horizon)?;
+    (errand.sent, errand.tried) = (true, true);
+    Some(match errand.kind {
+        ErrandKind::EndWait => Kind::EndOfWait,
+        ErrandKind::Downgrade => Kind::Downgrade,
+        ErrandKind::GiveBack => Kind::GiveBack,
+    })
+}
+
 /// Sends `pump` until nothing is left over.
 async fn go_on(client: Arc<Client>, lock: LockKey) {
     loop {
@@ -181,8 +199,8 @@ mod tests {
     #![allow(clippy::disallowed_methods)]
 
     use super::*;
-    use crate::Locks;
     use crate::embedded::Engine;
+    use crate::{ErrorKind, LeaseState, Locks};
 
     /// Whoever changes a lease has the worker look at it, also if it was given up at that moment and its release is on its way.
     #[tokio::test(start_paused = true)]
@@ -203,5 +221,27 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(matches!(&*acquisition.state(), State::Ended));
         assert_eq!(engine.tally().scripts, 1);
+    }
+
+    /// Where replicas have to confirm a lease, a renewal that too few of them confirm makes it no longer.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_no_replica_confirms_does_not_count() {
+        let engine = Engine::builder().masters(1).build();
+        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let lease = Duration::from_secs(9);
+        let lock = locks.rwlock("confirmed").unwrap();
+        let guard = lock.write().lease(lease).replicas(1).await.unwrap();
+        let ends = || guard.acquisition.with_holding(|holding| holding.ends).unwrap();
+        let first = ends();
+        engine.faults().hold_back(1);
+        tokio::time::sleep(lease / 2).await;
+        assert_eq!((guard.state(), ends()), (LeaseState::Uncertain, first));
+        let error = guard.renew().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(ends(), first);
+        engine.faults().catch_up(1);
+        tokio::time::sleep(lease / 6).await;
+        assert_eq!(guard.state(), LeaseState::Held);
+        assert!(ends() > first);
     }
 }

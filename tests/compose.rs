@@ -77,7 +77,8 @@ const MOVES: [Test; 10] = on_its_servers! {
 mod migration {
     use super::*;
     use crate::chaos::rows::{Row, rows};
-    use crate::chaos::run::run_on;
+    use crate::chaos::run::{TRIES, run_on};
+    use crate::chaos::verdict::Outcome;
 
     pub async fn nothing_is_done(_: Backend, compose: &Compose) -> Result {
         row(compose, "steady").await
@@ -109,9 +110,15 @@ mod migration {
             let seed = fastrand::u64(..);
             let folder =
                 std::env::temp_dir().join(format!("rwlease-compose-{}-{}-{seed}", std::process::id(), row.name));
-            let run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
-            if !run.verdict.broken.is_empty() {
-                let broken = run.verdict.broken.join("\n");
+            let mut run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
+            for _ in 1..TRIES {
+                if run.verdict.outcome() == Outcome::Void {
+                    println!("{}", run.report());
+                    run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
+                }
+            }
+            if run.verdict.outcome() != Outcome::Kept {
+                let broken = run.report();
                 return Err(Error::new(format!(
                     "seed {seed}, logs in {}: {broken}",
                     folder.display()

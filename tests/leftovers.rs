@@ -4,11 +4,12 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::future::IntoFuture;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use rwlease::embedded::Engine;
+use rwlease::embedded::{Engine, Served};
 use rwlease::{ErrorKind, LeaseState, Locks, Released, RwLock, Slot};
 use tokio::time::{sleep, timeout};
 
@@ -270,4 +271,54 @@ async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
         next.unwrap().release().await.unwrap();
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
+}
+
+/// The server that an attempt without an answer went to refuses it from a known moment on: the release after that is the last.
+#[tokio::test(start_paused = true)]
+async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = client(&engine).await;
+    let lock = locks.rwlock("doubt").unwrap();
+    lock.write().await.unwrap().release().await.unwrap(); // the server knows the scripts
+    let digest = |name: &str| {
+        locks
+            .scripts()
+            .find(|script| script.name() == name)
+            .unwrap()
+            .digest()
+            .as_bytes()
+    };
+    let (acquire, release) = (digest("acquire_write"), digest("release"));
+    let seen: Arc<Mutex<(u64, Vec<u64>)>> = Arc::default();
+    let see = seen.clone();
+    engine.watch(move |served: &Served<'_>| {
+        let (words, mut see) = (served.words(), see.lock().unwrap());
+        if words.len() < 6 {
+            return;
+        }
+        if words[1] == acquire {
+            let not_after = std::str::from_utf8(words[5]).unwrap().parse().unwrap();
+            see.0 = see.0.max(not_after);
+        } else if words[1] == release {
+            see.1.push(served.now() / 1000);
+        }
+    });
+    engine.faults().pause(0);
+    let mut request = Box::pin(lock.write().into_future());
+    assert!(futures::poll!(&mut request).is_pending());
+    engine.faults().kill_connections(0); // whether that attempt is carried out, nobody knows
+    for _ in 0..20 {
+        assert!(futures::poll!(&mut request).is_pending());
+        tokio::task::yield_now().await;
+    }
+    engine.faults().resume(0);
+    let guard = request.await.unwrap();
+    let owner = guard.owner().to_owned();
+    drop(guard);
+    sleep(10 * SECOND).await;
+    assert!(!locks.knows(&owner));
+    let (not_after, releases) = seen.lock().unwrap().clone();
+    assert_eq!(releases.len(), 2, "one at once and one when nothing can come any more");
+    let last = releases[1];
+    assert!(last > not_after && last <= not_after + 50, "{last} for {not_after}");
 }

@@ -36,6 +36,8 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_the
         r#"rwlease_hold_seconds_count{mode="write",outcome="lost"} 1"#,
         r#"rwlease_lost_total{mode="write",outcome="taken"} 1"#,
         r#"rwlease_redirects_total{kind="moved"} 1"#,
+        r#"rwlease_attempts_total{outcome="moved"} 1"#,
+        r#"rwlease_subscriptions_total{outcome="lost"} 0"#,
     ] {
         assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
     }
@@ -45,7 +47,14 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_the
         r#"rwlease_renewal_seconds_bucket{outcome="held""#,
         r#"rwlease_releases_total{outcome="released"}"#,
         r#"rwlease_refreshes_total{outcome="changed"}"#,
+        r#"rwlease_refreshes_total{outcome="failed"}"#,
         "rwlease_pushes_total ",
+        r#"rwlease_connect_seconds_count{kind="commands",outcome="connected"}"#,
+        r#"rwlease_connect_seconds_count{kind="subscriptions",outcome="connected"}"#,
+        r#"rwlease_attempts_total{outcome="answered"}"#,
+        r#"rwlease_commands_in_flight{node=""#,
+        r#"rwlease_commands_queued{node=""#,
+        r#"rwlease_subscriptions_total{outcome="joined"}"#,
     ] {
         assert!(text.contains(start), "{start}:\n{text}");
     }
@@ -134,7 +143,14 @@ fn check_dashboard(text: &str) {
     }
     for metric in observing::names(
         &observing::source(),
-        &["counter!(\"", "histogram!(\"", "count!(\"", "measure!(\""],
+        &[
+            "counter!(\"",
+            "histogram!(\"",
+            "count!(\"",
+            "count_each!(\"",
+            "measure!(\"",
+            "level!(\"",
+        ],
         "rwlease_",
     ) {
         assert!(
@@ -162,9 +178,10 @@ fn collect(part: &serde_json::Value, queries: &mut Vec<String>) {
 
 #[test]
 fn every_metric_is_in_the_documentation_and_the_other_way_round() {
-    let starts = ["describe_counter!(\"", "describe_histogram!(\""];
+    let starts = ["describe_counter!(\"", "describe_gauge!(\"", "describe_histogram!(\""];
     let described = observing::names(&observing::source(), &starts, "rwlease_");
-    let told = observing::names(&observing::source(), &["count!(\"", "measure!(\""], "rwlease_");
+    let starts = ["count!(\"", "count_each!(\"", "measure!(\"", "level!(\""];
+    let told = observing::names(&observing::source(), &starts, "rwlease_");
     let words = observing::names(observing::DOCUMENTATION, &["| `"], "rwlease_");
     assert!(told.len() > 8, "{told:?}");
     assert_eq!(described, told);

@@ -304,6 +304,40 @@ async fn tokens_rise_whichever_majority_gives_them() {
     }
 }
 
+/// One member's last token is an hour ahead, as if its clock were: it does not count, and the others' keys hear nothing of that hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_token_is_far_ahead_is_left_out() {
+    const FAR: usize = 3;
+    let bench = Bench::new().await;
+    let guard = bench.members[FAR].rwlock("far").unwrap().write().await.unwrap();
+    let far = guard.token() + 3_600_000_000;
+    guard.release().await.unwrap();
+    let command = format!("HSET rwlease:far fence {far}");
+    bench.servers[FAR].say::<u64>(&command).await.unwrap();
+
+    let held = loop {
+        let held = taken(bench.quorum.write("far")).await;
+        if held.leases().len() == 4 {
+            break held;
+        }
+        held.release().await.unwrap(); // a member was late
+    };
+    let token = held.token().unwrap();
+    assert!(held.leases().all(|lease| lease.token() <= token));
+    assert!(token < far - 3_000_000_000, "{token} of {far}");
+    for (place, server) in bench.servers.iter().enumerate().filter(|(place, _)| *place != FAR) {
+        let fence: u64 = server.say("HGET rwlease:far fence").await.unwrap();
+        assert_eq!(fence, token, "member {place}");
+        let left: u64 = server.say("PTTL rwlease:far").await.unwrap();
+        assert!(left < 120_000, "member {place} keeps the lock for {left} ms");
+    }
+    let patience = Patience::new("the member to be given back");
+    while bench.members[FAR].rwlock("far").unwrap().is_locked().await.unwrap() {
+        patience.pause("locked").await.unwrap();
+    }
+    held.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_share_and_writers_exclude() {
     let bench = Bench::new().await;
@@ -455,5 +489,132 @@ mod embedded {
                 tokio::time::sleep(LONG).await;
             }
         }
+    }
+
+    /// Members whose clocks are ahead by so many seconds.
+    async fn with_clocks<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Quorum) {
+        let epoch = Duration::from_secs(1_735_689_600);
+        let (mut engines, mut members) = (Vec::new(), Vec::new());
+        for seconds in ahead {
+            let engine = Engine::builder().standalone().starts_at(epoch).build();
+            engine.faults().set_clock(0, seconds * 1_000);
+            let settings = Locks::builder().call_timeout(Duration::from_secs(2));
+            members.push(settings.connect_embedded(&engine).await.unwrap());
+            engines.push(engine);
+        }
+        (engines, Quorum::new(members).unwrap())
+    }
+
+    /// The last token at each member that knows the lock.
+    fn tokens(engines: &[Engine]) -> Vec<Option<u64>> {
+        let fence = |engine: &Engine| engine.say(0, &[b"HGET", b"rwlease:lock", b"fence"])[0].parse().ok();
+        engines.iter().map(fence).collect()
+    }
+
+    const HOUR: i64 = 3_600;
+
+    /// What is granted is by the clocks of the others, and members that are left out are free again.
+    #[tokio::test(start_paused = true)]
+    async fn members_whose_clocks_are_ahead_are_left_out() {
+        for ahead in [
+            [0, HOUR, 0, 0, 0],
+            [2 * HOUR, 0, 0, HOUR, 0],
+            [HOUR, 0, 0, 0, HOUR],
+            [0, 61, 0, 0, 0],
+        ] {
+            let (engines, quorum) = with_clocks(ahead).await;
+            let right = ahead.iter().filter(|seconds| **seconds == 0).count();
+            let mut last = 0;
+            for _ in 0..3 {
+                let held = quorum.write("lock").await.unwrap();
+                assert_eq!(held.leases().len(), right, "{ahead:?}");
+                let token = held.token().unwrap();
+                assert!(
+                    token > last && token <= engines[0].now().as_micros() as u64,
+                    "{ahead:?}"
+                );
+                last = token;
+                for (seconds, kept) in ahead.iter().zip(tokens(&engines)) {
+                    assert_eq!(kept == Some(token), *seconds == 0, "{ahead:?}: {kept:?} after {token}");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
+                for (seconds, engine) in ahead.iter().zip(&engines) {
+                    let writer = engine.say(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]);
+                    assert_eq!(writer == ["1"], *seconds == 0, "{ahead:?}");
+                }
+                held.release().await.unwrap();
+            }
+        }
+    }
+
+    /// Up to a minute is what a token may be ahead.
+    #[tokio::test(start_paused = true)]
+    async fn clocks_that_differ_by_less_than_a_minute_are_raised_to() {
+        let (engines, quorum) = with_clocks([0, 59, 0, 0, 0]).await;
+        let held = quorum.write("lock").await.unwrap();
+        assert_eq!(held.leases().len(), 5);
+        assert_eq!(tokens(&engines), [held.token(); 5]);
+        held.release().await.unwrap();
+    }
+
+    /// A member that is behind all others takes no token of theirs, and is not needed.
+    #[tokio::test(start_paused = true)]
+    async fn a_member_whose_clock_is_behind_does_not_stop_the_others() {
+        let (engines, quorum) = with_clocks([0, 0, -HOUR, 0, 0]).await;
+        let mut last = None;
+        for _ in 0..3 {
+            let held = quorum.write("lock").await.unwrap();
+            assert!(held.token() > last);
+            last = held.token();
+            let kept = tokens(&engines);
+            assert!(kept[2] < last, "{kept:?}");
+            assert!(
+                kept.iter().enumerate().all(|(place, kept)| place == 2 || *kept == last),
+                "{kept:?}"
+            );
+            held.release().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Its token is within a minute of one of the others, but that one does not get it: else its own tokens would be too far ahead for the rest from then on.
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_is_left_out_spoils_the_tokens_of_no_other() {
+        let (engines, quorum) = with_clocks([59, 0, -30, -30, 0]).await;
+        engines[4].faults().stop(0);
+        for _ in 0..5 {
+            let held = quorum.write("lock").try_once().await.unwrap().unwrap();
+            assert_eq!(held.leases().len(), 3);
+            let kept = tokens(&engines[..4]);
+            assert!(kept[0] > held.token(), "{kept:?}");
+            assert_eq!(kept[1..], [held.token(); 3]);
+            held.release().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
+        }
+    }
+
+    /// Without the one that is ahead there is no majority: it is named, and nothing is held.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_ahead_is_named_when_the_others_are_too_few() {
+        let (engines, quorum) = with_clocks([0, HOUR, 0]).await;
+        engines[2].faults().stop(0);
+        for tried_once in [true, false] {
+            let request = quorum.write("lock");
+            let error = match tried_once {
+                true => request.try_once().await.unwrap_err(),
+                false => request.await.unwrap_err(),
+            };
+            assert_eq!((error.kind(), error.lock()), (ErrorKind::Unavailable, Some("lock")));
+            let said = error.to_string();
+            assert!(said.contains("member 2 (embedded:7000) of 3"), "{said}");
+            assert!(said.contains("3600 s ahead of the clock of member 1"), "{said}");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for engine in &engines[..2] {
+            assert_eq!(engine.say(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]), ["0"]);
+        }
+        assert!(tokens(&engines)[0] <= Some(engines[0].now().as_micros() as u64));
+        // It is of no account for a lock that has no tokens.
+        quorum.mutex("lock").await.unwrap().release().await.unwrap();
     }
 }

@@ -24,7 +24,7 @@ const PASSWORD: &str = "a-password";
 
 /// As `docs/operating.md` lists them.
 const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
-                      +ssubscribe +sunsubscribe +wait \
+                      +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait \
                       +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
 
 /// What other kinds of locks need besides, and listing them.
@@ -220,6 +220,19 @@ async fn a_missing_right_is_named() -> Result {
         };
         let error = outcome.await.unwrap_err();
         names(&error, right);
+    }
+    Ok(())
+}
+
+/// Who may not ask for ids and epochs knows less of the servers, but is no stranger to them.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_rights_to_tell_nodes_apart_locks_work() -> Result {
+    let lacking = format!("{RIGHTS} -cluster|myid -cluster|info");
+    let (cluster, certificates) = secure_cluster(&lacking).await?;
+    let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
+    for number in 0..20 {
+        let lock = locks.rwlock(format!("order:{number}"))?;
+        assert_eq!(lock.write().await?.release().await?, Released::Released);
     }
     Ok(())
 }
@@ -439,4 +452,228 @@ async fn who_is_not_let_in_is_told_why() -> Result {
         words(&error)
     );
     Ok(())
+}
+
+/// A password that can be changed while clients run.
+#[cfg(feature = "redis-tls")]
+#[derive(Clone)]
+struct Rotated {
+    password: std::sync::Arc<std::sync::Mutex<&'static str>>,
+    /// How often it was asked for.
+    asked: tokio::sync::watch::Sender<u32>,
+}
+
+#[cfg(feature = "redis-tls")]
+impl Rotated {
+    fn new(password: &'static str) -> Self {
+        Rotated {
+            password: std::sync::Arc::new(password.into()),
+            asked: tokio::sync::watch::Sender::new(0),
+        }
+    }
+
+    fn set(&self, password: &'static str) {
+        *self.password.lock().unwrap() = password;
+    }
+
+    /// Waits until it was asked for that many times more.
+    async fn until_asked(&self, times: u32) {
+        let enough = *self.asked.borrow() + times;
+        let mut asked = self.asked.subscribe();
+        timeout(Duration::from_secs(20), asked.wait_for(|asked| *asked >= enough))
+            .await
+            .expect("asked in time")
+            .unwrap();
+    }
+}
+
+#[cfg(feature = "redis-tls")]
+impl rwlease::CredentialsProvider for Rotated {
+    fn credentials(&self) -> rwlease::CredentialsFuture<'_> {
+        self.asked.send_modify(|asked| *asked += 1);
+        let password = *self.password.lock().unwrap();
+        Box::pin(async move { Ok(rwlease::Credentials::new(USER, password)) })
+    }
+}
+
+/// Changes the password at the server, and ends the connections that the old one has opened.
+#[cfg(feature = "redis-tls")]
+async fn change_password(server: &Server, password: &str) -> Result {
+    server
+        .say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}"))
+        .await?;
+    server.say::<i64>(&format!("CLIENT KILL USER {USER}")).await?;
+    Ok(())
+}
+
+/// The server knows the new password before the provider does.
+#[cfg(feature = "redis-tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_of_credentials_is_asked_again_when_they_are_refused() -> Result {
+    let certificates = certificates();
+    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port().expect("a server with TLS"));
+    let builder = || {
+        let patient = Locks::builder().call_timeout(Duration::from_secs(40));
+        patient.tls_roots(certificates.authority.as_str()).servers([&url])
+    };
+    let rotated = Rotated::new(PASSWORD);
+    let locks = builder().credentials(rotated.clone()).connect().await?;
+    let lock = locks.rwlock("order")?;
+    drop(lock.write().await?);
+    let fixed = builder()
+        .credentials(rwlease::Credentials::new(USER, PASSWORD))
+        .connect()
+        .await?;
+
+    change_password(&server, "another").await?;
+    let asking = tokio::spawn(async move { lock.write().await });
+    rotated.until_asked(4).await;
+    assert!(!asking.is_finished(), "{:?}", asking.await);
+    rotated.set("another");
+    let held = timeout(Duration::from_secs(20), asking).await???;
+    assert_eq!(held.release().await?, Released::Released);
+
+    // What cannot change is not tried again.
+    let error = fixed.rwlock("order")?.write().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
+    Ok(())
+}
+
+/// Ends TLS before a server, and notes of each connection whether its session was a new one.
+struct Front {
+    port: u16,
+    handshakes: std::sync::Arc<std::sync::Mutex<Vec<rustls::HandshakeKind>>>,
+    /// Counted up, it ends all connections.
+    cuts: tokio::sync::watch::Sender<u32>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Front {
+    async fn start(certificates: &Certificates, server: u16) -> Result<Front> {
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+        let certificate = CertificateDer::from_pem_slice(certificates.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(certificates.key.as_bytes())?;
+        let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)?;
+        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let handshakes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let cuts = tokio::sync::watch::Sender::new(0);
+        let (noted, cut) = (handshakes.clone(), cuts.clone());
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, noted, mut cut) = (acceptor.clone(), noted.clone(), cut.subscribe());
+                tokio::spawn(async move {
+                    let mut outside = acceptor.accept(stream).await?;
+                    noted.lock().unwrap().extend(outside.get_ref().1.handshake_kind());
+                    let mut inside = tokio::net::TcpStream::connect(("127.0.0.1", server)).await?;
+                    tokio::select! {
+                        ended = tokio::io::copy_bidirectional(&mut outside, &mut inside) => ended.map(drop),
+                        _ = cut.changed() => Ok(()),
+                    }
+                });
+            }
+        });
+        Ok(Front {
+            port,
+            handshakes,
+            cuts,
+            task,
+        })
+    }
+
+    fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    fn handshakes(&self) -> Vec<rustls::HandshakeKind> {
+        self.handshakes.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
+    const CUTS: usize = 3;
+    let certificates = certificates();
+    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let front = Front::start(&certificates, server.port()).await?;
+    let locks = connect_at(front.port, &certificates.authority).await?;
+    for _ in 0..CUTS {
+        front.cut();
+        let held = locks.rwlock("order")?.write().await?;
+        assert_eq!(held.release().await?, Released::Released);
+    }
+    let handshakes = front.handshakes();
+    let resumed = handshakes
+        .iter()
+        .filter(|kind| **kind == rustls::HandshakeKind::Resumed);
+    assert!(handshakes.len() > CUTS, "{handshakes:?}");
+    assert_eq!(resumed.count(), handshakes.len() - 1, "{handshakes:?}");
+    Ok(())
+}
+
+/// Servers behind one host name do not know each other's sessions.
+#[cfg(feature = "redis-tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
+    const CUTS: usize = 3;
+    let certificates = certificates();
+    let settings = ServerSettings::default().line(format!("user {USER} on >{PASSWORD} {RIGHTS}"));
+    let shape = Shape {
+        settings,
+        ..Shape::of(2, 0)
+    };
+    let cluster = Cluster::start_with(shape).await?;
+    let mut fronts = Vec::new();
+    for node in cluster.nodes() {
+        fronts.push((node.port(), Front::start(&certificates, node.port()).await?));
+    }
+    let ports: Vec<_> = fronts.iter().map(|(port, front)| (*port, front.port)).collect();
+    let settings = Locks::builder().translate(move |host, port| {
+        let front = ports.iter().find(|(inside, _)| *inside == port);
+        (host.to_owned(), front.map_or(port, |(_, outside)| *outside))
+    });
+    let locks = by_redis(settings, fronts[0].1.port, PASSWORD, &certificates.authority).await?;
+    for _ in 0..=CUTS {
+        for name in ["a", "b", "c", "d"] {
+            let held = locks.rwlock(name)?.write().await?;
+            assert_eq!(held.release().await?, Released::Released);
+        }
+        fronts.iter().for_each(|(_, front)| front.cut());
+    }
+    for (_, front) in &fronts {
+        let handshakes = front.handshakes();
+        let new = handshakes
+            .iter()
+            .filter(|kind| **kind != rustls::HandshakeKind::Resumed);
+        assert!(handshakes.len() > CUTS, "{handshakes:?}");
+        assert_eq!(new.count(), 1, "{handshakes:?}");
+    }
+    Ok(())
+}
+
+async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
+    match Backend::chosen() {
+        #[cfg(feature = "redis-tls")]
+        Backend::Redis => by_redis(Locks::builder(), port, PASSWORD, authority).await,
+        #[cfg(feature = "fred-tls")]
+        Backend::Fred => by_fred(Locks::builder(), port, PASSWORD, authority).await,
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = (port, authority);
+            panic!("{other:?} has no TLS here")
+        }
+    }
 }

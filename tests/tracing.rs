@@ -105,6 +105,10 @@ async fn each_step_of_a_lock_is_told() {
         .await
         .unwrap();
     tape.has("rwlease.refresh", "changed", &["node"]).await;
+    let told = tape
+        .has("rwlease.connect", "connected", &["node", "kind", "seconds"])
+        .await;
+    assert_eq!(told["kind"], "commands");
 
     let lock = locks.rwlock("a").unwrap();
     let first = lock.write().await.unwrap();
@@ -118,6 +122,8 @@ async fn each_step_of_a_lock_is_told() {
     assert_eq!((told["lock"].as_str(), told["mode"].as_str()), ("a", "write"));
     assert_eq!(told["slot"], Slot::of("rwlease:a").get().to_string());
     assert!((0.0..10.0).contains(&told["seconds"].parse::<f64>().unwrap()));
+    let attempt = tape.has("rwlease.attempt", "answered", &["slot", "node"]).await;
+    assert_eq!((&attempt["slot"], &attempt["node"]), (&told["slot"], &told["node"]));
     let told = tape
         .has(
             "rwlease.grant",
@@ -146,6 +152,8 @@ async fn each_step_of_a_lock_is_told() {
         .has("rwlease.wait", "queued", &["lock", "slot", "mode", "node", "ahead"])
         .await;
     assert_eq!(told["mode"], "read");
+    let joined = tape.has("rwlease.subscribe", "joined", &["slot", "node"]).await;
+    assert_eq!((&joined["slot"], &joined["node"]), (&told["slot"], &told["node"]));
     // Not before it has its subscription: then it is pushed to.
     tokio::time::sleep(Duration::from_millis(300)).await;
     first.release().await.unwrap();
@@ -191,6 +199,33 @@ async fn redirects_are_told() {
     guard.renew().await.unwrap();
     let told = tape.has("rwlease.redirect", "moved", &["slot", "node", "to"]).await;
     assert_ne!(told["node"], told["to"]);
+    let attempt = tape.has("rwlease.attempt", "moved", &["slot"]).await;
+    assert_eq!(attempt["node"], told["node"]);
+}
+
+/// A member of a quorum whose clock is wrong is named. (Time stands still: else the members' clocks differ by the time that it takes to make them.)
+#[tokio::test(start_paused = true)]
+async fn a_wrong_clock_is_told() {
+    let tape = Tape::default();
+    let subscriber = tracing_subscriber::registry().with(tape.clone());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    for (wrong_ms, outcome) in [(3_600_000, "ahead"), (-3_600_000, "behind")] {
+        let mut members = Vec::new();
+        for place in 0..3 {
+            let engine = Engine::builder().standalone().build();
+            engine.faults().set_clock(0, if place == 1 { wrong_ms } else { 0 });
+            members.push(Locks::builder().connect_embedded(&engine).await.unwrap());
+        }
+        let quorum = rwlease::Quorum::new(members).unwrap();
+        let held = quorum.write("a").member_timeout(Duration::from_secs(5)).await.unwrap();
+        held.release().await.unwrap();
+        let told = tape
+            .has("rwlease.clock", outcome, &["lock", "slot", "member", "node", "seconds"])
+            .await;
+        assert_eq!((told["lock"].as_str(), told["member"].as_str()), ("a", "2"));
+        let seconds = told["seconds"].parse::<f64>().unwrap();
+        assert!((3_590.0..=3_600.0).contains(&seconds), "{seconds}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 -- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made meanwhile.
 local demand, bad = read_demand()
 
--- The grant that this owner has, if any, claimed by this call. A replay that finds it claimed changes nothing.
+-- The grant that this owner has, if any, claimed by this call. The record is written even if nothing in it changes: `WAIT` counts replicas only
+-- for what the call in front of it has written.
 local function claim(mode)
   local alive, state, deadline, token, index
   if mode == 'w' then
@@ -15,12 +16,12 @@ local function claim(mode)
     return nil
   elseif state == 'g' then
     deadline = claimed_until(deadline, token, demand.lease)
-    if mode == 'w' then
-      write(demand.owner, 'h', deadline, token)
-    else
-      put('r:' .. demand.owner, record('h', deadline, token, index))
-      cover(deadline)
-    end
+  end
+  if mode == 'w' then
+    write(demand.owner, 'h', deadline, token)
+  else
+    put('r:' .. demand.owner, record('h', deadline, token, index))
+    cover(deadline)
   end
   return { now, 'granted', 0, token, deadline }
 end
@@ -60,8 +61,10 @@ local function refresh(entry)
 end
 
 local function queue(mode)
-  local ticket = demand.ticket > 0 and demand.ticket or number('ticket') + 1
-  if ticket > number('ticket') then
+  -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not come back with.
+  local last = number('ticket')
+  local ticket = demand.ticket > 0 and math.min(demand.ticket, last + LEAP) or last + 1
+  if ticket > last then
     put('ticket', ticket)
   end
   link({

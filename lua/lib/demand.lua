@@ -25,7 +25,7 @@ local function read_demand(with_token)
   end
   if asked.waits then
     asked.window, asked.liveness = whole(6, 1, LONGEST), whole(7, 1, LONGEST)
-    asked.ticket, asked.limit = whole(8, 0, NEVER), whole(9, 0, NEVER)
+    asked.ticket, asked.limit = whole(8, 0, MOST_EXACT), whole(9, 0, NEVER)
     asked.node, asked.tag = ARGV[10], ARGV[11]
     if not (asked.window and asked.liveness and asked.ticket and asked.limit) then
       return nil, refuse('waiting')

@@ -14,6 +14,9 @@ local grants = {}
 
 local function mint()
   local token = math.max(number('fence') + 1, us)
+  if token >= MOST_EXACT then
+    malformed('fence') -- the next one would be the same
+  end
   put('fence', token)
   cover(math.floor(token / 1000))
   return token

@@ -6,11 +6,11 @@
 -- ARGV[3]  owner, the value     ARGV[4]  lease, ms
 --
 -- Reply: now, status, 0
---   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then nothing is changed)
+--   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then its value is written again, with the same end)
 --   refused  when the holder's lease ends (ms, 0: never)
 --   stale    nothing: it came past not_after
 -- Errors: WRONGTYPE, LOCKARGS, OOM.
--- Cost: TIME and SET; GET and PTTL more when it is held.
+-- Cost: TIME and SET; GET and PTTL more when it is held, and another SET when this owner holds it.
 
 -- @include constants
 -- @include clock
@@ -43,6 +43,7 @@ end
 local left = call('PTTL', key)
 local ends = left >= 0 and now + left or 0
 if value == ARGV[3] then
+  call('SET', key, value, 'XX', 'KEEPTTL') -- changes nothing, and replicas can confirm it
   return { now, 'granted', 0, 0, ends }
 end
 return { now, 'refused', 0, ends }

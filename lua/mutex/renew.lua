@@ -8,7 +8,7 @@
 --   renewed  0, deadline
 --   lost     it holds another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
--- Cost: TIME, GET, PTTL and PEXPIREAT.
+-- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of the last when the lease ends later already.
 
 -- @include constants
 -- @include clock
@@ -32,5 +32,9 @@ local left = call('PTTL', key)
 if left < lease then
   left = lease
   call('PEXPIREAT', key, format('%.0f', now + lease))
+else
+  -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no hash, and after it a full memory refuses nothing.
+  redis.pcall('HDEL', key, '-')
+  call('SET', key, value, 'XX', 'KEEPTTL')
 end
 return { now, 'renewed', 0, 0, now + left }

@@ -40,7 +40,7 @@ pub(crate) fn pushed_ends(
     margin: Duration,
 ) -> Option<Moment> {
     let bound = bound.filter(|bound| bound.is_consistent())?;
-    let by_bound = bound.not_before(grant.deadline)?;
+    let by_bound = bound.not_before(grant.deadline, received)?;
     let by_message = received.after(left(grant, push_now));
     Some(by_bound.min(by_message).before(margin))
 }
@@ -78,6 +78,11 @@ impl Renewals {
     /// The lease to ask for at `now`: never past the end of the longest hold.
     pub(crate) fn lease(&self, now: Moment, lease: Duration) -> Duration {
         self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
+    }
+
+    /// The end of a lease that was made longer. A call that arrived late, or a claim window, can reach past the end of the longest hold at the server.
+    pub(crate) fn within_hold(&self, ends: Moment) -> Moment {
+        self.hold_ends.map_or(ends, |hold_ends| ends.min(hold_ends))
     }
 }
 
@@ -139,6 +144,11 @@ mod tests {
         };
         assert!(held.go_on(at(999)) && !held.go_on(at(1_000)));
         assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
+        assert_eq!(
+            (held.within_hold(at(1_300)), held.within_hold(at(700))),
+            (at(1_000), at(700))
+        );
+        assert_eq!(twice.within_hold(at(1_300)), at(1_300));
     }
 
     #[test]

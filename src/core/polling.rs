@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// When all of a queue are to look, each place waits for so much longer than the one before it.
+const STEP: Duration = Duration::from_millis(1);
+
 /// The times of waiting that a client is set to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -17,6 +20,13 @@ impl Pace {
     /// The time until the next look; `random` is from 0 to 1.
     pub(crate) fn next_look(&self, ahead: u64, random: f64) -> Duration {
         self.longest(ahead).mul_f64(1.0 - 0.2 * random)
+    }
+
+    /// The time until the look of a waiter that was told to look, as all of its queue were: the head looks at once, and the others one after another. `random` is from 0 to 1.
+    pub(crate) fn told_look(&self, ahead: u64, random: f64) -> Duration {
+        let places = u32::try_from(ahead).unwrap_or(u32::MAX);
+        let turn = STEP.saturating_mul(places).saturating_sub(STEP.mul_f64(random));
+        turn.min(self.longest(ahead))
     }
 
     /// The window for one that hears of grants, or only finds them when it looks.
@@ -49,6 +59,11 @@ mod tests {
         assert_eq!(pace.next_look(0, 1.0), Duration::from_millis(200));
         assert_eq!(pace.next_look(3, 0.0), Duration::from_secs(1));
         assert_eq!(pace.next_look(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(pace.told_look(0, 0.0), Duration::ZERO);
+        assert_eq!(pace.told_look(0, 1.0), Duration::ZERO);
+        assert_eq!(pace.told_look(7, 0.0), 7 * STEP);
+        assert_eq!(pace.told_look(7, 1.0), 6 * STEP);
+        assert_eq!(pace.told_look(u64::MAX, 0.0), Duration::from_secs(3));
         assert_eq!(pace.window(true, 50), Duration::from_secs(1));
         assert_eq!(pace.window(false, 0), Duration::from_secs(1));
         assert_eq!(pace.window(false, 50), Duration::from_secs(6));

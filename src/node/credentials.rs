@@ -52,11 +52,22 @@ pub type CredentialsFuture<'a> =
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// The credentials as they are now. The time this takes is part of the time to connect.
     fn credentials(&self) -> CredentialsFuture<'_>;
+
+    /// Whether it may give others when it is asked again. Then a server that does not accept what it gave (`WRONGPASS`, `NOAUTH`) is
+    /// dialled again, after a pause, with what it gives by then, for as long as the call has time: so a password may be changed at the
+    /// server first. Where it is false, the call fails at once, as [`Refused`](crate::ErrorKind::Refused). Default: true.
+    fn may_change(&self) -> bool {
+        true
+    }
 }
 
 /// Credentials that stay the same.
 impl CredentialsProvider for Credentials {
     fn credentials(&self) -> CredentialsFuture<'_> {
         Box::pin(async { Ok(self.clone()) })
+    }
+
+    fn may_change(&self) -> bool {
+        false
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Connector, Node, NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words};
+use crate::node::{
+    Address, Answering, Connector, Node, NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words,
+};
 
 /// The time of every fake server when its test begins.
 pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -44,6 +47,8 @@ pub(crate) enum Act {
     Answer(Reply),
     /// Answers after a while.
     Late(Duration, Reply),
+    /// The answer arrives after a while, and is read by a task of the connection that lets others go first so often.
+    Unread(Duration, usize, Reply),
     /// Never answers.
     Hang,
     /// The connection breaks.
@@ -63,7 +68,7 @@ pub(crate) enum Door {
     Hangs,
     /// Opens after a while.
     Slow(Duration),
-    /// Refuses for good (a wrong password).
+    /// Refuses (a wrong password): for good, unless credentials are asked for at each dial.
     Locked,
 }
 
@@ -73,7 +78,11 @@ pub(crate) struct Fakes(Arc<Shared>);
 
 struct Shared {
     started: Instant,
+    /// Credentials are asked for at each dial.
+    renews: AtomicBool,
     servers: Mutex<HashMap<Arc<str>, Server>>,
+    /// Host names of several servers.
+    names: Mutex<HashMap<Arc<str>, Vec<Arc<str>>>>,
 }
 
 #[derive(Default)]
@@ -88,7 +97,17 @@ struct Server {
     scripts: VecDeque<Act>,
     /// What happens to all scripts that `scripts` does not cover.
     always: Option<Act>,
+    /// Answers NOSCRIPT until it is sent the text of a script.
+    knows_no_script: bool,
     slots: Option<Reply>,
+    /// Its answer to `CLUSTER MYID`, if that is not its host with `-id`.
+    id: Option<Reply>,
+    /// Its answer to `CLUSTER INFO`, if that is not the state `ok` at epoch 1.
+    info: Option<Reply>,
+    /// How long it takes to answer `CLUSTER SLOTS`.
+    slots_take: Duration,
+    /// The beginning of its run id, if that is not its host.
+    process: Option<String>,
     /// What it says to `WAIT`. Without any, one replica confirms at once.
     confirms: Option<Act>,
     /// Breaks all connections made so far when it is counted up.
@@ -96,7 +115,13 @@ struct Server {
     log: Vec<String>,
     subscribers: Vec<mpsc::UnboundedSender<Notice>>,
     joins: VecDeque<JoinAct>,
+    /// Joins that wait for an answer, where all do.
+    held_joins: Option<VecDeque<HeldJoin>>,
+    /// The run id that it tells, if it is not made of its host.
+    run_id: Option<&'static str>,
 }
+
+type HeldJoin = (mpsc::WeakUnboundedSender<Notice>, Bytes);
 
 /// What a server does with `SSUBSCRIBE`. Without any, it confirms it.
 #[derive(Clone, Debug)]
@@ -116,7 +141,9 @@ impl Fakes {
     pub(crate) fn new(ranges: &[(u16, u16, &str)]) -> Fakes {
         let fakes = Fakes(Arc::new(Shared {
             started: Instant::now(),
+            renews: AtomicBool::new(false),
             servers: Mutex::default(),
+            names: Mutex::default(),
         }));
         fakes.set_slots(ranges);
         fakes
@@ -136,8 +163,50 @@ impl Fakes {
         self.with(host, |server| server.slots = Some(reply));
     }
 
+    /// Makes a server one without a cluster.
+    pub(crate) fn set_alone(&self, host: &str) {
+        let disabled = || Reply::Error(server_error("ERR This instance has cluster support disabled"));
+        self.with(host, |server| {
+            server.slots = Some(disabled());
+            server.id = Some(disabled());
+            server.info = Some(disabled());
+        });
+    }
+
+    /// What a server says to `CLUSTER MYID`.
+    pub(crate) fn set_id_of(&self, host: &str, reply: Reply) {
+        self.with(host, |server| server.id = Some(reply));
+    }
+
+    /// What a server says to `CLUSTER INFO`.
+    pub(crate) fn set_info_of(&self, host: &str, reply: Reply) {
+        self.with(host, |server| server.info = Some(reply));
+    }
+
+    /// How long a server takes to answer `CLUSTER SLOTS`: what it says is what it knew when it was asked.
+    pub(crate) fn set_slots_take(&self, host: &str, time: Duration) {
+        self.with(host, |server| server.slots_take = time);
+    }
+
+    /// Restarts a server: its run id begins with this from now on, and its connections break.
+    pub(crate) fn restart(&self, host: &str, process: &str) {
+        self.with(host, |server| server.process = Some(process.into()));
+        self.cut(host);
+    }
+
+    /// Makes a host name one of several servers. Who dials it gets the first one that is open.
+    pub(crate) fn set_name(&self, name: &str, hosts: &[&str]) {
+        let hosts = hosts.iter().map(|host| Arc::from(*host)).collect();
+        self.0.names.lock().unwrap().insert(name.into(), hosts);
+    }
+
     pub(crate) fn set_door(&self, host: &str, door: Door) {
         self.with(host, |server| server.door = door);
+    }
+
+    /// Has clients ask for their credentials at each dial.
+    pub(crate) fn renew_credentials(&self) {
+        self.0.renews.store(true, Ordering::Relaxed);
     }
 
     /// Makes the next scripts at that server end so, one after another.
@@ -148,6 +217,11 @@ impl Fakes {
     /// Makes all scripts at that server end so.
     pub(crate) fn always(&self, host: &str, act: Act) {
         self.with(host, |server| server.always = Some(act));
+    }
+
+    /// Makes that server forget all scripts, until it is sent the text of one.
+    pub(crate) fn forget_scripts(&self, host: &str) {
+        self.with(host, |server| server.knows_no_script = true);
     }
 
     /// Makes `WAIT` end so at that server.
@@ -192,6 +266,28 @@ impl Fakes {
         self.with(host, |server| server.joins.extend(acts));
     }
 
+    /// Leaves all joins at that server without an answer until `answer_joins`.
+    pub(crate) fn hold_joins(&self, host: &str) {
+        self.with(host, |server| server.held_joins.get_or_insert_default().clear());
+    }
+
+    /// Confirms the joins that came first, so many of them.
+    pub(crate) fn answer_joins(&self, host: &str, joins: usize) {
+        self.with(host, |server| {
+            let Some(held) = &mut server.held_joins else { return };
+            for (notify, channel) in held.drain(..joins.min(held.len())) {
+                if let Some(notify) = notify.upgrade() {
+                    let _ = notify.send(Notice::Joined { channel });
+                }
+            }
+        });
+    }
+
+    /// Puts another server behind that address, for connections that are made from now on.
+    pub(crate) fn set_run_id(&self, host: &str, run_id: &'static str) {
+        self.with(host, |server| server.run_id = Some(run_id));
+    }
+
     /// Tells this to all who subscribe at that server.
     pub(crate) fn notify(&self, host: &str, notice: Notice) {
         self.with(host, |server| {
@@ -228,6 +324,7 @@ impl Fakes {
         self.with(host, |server| {
             match &*words[0] {
                 "TIME" | "INFO" => {}
+                "CLUSTER" if words[1] == "MYID" => {}
                 _ => server.log.push(words.join(" ")),
             }
             if server.stopped {
@@ -238,11 +335,22 @@ impl Fakes {
                     text(&(ms / 1000).to_string()),
                     text(&(ms % 1000 * 1000).to_string()),
                 ])),
-                "INFO" => Act::Answer(text(&format!("# Server\r\nrun_id:{host}-0123456789abcdef\r\n"))),
-                "CLUSTER" => Act::Answer(server.slots.clone().unwrap_or(Reply::Nil)),
+                "INFO" => {
+                    let process = server.process.as_deref().unwrap_or(host);
+                    let own = format!("{process}-0123456789abcdef");
+                    let run_id = server.run_id.unwrap_or(&own);
+                    Act::Answer(text(&format!("# Server\r\nrun_id:{run_id}\r\n")))
+                }
+                "CLUSTER" => match &*words[1] {
+                    "MYID" => Act::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host)))),
+                    "INFO" => Act::Answer(server.info.clone().unwrap_or_else(|| cluster_info("ok", 1))),
+                    _ => Act::Late(server.slots_take, server.slots.clone().unwrap_or(Reply::Nil)),
+                },
                 "ASKING" => Act::Answer(text("OK")),
                 "WAIT" => server.confirms.clone().unwrap_or(Act::Answer(Reply::Int(1))),
+                "EVALSHA" if server.knows_no_script => refusal("NOSCRIPT No matching script."),
                 "EVAL" | "EVALSHA" => {
+                    server.knows_no_script = false;
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
                     next.unwrap_or_else(|| {
                         Act::Answer(Reply::List(vec![Reply::Int(ms as i64), text("ok"), Reply::Int(0)]))
@@ -257,15 +365,19 @@ impl Fakes {
 impl Connector for Fakes {
     fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         async move {
-            let generation = self.enter(&address.host).await?;
-            let node: Arc<dyn Node> = Arc::new(FakeNode {
-                fakes: self.clone(),
-                host: address.host.clone(),
-                generation,
-            });
-            Ok(node)
+            let host = self.host_of(&address.host);
+            self.open(host).await
         }
         .boxed()
+    }
+
+    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        let places = self.0.names.lock().unwrap().get(&address.host).cloned();
+        future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
+    }
+
+    fn connect_at<'a>(&'a self, _: &'a Address, place: &'a str) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        self.open(place.into()).boxed()
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
@@ -282,9 +394,29 @@ impl Connector for Fakes {
         }
         .boxed()
     }
+
+    fn renews_credentials(&self) -> bool {
+        self.0.renews.load(Ordering::Relaxed)
+    }
 }
 
 impl Fakes {
+    /// The server that is dialled by this name.
+    fn host_of(&self, name: &Arc<str>) -> Arc<str> {
+        let hosts = self.0.names.lock().unwrap().get(name).cloned().unwrap_or_default();
+        let open = |host: &&Arc<str>| self.with(host, |server| server.door == Door::Open);
+        hosts.iter().find(open).or(hosts.first()).unwrap_or(name).clone()
+    }
+
+    async fn open(&self, host: Arc<str>) -> Result<Arc<dyn Node>, NodeError> {
+        let generation = self.enter(&host).await?;
+        Ok(Arc::new(FakeNode {
+            fakes: self.clone(),
+            host,
+            generation,
+        }))
+    }
+
     async fn enter(&self, host: &str) -> Result<usize, NodeError> {
         let door = self.with(host, |server| {
             server.dials += 1;
@@ -293,21 +425,24 @@ impl Fakes {
         tokio::task::yield_now().await;
         match door {
             Door::Open => Ok(self.with(host, |server| server.generation)),
-            Door::Refuses => Err(NodeError::unsent("connection refused")),
+            Door::Refuses => Err(NodeError {
+                refused: true,
+                ..NodeError::unsent("connection refused")
+            }),
             Door::Hangs => future::pending().await,
             Door::Slow(pause) => {
                 tokio::time::sleep(pause).await;
                 Ok(self.with(host, |server| server.generation))
             }
             Door::Locked => Err(NodeError {
-                permanent: true,
+                permanent: !self.renews_credentials(),
                 ..NodeError::unsent("WRONGPASS")
             }),
         }
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FakeNode {
     fakes: Fakes,
     host: Arc<str>,
@@ -315,25 +450,23 @@ struct FakeNode {
 }
 
 impl Node for FakeNode {
-    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
-        async move {
-            let mut replies = self.pipeline(std::slice::from_ref(command)).await?;
-            Ok(replies.pop().unwrap_or(Reply::Nil))
-        }
-        .boxed()
+    fn call(&self, command: &Words) -> Answering<Reply> {
+        let replies = self.pipeline(std::slice::from_ref(command));
+        async move { Ok(replies.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
     }
 
-    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
+    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+        let (node, commands) = (self.clone(), commands.to_vec());
         async move {
-            if !self.is_usable() {
+            if !node.is_usable() {
                 return Err(broken(false));
             }
-            self.fakes.with(&self.host, |server| server.pipelines += 1);
+            node.fakes.with(&node.host, |server| server.pipelines += 1);
             let mut replies = Vec::new();
             // A server takes the whole pipeline, whatever becomes of the first commands of it.
             let acts: Vec<Act> = commands
                 .iter()
-                .map(|command| self.fakes.act(&self.host, command))
+                .map(|command| node.fakes.act(&node.host, command))
                 .collect();
             tokio::task::yield_now().await;
             for act in acts {
@@ -343,12 +476,13 @@ impl Node for FakeNode {
                         tokio::time::sleep(wait).await;
                         replies.push(reply);
                     }
+                    Act::Unread(wait, turns, reply) => replies.push(unread(wait, turns, reply).await),
                     Act::Hang => future::pending().await,
                     Act::Break { maybe_sent } => return Err(broken(maybe_sent)),
                     Act::Short => {}
                 }
             }
-            if !self.is_usable() {
+            if !node.is_usable() {
                 return Err(broken(true));
             }
             Ok(replies)
@@ -369,6 +503,17 @@ struct FakeSubscription {
 }
 
 impl Subscription for FakeSubscription {
+    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        async move {
+            match self.fakes.act(&self.host, command) {
+                Act::Answer(reply) => Ok(reply),
+                Act::Hang => future::pending().await,
+                _ => Err(broken(true)),
+            }
+        }
+        .boxed()
+    }
+
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
             let Some(notify) = self.notify.upgrade() else {
@@ -382,7 +527,13 @@ impl Subscription for FakeSubscription {
                 (server.stopped, server.joins.pop_front())
             });
             let channel = Bytes::copy_from_slice(channel);
+            let is_held = self.fakes.with(&self.host, |server| {
+                let held = server.held_joins.as_mut();
+                held.map(|held| held.push_back((notify.downgrade(), channel.clone())))
+                    .is_some()
+            });
             match act {
+                _ if is_held => {}
                 _ if stopped => {}
                 None => drop(notify.send(Notice::Joined { channel })),
                 Some(JoinAct::Refuse(text)) => drop(notify.send(Notice::Refused {
@@ -413,6 +564,17 @@ impl Subscription for FakeSubscription {
         }
         .boxed()
     }
+}
+
+async fn unread(wait: Duration, turns_of_others: usize, reply: Reply) -> Reply {
+    let reader = tokio::spawn(async move {
+        tokio::time::sleep(wait).await;
+        for _ in 0..turns_of_others {
+            tokio::task::yield_now().await;
+        }
+        reply
+    });
+    reader.await.unwrap_or(Reply::Nil)
 }
 
 fn broken(maybe_sent: bool) -> NodeError {
@@ -446,10 +608,20 @@ pub(crate) fn refusal(text: &str) -> Act {
     Act::Answer(Reply::Error(server_error(text)))
 }
 
+/// The id of a node at that host.
+pub(crate) fn id_of(host: &str) -> String {
+    format!("{host}-id")
+}
+
+/// A reply to `CLUSTER INFO`.
+pub(crate) fn cluster_info(state: &str, epoch: u64) -> Reply {
+    text(&format!("cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n"))
+}
+
 /// A reply to `CLUSTER SLOTS`.
 pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> Reply {
     let range = |&(first, last, host): &(u16, u16, &str)| {
-        let node = Reply::List(vec![text(host), Reply::Int(1), text("id")]);
+        let node = Reply::List(vec![text(host), Reply::Int(1), text(&id_of(host))]);
         Reply::List(vec![Reply::Int(first.into()), Reply::Int(last.into()), node])
     };
     Reply::List(ranges.iter().map(range).collect())

@@ -18,12 +18,12 @@ use ::fred::types::config::TlsHostMapping;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 use bytes::{Bytes, BytesMut};
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 
-use crate::node::{Address, Connector, Node, NodeError, Reply, Subscribed, Words};
+use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Subscribed, Words, resolved};
 use connection::Connection;
-use reply::{failed, reply_of_frame, reply_of_value};
+use reply::{failed, reply_of_value};
 
 /// What was told but not yet taken off by its reader: on a subscription's connection, and on one that carries commands (why it could not be made, which is told twice).
 const PUSHES: usize = 256;
@@ -81,6 +81,23 @@ impl FredConnector {
         }
     }
 
+    /// As `config`, where the host name was resolved to this address already.
+    fn config_at(&self, address: &Address, place: &str) -> Config {
+        let host = if place.contains(':') {
+            format!("[{place}]")
+        } else {
+            place.to_owned()
+        };
+        let mut server = self.server(address);
+        #[cfg(feature = "fred-tls")]
+        server.tls_server_name.get_or_insert_with(|| server.host.clone());
+        server.host = host.into();
+        Config {
+            server: ServerConfig::Centralized { server },
+            ..self.config(address)
+        }
+    }
+
     /// As the configuration names it, or as the nodes do, with the name that its certificate must have.
     fn server(&self, address: &Address) -> Server {
         let host = if address.host.contains(':') {
@@ -123,7 +140,28 @@ impl Connector for FredConnector {
     fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         async move {
             let connection = Connection::open(self.config(address), EVENTS).await?;
-            let node: Arc<dyn Node> = Arc::new(FredNode { connection });
+            let node: Arc<dyn Node> = Arc::new(FredNode {
+                connection: Arc::new(connection),
+            });
+            Ok(node)
+        }
+        .boxed()
+    }
+
+    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolved(address).boxed()
+    }
+
+    fn connect_at<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        async move {
+            let connection = Connection::open(self.config_at(address, place), EVENTS).await?;
+            let node: Arc<dyn Node> = Arc::new(FredNode {
+                connection: Arc::new(connection),
+            });
             Ok(node)
         }
         .boxed()
@@ -142,30 +180,23 @@ impl Connector for FredConnector {
 /// A connection that carries commands.
 #[derive(Debug)]
 struct FredNode {
-    connection: Connection,
+    connection: Arc<Connection>,
 }
 
 impl Node for FredNode {
-    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
-        async move {
-            let (name, args) = split(command);
-            let frame = self
-                .connection
-                .run(|client| async move { client.custom_raw(name, args).await })
-                .await?;
-            // As a frame, an error that the server answered is told from one that `fred` made.
-            Ok(reply_of_frame(frame))
-        }
-        .boxed()
+    fn call(&self, command: &Words) -> Answering<Reply> {
+        let (connection, command) = (self.connection.clone(), command.clone());
+        async move { connection.call(&command).await }.boxed()
     }
 
-    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
+    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+        // With one command, the failure of the whole could not be told from an error reply.
+        if let [command] = commands {
+            return self.call(command).map_ok(|reply| vec![reply]).boxed();
+        }
+        let (connection, commands) = (self.connection.clone(), commands.to_vec());
         async move {
-            // With one command, the failure of the whole could not be told from an error reply.
-            if let [command] = commands {
-                return Ok(vec![self.call(command).await?]);
-            }
-            let results = self.connection.run(|client| pipelined(client, commands)).await?;
+            let results = connection.run(|client| pipelined(client, &commands)).await?;
             if let (1, Some(Err(error))) = (results.len(), results.first()) {
                 return Err(failed(error));
             }

@@ -14,6 +14,8 @@ pub(crate) mod fake;
 pub(crate) mod fred;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "redis", feature = "fred"))]
+mod resolve;
 #[cfg(all(test, feature = "redis", feature = "fred"))]
 mod tests;
 mod words;
@@ -28,7 +30,15 @@ use tokio::sync::mpsc;
 
 #[cfg(feature = "redis")]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
+#[cfg(any(feature = "redis", feature = "fred"))]
+pub(crate) use resolve::resolved;
 pub(crate) use words::Words;
+
+/// What servers from 7.2 on show of a connection in `CLIENT LIST`. Those that refuse it (an older one, a user without the right) are left in peace.
+#[cfg(any(feature = "redis", feature = "fred"))]
+pub(crate) const LIB_NAME: &str = env!("CARGO_PKG_NAME");
+#[cfg(any(feature = "redis", feature = "fred"))]
+pub(crate) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Where a server listens, as the client dials it (after any address translation).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +76,11 @@ pub(crate) struct ServerError {
     pub(crate) detail: String,
 }
 
+/// Whether the error says that the server does not know who the client is, or does not believe it.
+pub(crate) fn is_about_credentials(code: &str) -> bool {
+    matches!(code, "NOAUTH" | "WRONGPASS")
+}
+
 /// A call that got no answer from the server.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeError {
@@ -74,6 +89,8 @@ pub(crate) struct NodeError {
     pub(crate) maybe_sent: bool,
     /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad certificate.
     pub(crate) permanent: bool,
+    /// Nobody listens at that address: the machine is there, the server is not.
+    pub(crate) refused: bool,
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -84,6 +101,7 @@ impl NodeError {
             message: message.into(),
             maybe_sent: false,
             permanent: false,
+            refused: false,
             source: None,
         }
     }
@@ -107,22 +125,47 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
     fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>>;
 
+    /// The addresses that a host name stands for now; none where that cannot be told.
+    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        let _ = address;
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// As `connect`, to the server at one of the addresses that the host name stands for.
+    fn connect_at<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        let _ = place;
+        self.connect(address)
+    }
+
     /// Opens a connection that carries subscriptions alone. What happens on it comes out of the receiver, which ends
     /// when the connection is gone.
     fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>>;
+
+    /// Whether a new connection may have other credentials than the last one: then it is worth dialling a server that did not
+    /// accept those.
+    fn renews_credentials(&self) -> bool {
+        false
+    }
 }
 
 /// A connection that carries subscriptions, and what happens on it.
 pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>);
 
+/// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its caller has gone.
+pub(crate) type Answering<T> = BoxFuture<'static, Result<T, NodeError>>;
+
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
-    /// Sends one command.
-    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>>;
+    /// Sends one command, at the first poll.
+    fn call(&self, command: &Words) -> Answering<Reply>;
 
     /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error reply is an
     /// answer: the others of the pipeline stand.
-    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>>;
+    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>>;
 
     /// False once the connection is known to be of no further use.
     fn is_usable(&self) -> bool;
@@ -138,6 +181,9 @@ pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     fn hear_by(&self, ear: Ear) {
         drop(ear);
     }
+
+    /// Sends one command. Only before the first channel is joined: after that an answer could be mistaken for a subscription's.
+    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>>;
 
     /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>>;

@@ -1,35 +1,39 @@
 //! Connections by the `redis` crate: one `MultiplexedConnection` to each server.
 
+mod dial;
 mod reply;
+#[cfg(feature = "redis-tls")]
+mod tls;
 mod url;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, ProtocolVersion,
-    PushInfo, PushKind, RedisConnectionInfo, RedisError,
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError,
 };
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+#[cfg(feature = "redis-tls")]
+use tokio_rustls::client::TlsStream;
 
 use crate::node::{
-    Address, Connector, CredentialsProvider, Ear, Node, NodeError, Notice, Reply, Subscribed, Subscription, Words,
+    Address, Answering, Connector, CredentialsProvider, Ear, LIB_NAME, LIB_VERSION, Node, NodeError, Notice, Reply,
+    Subscribed, Subscription, Words, resolved,
 };
-use reply::text_of;
+use dial::dial;
 pub(crate) use reply::{connect_failure, reply_of};
+use reply::{is_authentication, text_of};
 
 pub(crate) use url::Server;
-
-/// When nothing was heard for this long the kernel asks the other side whether it is still there.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Certificates in PEM, where the system's do not do.
 #[derive(Clone, Default)]
@@ -45,6 +49,8 @@ pub(crate) struct TlsFiles {
 pub(crate) struct RedisConnector {
     /// TLS to all servers, with these certificates.
     pub(crate) tls: Option<TlsFiles>,
+    #[cfg(feature = "redis-tls")]
+    pub(crate) sessions: tls::Tls,
     pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     /// The database, which a cluster has only one of.
     pub(crate) database: i64,
@@ -65,20 +71,19 @@ impl fmt::Debug for RedisConnector {
 
 impl Connector for RedisConnector {
     fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
-        async move {
-            let broken = Arc::new(AtomicBool::new(false));
-            let tell = broken.clone();
-            let connection = self
-                .open(address, move |push| {
-                    if push.kind == PushKind::Disconnection {
-                        tell.store(true, Ordering::Relaxed);
-                    }
-                })
-                .await?;
-            let node: Arc<dyn Node> = Arc::new(RedisNode { connection, broken });
-            Ok(node)
-        }
-        .boxed()
+        self.connect_to(address, None)
+    }
+
+    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolved(address).boxed()
+    }
+
+    fn connect_at<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        self.connect_to(address, place.parse().ok())
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
@@ -88,8 +93,8 @@ impl Connector for RedisConnector {
             let weak = notify.downgrade();
             let ear = Arc::new(OnceLock::<Ear>::new());
             let heard_by = ear.clone();
-            let connection = self
-                .open(address, move |push| match (notice_of(push), heard_by.get()) {
+            let (connection, driver) = self
+                .open(address, None, move |push| match (notice_of(push), heard_by.get()) {
                     (Some(Notice::Message { channel, payload }), Some(ear)) => ear(channel, payload),
                     (Some(notice), _) => drop(notify.send(notice)),
                     (None, _) => {}
@@ -99,21 +104,63 @@ impl Connector for RedisConnector {
                 connection,
                 notify: weak,
                 ear,
+                _driver: driver,
             });
             Ok((subscription, notices))
         }
         .boxed()
     }
+
+    fn renews_credentials(&self) -> bool {
+        self.credentials.as_ref().is_some_and(|provider| provider.may_change())
+    }
 }
 
 impl RedisConnector {
+    /// A connection that carries commands, to the server at that place if one is given.
+    fn connect_to<'a>(
+        &'a self,
+        address: &'a Address,
+        place: Option<IpAddr>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+        async move {
+            let broken = Arc::new(AtomicBool::new(false));
+            let tell = broken.clone();
+            let (connection, driver) = self
+                .open(address, place, move |push| {
+                    if push.kind == PushKind::Disconnection {
+                        tell.store(true, Ordering::Relaxed);
+                    }
+                })
+                .await?;
+            let node: Arc<dyn Node> = Arc::new(RedisNode {
+                connection,
+                broken,
+                _driver: Arc::new(driver),
+            });
+            Ok(node)
+        }
+        .boxed()
+    }
+
+    /// As `connect_failure`, for a connection that has yet to be let in.
+    fn not_let_in(&self, error: RedisError) -> NodeError {
+        let passes = self.renews_credentials() && is_authentication(&error);
+        let failure = connect_failure(error);
+        NodeError {
+            permanent: failure.permanent && !passes,
+            ..failure
+        }
+    }
+
     /// Connects with RESP3, in which a server's pushes are told from replies, and which also tells when the connection is gone.
     async fn open(
         &self,
         address: &Address,
+        place: Option<IpAddr>,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, NodeError> {
-        let client = self.client(address).await?;
+    ) -> Result<(MultiplexedConnection, Driver), NodeError> {
+        let session = self.session().await?;
         let config = AsyncConnectionConfig::new()
             // Time limits are the router's.
             .set_connection_timeout(None)
@@ -122,10 +169,18 @@ impl RedisConnector {
                 on_push(push);
                 Ok(())
             });
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(connect_failure)?;
+        let (mut connection, driver) = match &self.tls {
+            None => {
+                let stream = dial(address, place, |stream| async { Ok(stream) })
+                    .await
+                    .map_err(|error| connect_failure(error.into()))?;
+                self.begin(stream, &session, config).await?
+            }
+            Some(files) => {
+                let stream = self.dial_tls(address, place, files).await?;
+                self.begin(stream, &session, config).await?
+            }
+        };
         if let Some(name) = &self.client_name {
             // It may be refused: the name is only for people to read.
             let mut command = Cmd::new();
@@ -135,14 +190,15 @@ impl RedisConnector {
                 .await
                 .map_err(connect_failure)?;
         }
-        Ok(connection)
+        Ok((connection, driver))
     }
 
-    async fn client(&self, address: &Address) -> Result<Client, NodeError> {
+    /// Who this client says it is, and how it speaks.
+    async fn session(&self) -> Result<RedisConnectionInfo, NodeError> {
         let mut session = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
             .set_db(self.database)
-            .set_skip_set_lib_name();
+            .set_lib_name(LIB_NAME, LIB_VERSION);
         if let Some(provider) = &self.credentials {
             let credentials = provider.credentials().await.map_err(|source| NodeError {
                 source: Some(source.into()),
@@ -154,70 +210,58 @@ impl RedisConnector {
                 session = session.set_username(username);
             }
         }
-        let host = address.host.to_string();
-        match &self.tls {
-            None => Client::open(info(ConnectionAddr::Tcp(host, address.port), session).map_err(connect_failure)?)
-                .map_err(connect_failure),
-            Some(files) => tls_client(host, address.port, session, files),
-        }
+        Ok(session)
     }
-}
 
-/// How to connect to an address, once that is authenticated so.
-fn info(address: ConnectionAddr, session: RedisConnectionInfo) -> Result<ConnectionInfo, RedisError> {
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE_INTERVAL);
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    Ok(address
-        .into_connection_info()?
-        .set_redis_settings(session)
-        .set_tcp_settings(tcp))
-}
-
-#[cfg(feature = "redis-tls")]
-fn tls_client(host: String, port: u16, session: RedisConnectionInfo, files: &TlsFiles) -> Result<Client, NodeError> {
-    use ::redis::{ClientTlsConfig, TlsCertificates};
-
-    // The `redis` crate uses the process's provider of cryptography, and panics if there is none. If the application has
-    // installed one, that one stays.
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // It fails only if another thread was faster, which is just as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+    /// Begins the session on a connection that was dialled.
+    async fn begin(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        session: &RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, Driver), NodeError> {
+        let (connection, driver) = MultiplexedConnection::new_with_config(session, stream, config)
+            .await
+            .map_err(|error| self.not_let_in(error))?;
+        Ok((connection, Driver(tokio::spawn(driver).abort_handle())))
     }
-    let certificates = TlsCertificates {
-        client_tls: files.client.clone().map(|(client_cert, client_key)| ClientTlsConfig {
-            client_cert,
-            client_key,
-        }),
-        root_cert: files.roots.clone(),
-    };
-    let address = ConnectionAddr::TcpTls {
-        host,
-        port,
-        insecure: false,
-        tls_params: None,
-    };
-    info(address, session)
-        .and_then(|info| Client::build_with_tls(info, certificates))
-        .map_err(|error| NodeError {
+
+    #[cfg(feature = "redis-tls")]
+    async fn dial_tls(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        files: &TlsFiles,
+    ) -> Result<TlsStream<TcpStream>, NodeError> {
+        self.sessions.dial(address, place, files).await
+    }
+
+    #[cfg(not(feature = "redis-tls"))]
+    async fn dial_tls(&self, _: &Address, _: Option<IpAddr>, _: &TlsFiles) -> Result<TcpStream, NodeError> {
+        Err(NodeError {
             permanent: true,
-            ..connect_failure(error)
+            ..NodeError::unsent("TLS needs the feature `redis-tls`")
         })
+    }
 }
 
-#[cfg(not(feature = "redis-tls"))]
-fn tls_client(_: String, _: u16, _: RedisConnectionInfo, _: &TlsFiles) -> Result<Client, NodeError> {
-    Err(NodeError {
-        permanent: true,
-        ..NodeError::unsent("TLS needs the feature `redis-tls`")
-    })
+/// The task that drives a connection. It ends with this: by itself it would wait for the answers under way, which a server that stands
+/// still does not give.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// A connection that carries commands.
+#[derive(Clone)]
 struct RedisNode {
     connection: MultiplexedConnection,
     broken: Arc<AtomicBool>,
+    /// Answers that are waited for keep it too.
+    _driver: Arc<Driver>,
 }
 
 impl fmt::Debug for RedisNode {
@@ -229,26 +273,24 @@ impl fmt::Debug for RedisNode {
 }
 
 impl Node for RedisNode {
-    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn call(&self, command: &Words) -> Answering<Reply> {
+        let (mut node, command) = (self.clone(), packed(command));
         async move {
-            self.check()?;
-            let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
-            outcome.map(reply_of).map_err(|error| self.failed(error))
+            node.check()?;
+            let outcome = node.connection.send_packed_command(&command).await;
+            outcome.map(reply_of).map_err(|error| node.failed(error))
         }
         .boxed()
     }
 
-    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
+    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+        let (mut node, count, pipeline) = (self.clone(), commands.len(), pipeline(commands));
         async move {
-            self.check()?;
-            let outcome = self
-                .connection
-                .clone()
-                .send_packed_commands(&pipeline(commands), 0, commands.len())
-                .await;
+            node.check()?;
+            let outcome = node.connection.send_packed_commands(&pipeline, 0, count).await;
             outcome
                 .map(|values| values.into_iter().map(reply_of).collect())
-                .map_err(|error| self.failed(error))
+                .map_err(|error| node.failed(error))
         }
         .boxed()
     }
@@ -284,6 +326,7 @@ struct RedisSubscription {
     connection: MultiplexedConnection,
     notify: mpsc::WeakUnboundedSender<Notice>,
     ear: Arc<OnceLock<Ear>>,
+    _driver: Driver,
 }
 
 impl fmt::Debug for RedisSubscription {
@@ -295,6 +338,17 @@ impl fmt::Debug for RedisSubscription {
 impl Subscription for RedisSubscription {
     fn hear_by(&self, ear: Ear) {
         let _ = self.ear.set(ear); // the first one stays
+    }
+
+    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        async move {
+            let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
+            outcome.map(reply_of).map_err(|error| NodeError {
+                maybe_sent: true,
+                ..connect_failure(error)
+            })
+        }
+        .boxed()
     }
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::node::fred::FredConnector;
 use crate::node::redis::RedisConnector;
-use crate::node::{Address, Connector, Credentials, Node, Notice, Reply, Words};
+use crate::node::{Address, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply, Words};
 use support::{Clients, Cluster, Patience, Proxy, Result, Server, ServerSettings, Shape, Single};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -28,11 +28,20 @@ fn backends() -> [(&'static str, Arc<dyn Connector>); 2] {
 }
 
 fn with_password(password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
+    with(Credentials::password(password), None, password)
+}
+
+fn as_user(user: &str, password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
+    with(Credentials::new(user, password), Some(user.into()), password)
+}
+
+fn with(credentials: Credentials, username: Option<String>, password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
     let redis = RedisConnector {
-        credentials: Some(Arc::new(Credentials::password(password))),
+        credentials: Some(Arc::new(credentials)),
         ..RedisConnector::default()
     };
     let fred = Config {
+        username,
         password: Some(password.into()),
         server: ServerConfig::default_clustered(),
         ..Config::default()
@@ -404,6 +413,40 @@ async fn more_messages_than_are_read() -> Result {
             heard += 1;
         }
         assert_eq!(heard < MANY, name == "fred", "{name}: {heard}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result {
+    let poor = "user poor on >p resetchannels -@all +ping +client|list";
+    let server = Single::start_with(ServerSettings::default().line(poor)).await?;
+    let shows_names = server.version().shows_libraries();
+    let named = format!(" lib-name={LIB_NAME} lib-ver={LIB_VERSION}");
+    for (name, backend) in backends() {
+        let node = connect(&*backend, &server).await;
+        let (_subscription, _notices) = backend.subscribe(&address(server.port())).await?;
+        let list: String = server.say("CLIENT LIST").await?;
+        let ours = list.lines().filter(|line| line.contains(&named)).count();
+        assert_eq!(ours, if shows_names { 2 } else { 0 }, "{name}: {list}");
+        assert_eq!(
+            say(&*node, "PING").await,
+            text("PONG"),
+            "{name}: replies are not mixed up"
+        );
+    }
+    for (name, backend) in as_user("poor", "p") {
+        let node = connect(&*backend, &server).await;
+        assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}");
+        let Reply::Text(list) = say(&*node, "CLIENT LIST").await else {
+            panic!("{name}: CLIENT LIST is no text")
+        };
+        let list = String::from_utf8_lossy(&list).into_owned();
+        let mine = list
+            .lines()
+            .find(|line| line.contains(" user=poor"))
+            .unwrap_or_default();
+        assert!(!mine.is_empty() && !mine.contains(LIB_NAME), "{name}: {list}");
     }
     Ok(())
 }

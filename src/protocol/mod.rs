@@ -20,7 +20,7 @@ pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
 pub(crate) use key::{ClientId, Kind, LockKey, OwnerId};
 pub(crate) use mutex::InspectMutex;
 pub(crate) use push::Push;
-pub(crate) use raise::RaiseToken;
+pub(crate) use raise::{AHEAD, RaiseToken, Raised};
 pub(crate) use release::{Ended, Release, pump, pumped};
 pub(crate) use renew::{Downgrade, Renew, Renewed};
 pub(crate) use reply::{BadReply, Envelope};

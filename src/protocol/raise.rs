@@ -1,16 +1,32 @@
 //! `raise_token`.
 
+use std::time::Duration;
+
 use super::Scripts;
 use super::key::{LockKey, OwnerId};
 use super::reply::{BadReply, Elements};
 use crate::node::{Reply, Words};
 use crate::router::Call;
 
+/// A member takes no token that is further ahead of its clock.
+pub(crate) const AHEAD: Duration = Duration::from_secs(60);
+
 /// Raises the last fencing token of a lock to that of a quorum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RaiseToken {
     pub(crate) owner: OwnerId,
     pub(crate) token: u64,
+}
+
+/// What a member says to a quorum's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Raised {
+    /// Its last token is at least this one.
+    Done,
+    /// The token is so far ahead of the member's clock that it was not raised.
+    Ahead(Duration),
+    /// The owner does not hold there.
+    Lost,
 }
 
 impl RaiseToken {
@@ -26,13 +42,51 @@ impl RaiseToken {
         }
     }
 
-    /// True if it was raised, false if the owner does not hold.
-    pub(crate) fn read(reply: Reply) -> Result<bool, BadReply> {
-        let (_, status, _) = Elements::open(reply)?;
+    pub(crate) fn read(&self, reply: Reply) -> Result<Raised, BadReply> {
+        let (envelope, status, _) = Elements::open(reply)?;
         match status.as_bytes() {
-            b"raised" => Ok(true),
-            b"lost" => Ok(false),
+            b"raised" => Ok(Raised::Done),
+            b"ahead" => {
+                let ahead_ms = (self.token / 1000).saturating_sub(envelope.now);
+                Ok(Raised::Ahead(Duration::from_millis(ahead_ms)))
+            }
+            b"lost" => Ok(Raised::Lost),
             _ => Err(status.unknown()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ClientId;
+
+    fn raise(token: u64) -> RaiseToken {
+        let owner = ClientId::from_random([1; 11]).owner(1);
+        RaiseToken { owner, token }
+    }
+
+    fn reply(now: i64, status: &'static str) -> Reply {
+        Reply::List(vec![
+            Reply::Int(now),
+            Reply::Text(status.as_bytes().into()),
+            Reply::Int(0),
+        ])
+    }
+
+    #[test]
+    fn the_scripts_have_the_same_bound() {
+        let constants = include_str!("../../lua/lib/constants.lua");
+        assert!(constants.contains(&format!("local AHEAD = {} --", AHEAD.as_millis())));
+    }
+
+    #[test]
+    fn what_a_member_says_is_read() {
+        let asked = raise(1_700_000_090_000_999);
+        assert_eq!(asked.read(reply(1_700_000_000_000, "raised")).unwrap(), Raised::Done);
+        assert_eq!(asked.read(reply(1_700_000_000_000, "lost")).unwrap(), Raised::Lost);
+        let ahead = asked.read(reply(1_700_000_000_000, "ahead")).unwrap();
+        assert_eq!(ahead, Raised::Ahead(Duration::from_secs(90)));
+        assert!(asked.read(reply(1_700_000_000_000, "granted")).is_err());
     }
 }

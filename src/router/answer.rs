@@ -1,6 +1,7 @@
 //! What each answer of a server means: the one table.
 
 use crate::node::{Address, Reply, ServerError};
+use crate::observe::Attempted;
 use crate::router::Slot;
 use crate::router::translation::Translation;
 
@@ -23,12 +24,51 @@ pub(crate) enum Decision {
     Garbled(String),
 }
 
+impl Decision {
+    /// What the attempt that was so answered is counted as.
+    pub(crate) fn outcome(&self) -> Attempted {
+        match self {
+            Decision::Done(_) => Attempted::Answered,
+            Decision::Moved(_) => Attempted::Moved,
+            Decision::Ask(_) => Attempted::Ask,
+            Decision::NoScript => Attempted::NoScript,
+            Decision::Backoff { .. } => Attempted::Later,
+            Decision::Refused(_) => Attempted::Refused,
+            Decision::Garbled(_) => Attempted::Garbled,
+        }
+    }
+}
+
 /// What to do after this answer of the server at `asked` to a call of a script on a key of `slot`.
 pub(crate) fn decide(reply: Reply, slot: Slot, asked: &Address, translation: &Translation) -> Decision {
     match reply {
         Reply::Error(error) => decide_error(error, slot, asked, translation),
         reply if server_ms(&reply).is_some() => Decision::Done(reply),
         reply => Decision::Garbled(format!("no reply of a script: {reply:?}")),
+    }
+}
+
+/// Whether a connection is of no more use after this answer to a script on a key of `slot`. The server at the other end
+/// may not be the one that the address stands for by now, or what comes next may belong to something else.
+pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
+    match reply {
+        Reply::Error(error) => match code(error) {
+            "READONLY" | "NOAUTH" => true,
+            "MOVED" | "ASK" => parse_redirect(&error.detail).is_none_or(|(of, ..)| of != slot),
+            _ => false,
+        },
+        reply => server_ms(reply).is_none(),
+    }
+}
+
+/// Whether the server knows the script by now whose text was sent to it.
+pub(crate) fn has_run(reply: &Reply) -> bool {
+    match reply {
+        Reply::Error(error) => {
+            let code = code(error);
+            code.starts_with("LOCK") || matches!(code, "OOM" | "READONLY" | "NOREPLICAS" | "WRONGTYPE")
+        }
+        reply => server_ms(reply).is_some(),
     }
 }
 
@@ -47,11 +87,13 @@ fn decide_error(error: ServerError, slot: Slot, asked: &Address, translation: &T
     let error = unwrapped(error);
     let target = || redirect(&error, slot, asked, translation);
     match error.code.as_str() {
+        // The node has no host name to give. The map tells its address, or another node does.
+        "MOVED" | "ASK" if nameless(&error) == Some(slot) => Decision::Backoff { error, refresh: true },
         "MOVED" => target().map_or_else(Decision::Garbled, Decision::Moved),
         "ASK" => target().map_or_else(Decision::Garbled, Decision::Ask),
         "NOSCRIPT" => Decision::NoScript,
-        // Some keys have moved and some have not, or another script runs: it passes.
-        "TRYAGAIN" | "BUSY" => Decision::Backoff { error, refresh: false },
+        // Some keys have moved and some have not, another script runs, or replicas are away: it passes.
+        "TRYAGAIN" | "BUSY" | "NOREPLICAS" => Decision::Backoff { error, refresh: false },
         // A failover is under way, or a node starts, or it has become a replica.
         "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => Decision::Backoff { error, refresh: true },
         _ => Decision::Refused(error),
@@ -64,6 +106,11 @@ fn redirect(error: &ServerError, slot: Slot, asked: &Address, translation: &Tran
         .filter(|(of, ..)| *of == slot)
         .map(|(_, host, port)| translation.address(host, port, asked))
         .ok_or_else(|| format!("a redirect that makes no sense for slot {slot}: {error}"))
+}
+
+/// The slot of a redirect to a node that should have a host name and has none (`?`). (An empty host means the one that was asked.)
+fn nameless(error: &ServerError) -> Option<Slot> {
+    parse_redirect(&error.detail).and_then(|(slot, host, _)| (host == "?").then_some(slot))
 }
 
 /// The slot, host and port in the text of a redirect.
@@ -81,24 +128,33 @@ fn parse_redirect(detail: &str) -> Option<(Slot, &str, u16)> {
 
 /// The owner that a `MOVED` names, for whatever slot, if the error is one.
 pub(crate) fn moved_to(error: &ServerError, asked: &Address, translation: &Translation) -> Option<(Slot, Address)> {
-    let (slot, host, port) = parse_redirect(&error.detail).filter(|_| error.code == "MOVED")?;
+    let (slot, host, port) =
+        parse_redirect(&error.detail).filter(|_| error.code == "MOVED" && nameless(error).is_none())?;
     Some((slot, translation.address(host, port, asked)))
 }
 
 /// Servers before 7.0 wrap the error of a command in a script: `ERR Error running script (...): ... -OOM command not
 /// allowed`. Unwrapped, it has the code that later versions give it.
 fn unwrapped(error: ServerError) -> ServerError {
-    if error.code != "ERR" || !error.detail.starts_with("Error running script") {
-        return error;
-    }
-    let inner = error.detail.split(": -").nth(1).and_then(|inner| inner.split_once(' '));
-    match inner {
-        Some((code, detail)) if code.bytes().all(|byte| byte.is_ascii_uppercase()) && !code.is_empty() => ServerError {
+    match inner(&error) {
+        Some((code, detail)) => ServerError {
             code: code.into(),
             detail: detail.trim_end().into(),
         },
-        _ => error,
+        None => error,
     }
+}
+
+/// The code of an error, or of the one that it wraps.
+fn code(error: &ServerError) -> &str {
+    inner(error).map_or(&error.code, |(code, _)| code)
+}
+
+fn inner(error: &ServerError) -> Option<(&str, &str)> {
+    let wraps = error.code == "ERR" && error.detail.starts_with("Error running script");
+    let inner = error.detail.split(": -").nth(1).filter(|_| wraps)?;
+    let is_code = |(code, _): &(&str, &str)| !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    inner.split_once(' ').filter(is_code)
 }
 
 #[cfg(test)]
@@ -149,7 +205,15 @@ mod tests {
             Decision::Moved(to("asked", 6379)),
             "the same host"
         );
-        assert_eq!(on("MOVED 3999 ?:6379"), Decision::Moved(to("asked", 6379)));
+        for nameless in ["MOVED 3999 ?:6379", "ASK 3999 ?:6379"] {
+            let refresh = true;
+            let error = error(nameless);
+            assert_eq!(
+                on(nameless),
+                Decision::Backoff { error, refresh },
+                "the map tells who it is"
+            );
+        }
         assert_eq!(on("MOVED 3999 ::1:6379"), Decision::Moved(to("::1", 6379)));
         assert_eq!(on("ASK 3999 [fe80::2]:6379"), Decision::Ask(to("fe80::2", 6379)));
     }
@@ -199,6 +263,7 @@ mod tests {
             ("LOADING Redis is loading the dataset in memory", true),
             ("MASTERDOWN Link with MASTER is down", true),
             ("READONLY You can't write against a read only replica.", true),
+            ("NOREPLICAS Not enough good replicas to write.", false),
         ] {
             assert_eq!(
                 on(text),
@@ -211,6 +276,7 @@ mod tests {
         for text in [
             "OOM command not allowed",
             "NOPERM no",
+            "NOAUTH Authentication required.",
             "WRONGTYPE x",
             "LOCKFOREIGN x",
             "ERR x",
@@ -243,6 +309,39 @@ mod tests {
         );
         for inner in ["user_script:1: attempt to index a nil value", "a: -b c", "a: -"] {
             assert_eq!(on(&wrapped(inner)), Decision::Refused(error(&wrapped(inner))));
+        }
+    }
+
+    #[test]
+    fn what_spoils_a_connection_and_what_does_not() {
+        let ran = |ms| Reply::List(vec![Reply::Int(ms)]);
+        let readonly = "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY x";
+        for text in ["READONLY x", "NOAUTH x", "MOVED", "MOVED 1 a:1", "ASK x", readonly] {
+            assert!(spoils(&Reply::Error(error(text)), slot()), "{text}");
+        }
+        for text in [
+            "MOVED 3999 a:1",
+            "ASK 3999 :1",
+            "NOSCRIPT x",
+            "CLUSTERDOWN x",
+            "OOM x",
+            "ERR x",
+        ] {
+            assert!(!spoils(&Reply::Error(error(text)), slot()), "{text}");
+        }
+        assert!(!spoils(&ran(1700), slot()));
+        for foreign in [Reply::Nil, Reply::Text("OK".into()), Reply::List(vec![]), ran(-1)] {
+            assert!(spoils(&foreign, slot()), "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_failed_while_it_ran_is_known() {
+        for text in ["LOCKFOREIGN x", "OOM x", "READONLY x", "WRONGTYPE x"] {
+            assert!(has_run(&Reply::Error(error(text))), "{text}");
+        }
+        for text in ["MOVED 3999 a:1", "ASK 3999 a:1", "NOPERM x", "NOSCRIPT x", "ERR x"] {
+            assert!(!has_run(&Reply::Error(error(text))), "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Many calls at once: pipelines for those that go to the same server.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,9 +10,10 @@ use futures::stream::FuturesUnordered;
 
 use crate::clock::Moment;
 use crate::node::{Address, Words};
-use crate::router::call::{Answer, Call, CallError};
+use crate::router::call::{Answer, Call, CallError, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
-use crate::router::course::{Attempt, Course, Waited};
+use crate::router::course::{Attempt, Course, SentWith, Waited};
+use crate::router::texts::{Sender, Unknown};
 use crate::router::{Router, lock};
 
 /// The most calls in one pipeline, so that no server is kept from others for long.
@@ -104,8 +105,16 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
 
     /// Calls that go to the same server in one pipeline, to the owner of their slots or as guests.
     async fn part(&self, address: Address, as_guests: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
-        text_once(&mut part);
-        let attempts = self.attempts(&address, as_guests, &part).await;
+        let attempts = match self.texts(&address, as_guests, &mut part).await {
+            Some(senders) => {
+                let attempts = self.attempts(&address, as_guests, &part).await;
+                for (at, sender) in senders {
+                    attempts.get(at).inspect(|attempt| sender.learn(attempt));
+                }
+                attempts
+            }
+            None => each_one(&part, |_| Attempt::Silent { sent: None }),
+        };
         let settled = part
             .into_iter()
             .zip(attempts)
@@ -119,6 +128,35 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         settled.collect()
     }
 
+    /// Has one call of the part bring each text that the server does not know, unless another caller has brought it. Tells
+    /// which does, by its place in the part. `None`: it took too long, or the slots have another owner.
+    async fn texts(&self, address: &Address, as_guests: bool, part: &mut [Open<'a>]) -> Option<Vec<(usize, Sender)>> {
+        let mut wanted: BTreeMap<&'static str, (&'static Script, Unknown)> = BTreeMap::new();
+        for (script, unknown) in part.iter().filter_map(|(_, course)| course.wanted_text()) {
+            let latest = &mut wanted.entry(script.name).or_insert((script, unknown)).1;
+            latest.sent = latest.sent.max(unknown.sent);
+            latest.again |= unknown.again;
+        }
+        let mut senders = Vec::new();
+        // In the order of the names, so that two parts do not wait for each other.
+        for (name, (script, unknown)) in wanted {
+            let (_, first) = part.first()?;
+            let turn = self.router.texts.turn(address, script, unknown);
+            let Waited::Done(sender) = first.wait(address, !as_guests, turn).await else {
+                return None;
+            };
+            let mut sender = sender;
+            for (at, (_, course)) in part.iter_mut().enumerate() {
+                if course.wanted_text().is_some_and(|(script, _)| script.name == name) {
+                    let sender = sender.take();
+                    course.bring_text(sender.is_some());
+                    senders.extend(sender.map(|sender| (at, sender)));
+                }
+            }
+        }
+        Some(senders)
+    }
+
     /// Sends the calls and waits for the answers, but not longer than is of use.
     async fn attempts(&self, address: &Address, as_guests: bool, part: &[Open<'a>]) -> Vec<Attempt> {
         let Some((_, first)) = part.first() else {
@@ -130,34 +168,45 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         let watch = (ready.is_none() || part.iter().any(|(_, course)| course.is_loose())) && !as_guests;
         let connection = match ready {
             Some(connection) => connection,
-            None => match first.wait(address, watch, connections.connect(address)).await {
+            None => match first.wait(address, watch, connections.reach(address)).await {
                 Waited::Done(Ok(connection)) => connection,
                 Waited::Done(Err(failure)) => return each_one(part, |_| Attempt::Unconnected(failure.clone())),
                 Waited::OwnerLeft | Waited::Late => return each_one(part, |_| Attempt::Silent { sent: None }),
             },
         };
         let limits: Vec<u64> = part.iter().map(|(_, course)| course.not_after(&connection)).collect();
-        let sending = self.pipelined(&connection, as_guests, part, &limits);
+        let sent = SentWith::default();
+        let sending = self.pipelined(&connection, as_guests, part, &limits, &sent);
         match first.wait(address, watch, sending).await {
             Waited::Done(attempts) => attempts,
-            Waited::OwnerLeft | Waited::Late => each_one(&limits, |&limit| Attempt::Silent { sent: Some(limit) }),
+            Waited::OwnerLeft | Waited::Late => {
+                let was_sent = sent.give_up().is_some();
+                each_one(&limits, |&limit| Attempt::Silent {
+                    sent: was_sent.then_some(limit),
+                })
+            }
         }
     }
 
     /// What comes of each call of a pipeline.
     async fn pipelined(
         &self,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         as_guests: bool,
         part: &[Open<'a>],
         limits: &[u64],
+        sent: &SentWith,
     ) -> Vec<Attempt> {
-        let clock = &*self.router.clock;
-        let turn = connection.turn(clock, self.deadline).await;
-        let is_open = connection.is_usable() && !self.router.connections.is_closed();
-        let Some(_turn) = turn.filter(|_| is_open) else {
-            return each_one(part, |_| Attempt::Silent { sent: None });
+        let Some((_, first)) = part.first() else {
+            return Vec::new();
         };
+        let turn = match connection.turn(part.len(), first.queue_until()).await {
+            Ok(turn) => turn,
+            Err(none) => return each_one(part, |_| none.into()),
+        };
+        if !connection.is_usable() || self.router.connections.is_closed() {
+            return each_one(part, |_| Attempt::Silent { sent: None });
+        }
         // It holds for one command.
         let asking = || as_guests.then(|| Words::new().word("ASKING"));
         let with_limits = part.iter().zip(limits);
@@ -165,15 +214,17 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             .flat_map(|((_, course), &not_after)| asking().into_iter().chain([course.command(connection, not_after)]))
             .collect();
         let each = if as_guests { 2 } else { 1 };
-        let patience = self.router.response_timeout;
-        let until = clock.now().after(patience).min(self.deadline);
-        match connection.pipeline(clock, &commands, until).await {
+        if !sent.note(0) {
+            return each_one(part, |_| Attempt::Silent { sent: None });
+        }
+        match connection.pipeline_with(Some(turn), &commands, self.deadline).await {
             Ok(Exchange { value, sent, received }) => value
                 .into_iter()
                 .skip(each - 1)
                 .step_by(each)
-                .map(|reply| {
-                    connection.observe(sent, received, &reply);
+                .zip(part)
+                .map(|(reply, (_, course))| {
+                    connection.observe(course.slot(), sent, received, &reply);
                     Attempt::Answered(Exchange {
                         value: reply,
                         sent,
@@ -182,26 +233,13 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 })
                 .collect(),
             Err(Failure::Silent) => {
-                connection.gave_up(clock.now(), patience);
+                connection.gave_up(self.router.clock.now(), self.router.response_timeout);
                 each_one(limits, |&limit| Attempt::Silent { sent: Some(limit) })
             }
             Err(Failure::Broken(failure)) => each_one(limits, |&not_after| Attempt::Broken {
                 failure: failure.clone(),
                 not_after,
             }),
-        }
-    }
-}
-
-/// Once a pipeline has brought the text of a script, the server knows it for the calls behind.
-fn text_once(part: &mut [Open<'_>]) {
-    let mut brought = Vec::new();
-    for (_, course) in part {
-        let Some(script) = course.text() else { continue };
-        if brought.contains(&script.name) {
-            course.without_text();
-        } else {
-            brought.push(script.name);
         }
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct Answer {
     /// How many replicas have it, if that was asked for.
     pub(crate) confirmed: u32,
     /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
-    /// them can still arrive until then.
+    /// them can still arrive until then. 0 if one of them had none, or it is not known.
     pub(crate) loose: Option<u64>,
 }
 
@@ -82,8 +82,12 @@ pub(crate) enum Reason {
     /// The deadline passed while the slot could not be served; the last answer says why.
     #[error("no answer in time{}", .0.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
     TimedOut(Option<ServerError>),
-    /// More redirects than the limit: masters that name each other.
-    #[error("gave up after {0} redirects")]
+    /// The server has more calls than it answers: this one waited for its turn until too little time was left, and was not
+    /// sent.
+    #[error("the node is overloaded: the call waited for its turn until it was too late to send it")]
+    Overloaded,
+    /// More redirects in a row than the limit: masters that name each other.
+    #[error("gave up after {0} redirects in a row")]
     TooManyRedirects(u32),
     /// The server said no: rights, memory, wrong type, a script error.
     #[error("{0}")]
@@ -91,6 +95,9 @@ pub(crate) enum Reason {
     /// No node of the cluster could be reached to begin with.
     #[error("no node of the cluster can be reached")]
     Unreachable,
+    /// The seeds are no deployment: several servers without a cluster.
+    #[error("{0}")]
+    Invalid(String),
     /// No node serves the slot.
     #[error("no node serves slot {0}")]
     NoNode(Slot),

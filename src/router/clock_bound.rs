@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// Answers older than one to two of these are forgotten, since clocks drift and are set.
+/// Answers are kept in two generations, each of which lasts so long: clocks drift and are set.
 const GENERATION: Duration = Duration::from_secs(5);
 
+/// The oldest answer that counts where the drift of the clocks matters.
+const OLDEST: Duration = Duration::from_secs(10);
+
 /// How far the two clocks can have run apart since the oldest answer that counts, in microseconds, where one of them is off by 500 parts in a million.
-const DRIFT: i64 = 2 * GENERATION.as_micros() as i64 / 2_000;
+const DRIFT: i64 = OLDEST.as_micros() as i64 / 2_000;
 
 /// Bounds for the difference between local time and the clock of one server.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +22,8 @@ pub(crate) struct ClockBound {
     previous: Span,
     current: Span,
     newest: Span,
-    /// When the current generation began.
+    /// When the generation before and the current one began: their first answers were asked for.
+    previous_since: Moment,
     since: Moment,
 }
 
@@ -34,16 +38,25 @@ impl ClockBound {
                 self.current
             };
             self.current = Span::ANYTHING;
-            self.since = received;
+            (self.previous_since, self.since) = (self.since, sent);
         }
+        self.since = self.since.min(sent); // answers need not come in the order of their requests
         self.newest = Span::observed(sent, received, server_ms);
         self.current = self.current.narrowed(self.newest);
     }
 
-    /// The server's clock reaches `server_ms` no earlier than at this local moment, if the clocks run at the same speed from now on. `None` if nothing is known, or
-    /// if the answers contradict each other (one of the clocks was set).
-    pub(crate) fn not_before(&self, server_ms: u64) -> Option<Moment> {
-        let span = self.span();
+    /// The server's clock reaches `server_ms` no earlier than at this local moment, if the clocks run at the same speed from `now` on. `None` if nothing is known, or
+    /// if the answers contradict each other (one of the clocks was set), or the server was not heard for so long that its clock can have drifted away.
+    pub(crate) fn not_before(&self, server_ms: u64, now: Moment) -> Option<Moment> {
+        let young = |span, since| {
+            if now.since(since) <= OLDEST {
+                span
+            } else {
+                Span::ANYTHING
+            }
+        };
+        let previous = young(self.previous, self.previous_since);
+        let span = previous.narrowed(young(self.current, self.since));
         (span.is_bounded() && span.is_consistent()).then(|| {
             moment(
                 micros_of_ms(server_ms)
@@ -137,7 +150,7 @@ mod tests {
     #[test]
     fn nothing_is_known_at_first() {
         let bound = ClockBound::default();
-        assert_eq!(bound.not_before(1), None);
+        assert_eq!(bound.not_before(1, at(1)), None);
         assert_eq!(bound.server_ms_at_most(at(1)), None);
         assert!(bound.is_consistent());
     }
@@ -147,7 +160,7 @@ mod tests {
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 1_000_000);
         // It read 1,000,000 to 1,000,000.999 between 100 and 140.
-        assert_eq!(bound.not_before(1_000_500), Some(at(594)));
+        assert_eq!(bound.not_before(1_000_500, at(140)), Some(at(594)));
         assert_eq!(bound.server_ms_at_most(at(600)), Some(1_000_501));
     }
 
@@ -156,11 +169,11 @@ mod tests {
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 1_000_000); // the offset is 99 ms to 140 ms below
         bound.observe(at(200), at(201), 1_000_070);
-        assert_eq!(bound.not_before(1_001_000), Some(at(1124)));
+        assert_eq!(bound.not_before(1_001_000, at(400)), Some(at(1124)));
         assert!(bound.is_consistent());
         // A slower answer does not widen it again.
         bound.observe(at(300), at(400), 1_000_250);
-        assert_eq!(bound.not_before(1_001_000), Some(at(1124)));
+        assert_eq!(bound.not_before(1_001_000, at(400)), Some(at(1124)));
     }
 
     #[test]
@@ -179,7 +192,7 @@ mod tests {
                 assert!(bound.is_consistent());
                 let deadline_ms = (now + offset) / 1000 + random.u64(1..5000);
                 let truly = moment(deadline_ms * 1000 - offset);
-                assert!(bound.not_before(deadline_ms).unwrap() <= truly);
+                assert!(bound.not_before(deadline_ms, moment(now)).unwrap() <= truly);
                 assert!(bound.server_ms_at_most(truly).unwrap() >= deadline_ms);
             }
         }
@@ -190,7 +203,29 @@ mod tests {
         let mut bound = ClockBound::default();
         bound.observe(at(0), at(0), 1_000_000);
         // The server's clock is fast by 500 parts in a million: after nine seconds it reads this at 8999.5.
-        assert!(bound.not_before(1_009_004).unwrap() <= at(8_999));
+        assert!(bound.not_before(1_009_004, at(8_999)).unwrap() <= at(8_999));
+    }
+
+    #[test]
+    fn what_is_older_than_the_drift_allowed_for_says_nothing_of_a_moment() {
+        let mut bound = ClockBound::default();
+        bound.observe(at(3), at(3), 1_000_003);
+        assert_eq!(bound.not_before(1_009_004, at(10_000)), Some(at(8_998)));
+        assert_eq!(bound.not_before(1_009_004, at(10_004)), None);
+        assert!(
+            bound.server_ms_at_most(at(10_004)).is_some(),
+            "a limit is better than none"
+        );
+        // A second generation that tells less counts alone as soon as the first one is too old.
+        bound.observe(at(6_000), at(6_100), 1_006_090);
+        assert_eq!(bound.not_before(1_009_004, at(9_000)), Some(at(8_998)));
+        assert_eq!(bound.not_before(1_009_004, at(11_000)), Some(at(8_908)));
+        assert_eq!(bound.not_before(1_009_004, at(16_100)), None);
+        // What was asked for long ago can have been read as long ago.
+        let mut slow = ClockBound::default();
+        slow.observe(at(20_000), at(20_001), 1_020_000);
+        slow.observe(at(8_000), at(20_002), 1_008_000);
+        assert_eq!(slow.not_before(1_021_000, at(20_002)), None);
     }
 
     #[test]
@@ -199,7 +234,7 @@ mod tests {
         bound.observe(at(100), at(101), 1_000_000);
         bound.observe(at(200), at(201), 1_030_000);
         assert!(!bound.is_consistent());
-        assert_eq!(bound.not_before(1_040_000), None);
+        assert_eq!(bound.not_before(1_040_000, at(201)), None);
         assert_eq!(
             bound.server_ms_at_most(at(200)),
             Some(1_030_001),
@@ -209,7 +244,7 @@ mod tests {
         assert!(!bound.is_consistent(), "the generation before still counts");
         bound.observe(at(10_400), at(10_401), 1_040_200);
         assert!(bound.is_consistent());
-        assert_eq!(bound.not_before(1_041_000), Some(at(11_194)));
+        assert_eq!(bound.not_before(1_041_000, at(10_401)), Some(at(11_194)));
     }
 
     #[test]
@@ -218,7 +253,7 @@ mod tests {
         bound.observe(at(100), at(100), 1_000_000);
         bound.observe(at(3_600_100), at(3_600_150), 4_599_800);
         assert!(bound.is_consistent());
-        assert_eq!(bound.not_before(4_599_900), Some(at(3_600_194)));
+        assert_eq!(bound.not_before(4_599_900, at(3_600_150)), Some(at(3_600_194)));
     }
 
     #[test]
@@ -227,7 +262,7 @@ mod tests {
         bound.observe(at(0), at(0), u64::MAX);
         bound.observe(at(u64::MAX / 2), at(u64::MAX / 2), 0);
         let _ = (
-            bound.not_before(u64::MAX),
+            bound.not_before(u64::MAX, at(u64::MAX)),
             bound.server_ms_at_most(at(u64::MAX / 2)),
             bound.is_consistent(),
         );

@@ -1,17 +1,23 @@
 //! A connection to one server, and what is known of that server.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::{self, BoxFuture, Either};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use futures::future::{self, Either};
+use tokio::runtime::Handle;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Connector, Node, NodeError, Reply, Words};
+use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Words, is_about_credentials};
+use crate::observe::Load;
+use crate::router::belief::Identity;
 use crate::router::clock_bound::ClockBound;
-use crate::router::{answer, lock};
+use crate::router::heard::Heard;
+use crate::router::time_out::time_out;
+use crate::router::{Slot, answer, lock};
 
 /// How much of a server's run id is its name.
 const NAME_LENGTH: usize = 12;
@@ -22,17 +28,37 @@ const PIPELINES: usize = 4;
 /// The name of a server that does not tell its run id.
 const NAMELESS: &str = "-";
 
+/// What connections are limited by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For a connection to be opened and answered on.
+    pub(crate) connect_timeout: Duration,
+    /// How long a connection may be quiet while something is asked on it.
+    pub(crate) patience: Duration,
+    /// The most calls under way at once.
+    pub(crate) in_flight: usize,
+}
+
 /// A connection that carries commands.
 #[derive(Debug)]
 pub(crate) struct Connection {
     name: Box<str>,
+    identity: Identity,
     node: Arc<dyn Node>,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
     bound: Mutex<ClockBound>,
     retired: AtomicBool,
-    /// Pipelines of batches that may be under way at once.
+    /// The next connection may have other credentials.
+    renews: bool,
+    /// It has answered, and the last answer was no reason to retire it.
+    proven: Arc<AtomicBool>,
+    /// Calls that may be under way at once; closed when it is retired.
+    calls: Semaphore,
+    /// Pipelines of batches that may be; closed likewise.
     pipelines: Semaphore,
-    /// When something was asked first since the server last said anything, in microseconds; 0 if nothing was.
-    silent_since: AtomicU64,
+    load: Load,
+    heard: Heard,
 }
 
 /// An answer, and when it was asked for and came.
@@ -51,19 +77,50 @@ pub(crate) enum Failure {
     Broken(NodeError),
 }
 
+/// Leave to send one more call or pipeline.
+#[derive(Debug)]
+pub(crate) struct Permit<'a> {
+    permit: SemaphorePermit<'a>,
+    of: Permits,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Permits {
+    Calls,
+    Pipelines,
+}
+
+/// Why there is no leave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum NoPermit {
+    /// The server was not done with what came before in time.
+    Late,
+    /// Another connection has to be made.
+    Retired,
+}
+
 impl Connection {
-    /// Connects, and asks the server for its time and its name.
+    /// Connects, and asks the server for its time, its name and its id. With `place`, the host name was resolved to that address already.
     pub(crate) async fn open(
         connector: &dyn Connector,
-        clock: &dyn Clock,
+        clock: Arc<dyn Clock>,
         address: &Address,
-        timeout: Duration,
+        place: Option<&str>,
+        limits: Limits,
     ) -> Result<Connection, NodeError> {
+        let timeout = limits.connect_timeout;
         let opening = Box::pin(async {
-            let node = connector.connect(address).await?;
+            let node = match place {
+                None => connector.connect(address).await?,
+                Some(place) => connector.connect_at(address, place).await?,
+            };
             let sent = clock.now();
             let replies = node
-                .pipeline(&[Words::new().word("TIME"), Words::new().word("INFO").word("server")])
+                .pipeline(&[
+                    Words::new().word("TIME"),
+                    Words::new().word("INFO").word("server"),
+                    Words::new().word("CLUSTER").word("MYID"),
+                ])
                 .await?;
             Ok((node, sent, clock.now(), replies))
         });
@@ -75,17 +132,32 @@ impl Connection {
             })?,
             Either::Right(_) => return Err(NodeError::unsent(format!("{address} did not answer in {timeout:?}"))),
         };
+        let renews = connector.renews_credentials();
+        if let Some(failure) = locked_out(&replies).filter(|_| renews) {
+            return Err(NodeError {
+                maybe_sent: false,
+                ..failure
+            });
+        }
         let mut replies = replies.into_iter();
         let mut bound = ClockBound::default();
         bound.observe(sent, received, server_time(replies.next())?);
         let name = server_name(replies.next()).unwrap_or_else(|| NAMELESS.into());
+        let identity = Identity::told(replies.next())?;
         Ok(Connection {
             name,
+            identity,
             node,
+            clock,
+            patience: limits.patience,
             bound: Mutex::new(bound),
             retired: AtomicBool::new(false),
+            renews,
+            proven: Arc::default(),
+            calls: Semaphore::new(limits.in_flight),
             pipelines: Semaphore::new(PIPELINES),
-            silent_since: AtomicU64::new(0),
+            load: Load::of(address),
+            heard: Heard::default(),
         })
     }
 
@@ -97,6 +169,16 @@ impl Connection {
     /// False for a server that does not tell its run id.
     pub(crate) fn has_name(&self) -> bool {
         &*self.name != NAMELESS
+    }
+
+    /// What the server said of itself when the connection was opened.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The name of the process, if the server tells it.
+    pub(crate) fn process(&self) -> Option<&str> {
+        self.has_name().then_some(&*self.name)
     }
 
     pub(crate) fn bound(&self) -> ClockBound {
@@ -115,94 +197,266 @@ impl Connection {
         !self.retired.load(Ordering::Relaxed) && self.node.is_usable()
     }
 
+    /// True once it has answered, unless that made it useless.
+    fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// The same, also when the connection is gone.
+    pub(crate) fn proof(&self) -> Arc<AtomicBool> {
+        self.proven.clone()
+    }
+
+    /// How long it may be quiet while something is asked on it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Leave to send a call, if there is some at once.
+    pub(crate) fn try_permit(&self) -> Result<Option<Permit<'_>>, NoPermit> {
+        match self.calls.try_acquire() {
+            Ok(permit) => Ok(Some(Permit::new(permit, Permits::Calls))),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(NoPermit::Retired),
+        }
+    }
+
+    /// Waits for leave to send a call, first come, first served.
+    pub(crate) async fn permit(&self, until: Moment) -> Result<Permit<'_>, NoPermit> {
+        self.queue(Permits::Calls, 1, until).await
+    }
+
+    /// Waits for a turn to send a pipeline of a batch with so many commands.
+    pub(crate) async fn turn(&self, commands: usize, until: Moment) -> Result<Permit<'_>, NoPermit> {
+        self.queue(Permits::Pipelines, commands, until).await
+    }
+
     /// Sends a command and waits for its answer until then.
     pub(crate) async fn call(
-        &self,
-        clock: &dyn Clock,
+        self: &Arc<Self>,
+        _: &dyn Clock,
         command: &Words,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
-        self.exchange(clock, |node| node.call(command), until).await
+        self.call_in(None, command, until).await
     }
 
-    /// Waits for a turn to send a pipeline of a batch, which lasts until the result is dropped. `None` if it did not come until then.
-    pub(crate) async fn turn(&self, clock: &dyn Clock, until: Moment) -> Option<SemaphorePermit<'_>> {
-        let turn = std::pin::pin!(self.pipelines.acquire());
-        match future::select(turn, clock.sleep_until(until)).await {
-            Either::Left((turn, _)) => turn.ok(),
-            Either::Right(_) => None,
-        }
+    /// As `call`, with leave to send it, which lasts until the answer.
+    pub(crate) async fn call_with(
+        self: &Arc<Self>,
+        permit: Permit<'_>,
+        command: &Words,
+        until: Moment,
+    ) -> Result<Exchange<Reply>, Failure> {
+        self.call_in(Some(permit), command, until).await
     }
 
     /// Sends a pipeline and waits for its answers until then. There is an answer to each command.
     pub(crate) async fn pipeline(
-        &self,
-        clock: &dyn Clock,
+        self: &Arc<Self>,
+        _: &dyn Clock,
         commands: &[Words],
         until: Moment,
     ) -> Result<Exchange<Vec<Reply>>, Failure> {
-        let exchange = self.exchange(clock, |node| node.pipeline(commands), until).await?;
+        self.pipeline_with(None, commands, until).await
+    }
+
+    /// As `pipeline`, with leave to send it.
+    pub(crate) async fn pipeline_with(
+        self: &Arc<Self>,
+        permit: Option<Permit<'_>>,
+        commands: &[Words],
+        until: Moment,
+    ) -> Result<Exchange<Vec<Reply>>, Failure> {
+        let _in_flight = self.load.in_flight(commands.len());
+        let exchange = self.exchange(self.node.pipeline(commands), permit, until).await?;
         if exchange.value.len() == commands.len() {
+            self.check_let_in(&exchange.value)?;
             return Ok(exchange);
         }
         // Whatever comes next on this connection may belong to something else.
-        self.retire();
+        self.spoil();
         let message = format!("{} answers to {} commands", exchange.value.len(), commands.len());
         Err(Failure::Broken(NodeError {
             message,
             maybe_sent: true,
-            permanent: false,
-            source: None,
+            ..NodeError::unsent("")
         }))
     }
 
-    /// Learns from the server's time in a script's reply.
-    pub(crate) fn observe(&self, sent: Moment, received: Moment, reply: &Reply) {
+    /// Learns from the reply to a script on a key of this slot: the server's time, or that the connection is of no more use.
+    pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
         if let Some(server_ms) = answer::server_ms(reply) {
             lock(&self.bound).observe(sent, received, server_ms);
+        } else if answer::spoils(reply, slot) {
+            self.spoil();
         }
     }
 
     /// Notes that somebody gave up waiting. A connection on which nothing at all was heard for `patience` is replaced: the
     /// network may have swallowed it, which nobody else would tell.
     pub(crate) fn gave_up(&self, now: Moment, patience: Duration) {
-        let since = self.silent_since.load(Ordering::Relaxed);
-        if since != 0 && micros(now).saturating_sub(since) >= patience.as_micros() as u64 {
+        if now.since(self.heard.last()) >= patience {
             self.retire();
         }
     }
 
-    fn retire(&self) {
-        self.retired.store(true, Ordering::Relaxed);
-    }
-
-    async fn exchange<'a, T>(
-        &'a self,
-        clock: &dyn Clock,
-        send: impl FnOnce(&'a dyn Node) -> BoxFuture<'a, Result<T, NodeError>>,
-        until: Moment,
-    ) -> Result<Exchange<T>, Failure> {
-        let sent = clock.now();
-        let _ = self
-            .silent_since
-            .compare_exchange(0, micros(sent), Ordering::Relaxed, Ordering::Relaxed);
-        match future::select(send(&*self.node), clock.sleep_until(until)).await {
-            Either::Left((Ok(value), _)) => {
-                self.silent_since.store(0, Ordering::Relaxed);
-                Ok(Exchange {
-                    value,
-                    sent,
-                    received: clock.now(),
-                })
-            }
-            Either::Left((Err(failure), _)) => {
-                self.retire();
+    /// A server that no longer knows who this is may accept the credentials of the next connection, if those can differ.
+    fn check_let_in(&self, replies: &[Reply]) -> Result<(), Failure> {
+        if !self.renews {
+            return Ok(());
+        }
+        match locked_out(replies) {
+            Some(failure) => {
+                self.spoil();
                 Err(Failure::Broken(failure))
             }
-            Either::Right(_) => Err(Failure::Silent),
+            None => Ok(()),
+        }
+    }
+
+    /// Nobody begins anything on it any more.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.calls.close();
+        self.pipelines.close();
+    }
+
+    /// As `retire`, for what it answered: the next one must do better before it is trusted.
+    fn spoil(&self) {
+        self.proven.store(false, Ordering::Relaxed);
+        self.retire();
+    }
+
+    async fn call_in(
+        self: &Arc<Self>,
+        permit: Option<Permit<'_>>,
+        command: &Words,
+        until: Moment,
+    ) -> Result<Exchange<Reply>, Failure> {
+        let _in_flight = self.load.in_flight(1);
+        let exchange = self.exchange(self.node.call(command), permit, until).await?;
+        self.check_let_in(std::slice::from_ref(&exchange.value))?;
+        Ok(exchange)
+    }
+
+    async fn queue(&self, of: Permits, commands: usize, until: Moment) -> Result<Permit<'_>, NoPermit> {
+        let _queued = self.load.queued(commands);
+        let turn = std::pin::pin!(self.semaphore(of).acquire());
+        match future::select(turn, self.clock.sleep_until(until)).await {
+            Either::Left((Ok(permit), _)) => Ok(Permit::new(permit, of)),
+            Either::Left((Err(AcquireError { .. }), _)) => Err(NoPermit::Retired),
+            Either::Right(_) => Err(NoPermit::Late),
+        }
+    }
+
+    fn semaphore(&self, of: Permits) -> &Semaphore {
+        match of {
+            Permits::Calls => &self.calls,
+            Permits::Pipelines => &self.pipelines,
+        }
+    }
+
+    async fn exchange<T: Send + 'static>(
+        self: &Arc<Self>,
+        answer: Answering<T>,
+        permit: Option<Permit<'_>>,
+        until: Moment,
+    ) -> Result<Exchange<T>, Failure> {
+        let sent = self.clock.now();
+        self.heard.asked(sent);
+        let mut question = Question {
+            connection: self,
+            answer: Some(answer),
+            permit,
+            sent,
+        };
+        let Some(answer) = &mut question.answer else {
+            return Err(Failure::Silent);
+        };
+        let outcome = self.hear_out(answer, sent, until).await;
+        if !matches!(outcome, Err(Failure::Silent)) {
+            question.answer = None;
+        }
+        outcome
+    }
+
+    /// Waits for an answer until then, unless the connection falls silent before. As long as anything is heard the server
+    /// is at work on what came before: a second copy would only queue behind the first.
+    async fn hear_out<T>(
+        &self,
+        answer: &mut Answering<T>,
+        sent: Moment,
+        until: Moment,
+    ) -> Result<Exchange<T>, Failure> {
+        loop {
+            let quiet_until = self.heard.quiet_since(sent).after(self.patience);
+            let limit = pin!(time_out(&*self.clock, quiet_until.min(until)));
+            match future::select(&mut *answer, limit).await {
+                Either::Left((Ok(value), _)) => {
+                    let received = self.clock.now();
+                    self.heard.answered(received);
+                    if !self.is_proven() && !self.retired.load(Ordering::Relaxed) {
+                        self.proven.store(true, Ordering::Relaxed);
+                    }
+                    return Ok(Exchange { value, sent, received });
+                }
+                Either::Left((Err(failure), _)) => {
+                    self.retire();
+                    return Err(Failure::Broken(failure));
+                }
+                Either::Right(_) => {}
+            }
+            let now = self.clock.now();
+            if now >= self.heard.quiet_since(sent).after(self.patience) {
+                self.retire();
+                return Err(Failure::Silent);
+            }
+            if now >= until {
+                return Err(Failure::Silent);
+            }
         }
     }
 }
+
+impl<'a> Permit<'a> {
+    fn new(permit: SemaphorePermit<'a>, of: Permits) -> Self {
+        Permit { permit, of }
+    }
+}
+
+/// A question under way. Dropped before its answer has come, that is still waited for in the background: it shows that the
+/// server is at work, and until then the question takes its share of what the server can do.
+struct Question<'a, T: Send + 'static> {
+    connection: &'a Arc<Connection>,
+    answer: Option<Answering<T>>,
+    permit: Option<Permit<'a>>,
+    sent: Moment,
+}
+
+impl<T: Send + 'static> Drop for Question<'_, T> {
+    fn drop(&mut self) {
+        let Some(mut answer) = self.answer.take().filter(|_| self.connection.is_usable()) else {
+            return;
+        };
+        // Outside of a runtime nobody can wait.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (connection, sent) = (self.connection.clone(), self.sent);
+        let permits = self.permit.take().map(|permit| {
+            permit.permit.forget();
+            permit.of
+        });
+        runtime.spawn(async move {
+            let _ = connection.hear_out(&mut answer, sent, FAR).await;
+            if let Some(of) = permits {
+                connection.semaphore(of).add_permits(1);
+            }
+        });
+    }
+}
+
+/// It does not matter how long.
+const FAR: Moment = Moment::from_origin(Duration::MAX);
 
 /// The time in the answer to `TIME`, in ms. Scripts need it too: a server that does not tell it is of no use.
 pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
@@ -233,20 +487,28 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     })
 }
 
+/// The failure that it is when a server asks who this is, or does not accept the answer. What it refused so it did not carry out.
+fn locked_out(replies: &[Reply]) -> Option<NodeError> {
+    let refusal = |reply: &Reply| match reply {
+        Reply::Error(error) if is_about_credentials(&error.code) => Some(error.clone()),
+        _ => None,
+    };
+    let mut refusals = replies.iter().filter_map(refusal);
+    let first = refusals.next()?;
+    Some(NodeError {
+        maybe_sent: refusals.count() + 1 < replies.len(),
+        source: Some(Arc::new(first)),
+        ..NodeError::unsent("the server does not accept the credentials")
+    })
+}
+
 /// The name in the answer to `INFO server`.
-fn server_name(reply: Option<Reply>) -> Option<Box<str>> {
+pub(crate) fn server_name(reply: Option<Reply>) -> Option<Box<str>> {
     let Some(Reply::Text(info)) = reply else { return None };
     let info = String::from_utf8_lossy(&info);
     let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
     let name: String = run_id.chars().take(NAME_LENGTH).collect();
     (!name.is_empty()).then(|| name.into())
-}
-
-/// Microseconds, counted so that none is 0.
-fn micros(at: Moment) -> u64 {
-    u64::try_from(at.since_origin().as_micros())
-        .unwrap_or(u64::MAX)
-        .saturating_add(1)
 }
 
 #[cfg(test)]

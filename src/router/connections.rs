@@ -1,6 +1,7 @@
 //! One connection to each server: made when it is needed, shared, replaced when it is broken.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -11,7 +12,9 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, NodeError};
-use crate::router::connection::Connection;
+use crate::observe::{self, Carries};
+use crate::router::connection::{Connection, Limits};
+use crate::router::membership::Membership;
 use crate::router::{jittered, lock, read, write};
 
 /// How long a server is left alone after the first failed dial; twice as long after each further one.
@@ -23,7 +26,8 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 pub(crate) struct Connections {
     connector: Arc<dyn Connector>,
     clock: Arc<dyn Clock>,
-    connect_timeout: Duration,
+    membership: Arc<Membership>,
+    limits: Limits,
     live: RwLock<HashMap<Address, Arc<Connection>>>,
     dials: Mutex<HashMap<Address, Dial>>,
     closed: AtomicBool,
@@ -33,28 +37,32 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Dial {
     under_way: Option<Shared<BoxFuture<'static, Dialled>>>,
+    /// Dials in a row that came to nothing.
     failures: u32,
     rest_until: Moment,
     failure: Option<Arc<NodeError>>,
+    /// Whether the connection that the last dial made has answered: until then it may be as useless as none.
+    proof: Option<Arc<AtomicBool>>,
 }
 
 type Dialled = Result<Arc<Connection>, Arc<NodeError>>;
 
 impl Connections {
-    pub(crate) fn new(connector: Arc<dyn Connector>, clock: Arc<dyn Clock>, connect_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        membership: Arc<Membership>,
+        limits: Limits,
+    ) -> Arc<Self> {
         Arc::new(Connections {
             connector,
             clock,
-            connect_timeout,
+            membership,
+            limits,
             live: RwLock::default(),
             dials: Mutex::default(),
             closed: AtomicBool::new(false),
         })
-    }
-
-    /// For a connection to be opened.
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
     }
 
     /// The connection to this server, if there is one that can be used at once.
@@ -68,57 +76,94 @@ impl Connections {
     /// The connection to this server. It is dialled by one task, whoever waits for it; just after a failed dial the
     /// answer is that failure.
     pub(crate) async fn connect(self: &Arc<Self>, address: &Address) -> Result<Arc<Connection>, NodeError> {
-        if let Some(connection) = self.ready(address) {
-            return Ok(connection);
-        }
-        let dialled = match self.dial(address) {
-            Ok(under_way) => under_way.await,
-            Err(ready) => ready,
-        };
-        dialled.map_err(Arc::unwrap_or_clone)
+        self.dialled(address, false).await
+    }
+
+    /// As `connect`, but just after a failed dial this waits for the next one.
+    pub(crate) async fn reach(self: &Arc<Self>, address: &Address) -> Result<Arc<Connection>, NodeError> {
+        self.dialled(address, true).await
     }
 
     /// Closes the connections to servers that the caller does not want to keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
         write(&self.live).retain(|address, _| keep(address));
-        lock(&self.dials).retain(|address, dial| dial.under_way.is_some() || keep(address));
+        lock(&self.dials).retain(|address, dial| dial.is_under_way() || keep(address));
+    }
+
+    /// Opens the connections anew that this says of.
+    pub(crate) fn retire_where(&self, is_stranger: impl Fn(&Address, &Connection) -> bool) {
+        for (address, connection) in &*read(&self.live) {
+            if is_stranger(address, connection) {
+                connection.retire();
+            }
+        }
     }
 
     /// Drops all connections and makes no more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        write(&self.live).clear();
+        // Retired, so that a call that waits for its turn there is not sent any more.
+        for (_, connection) in write(&self.live).drain() {
+            connection.retire();
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
+    async fn dialled(self: &Arc<Self>, address: &Address, patient: bool) -> Result<Arc<Connection>, NodeError> {
+        if let Some(connection) = self.ready(address) {
+            return Ok(connection);
+        }
+        let dialled = match self.dial(address, patient) {
+            Ok(under_way) => under_way.await,
+            Err(ready) => ready,
+        };
+        dialled.map_err(Arc::unwrap_or_clone)
+    }
+
     /// The dial under way, which is begun if need be; or what is there already.
-    fn dial(self: &Arc<Self>, address: &Address) -> Result<Shared<BoxFuture<'static, Dialled>>, Dialled> {
+    fn dial(
+        self: &Arc<Self>,
+        address: &Address,
+        patient: bool,
+    ) -> Result<Shared<BoxFuture<'static, Dialled>>, Dialled> {
         let mut dials = lock(&self.dials);
         // A dial may have ended since the caller looked.
         if let Some(connection) = self.ready(address) {
             return Err(Ok(connection));
         }
         let dial = dials.entry(address.clone()).or_default();
-        if let Some(under_way) = dial.under_way.as_ref().filter(|under_way| under_way.peek().is_none()) {
-            return Ok(under_way.clone());
-        }
-        if let Some(failure) = dial.failure.as_ref().filter(|_| self.clock.now() < dial.rest_until) {
+        dial.take_proof();
+        let resting = dial.failure.as_ref().filter(|_| self.clock.now() < dial.rest_until);
+        if let Some(failure) = resting.filter(|_| !patient) {
             return Err(Err(failure.clone()));
         }
-        let under_way = self.spawn_dial(address.clone());
+        if let Some(under_way) = dial.under_way.as_ref().filter(|_| dial.is_under_way()) {
+            return Ok(under_way.clone());
+        }
+        let begin = resting.map(|_| dial.rest_until);
+        let under_way = self.spawn_dial(address.clone(), begin);
         dial.under_way = Some(under_way.clone());
         Ok(under_way)
     }
 
     /// Dials in a task of its own, so that a caller that gives up does not stop it for the others.
-    fn spawn_dial(self: &Arc<Self>, address: Address) -> Shared<BoxFuture<'static, Dialled>> {
+    fn spawn_dial(self: &Arc<Self>, address: Address, begin: Option<Moment>) -> Shared<BoxFuture<'static, Dialled>> {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let opened = Connection::open(&*this.connector, &*this.clock, &address, this.connect_timeout).await;
+            if let Some(begin) = begin {
+                this.clock.sleep_until(begin).await;
+            }
+            let began = this.clock.now();
+            let dialling = this
+                .membership
+                .open(&*this.connector, &this.clock, &address, this.limits);
+            let opened = dialling.await;
+            let failure = opened.as_ref().err().map(|failure| failure as &dyn Display);
+            observe::dialled(&address, Carries::Commands, this.clock.now().since(began), failure);
             let _ = tell.send(this.settle(&address, opened));
         });
         told.map(|told| told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up")))))
@@ -127,27 +172,102 @@ impl Connections {
     }
 
     /// Notes how a dial ended.
-    fn settle(&self, address: &Address, opened: Result<Connection, NodeError>) -> Dialled {
+    fn settle(&self, address: &Address, opened: Result<Arc<Connection>, NodeError>) -> Dialled {
         let mut dials = lock(&self.dials);
+        let now = self.clock.now();
         match opened {
-            Ok(_) if self.is_closed() => Err(Arc::new(NodeError::unsent("the client is shut down"))),
             Ok(connection) => {
-                let connection = Arc::new(connection);
-                write(&self.live).insert(address.clone(), connection.clone());
-                dials.remove(address);
+                let before = {
+                    let mut live = write(&self.live);
+                    // Looked at while nobody can clear the map: what is put in after that would stay open.
+                    if self.is_closed() {
+                        return Err(Arc::new(NodeError::unsent("the client is shut down")));
+                    }
+                    live.insert(address.clone(), connection.clone())
+                };
+                if let Some(before) = before.filter(|before| before.process() != connection.process()) {
+                    observe::restarted(address, before.name(), connection.name());
+                }
+                let useless = NodeError::unsent("the last connection ended before it had answered");
+                let dial = dials.entry(address.clone()).or_default();
+                dial.came_to_nothing(now, Arc::new(useless));
+                dial.proof = Some(connection.proof());
                 Ok(connection)
             }
             Err(failure) => {
-                crate::observe::connect_failed(address, &failure);
                 let failure = Arc::new(failure);
                 let dial = dials.entry(address.clone()).or_default();
-                let rest = (FIRST_REST * 2u32.saturating_pow(dial.failures)).min(LONGEST_REST);
-                dial.under_way = None;
-                dial.failures = (dial.failures + 1).min(16);
-                dial.rest_until = self.clock.now().after(jittered(rest));
-                dial.failure = Some(failure.clone());
+                dial.came_to_nothing(now, failure.clone());
                 Err(failure)
             }
+        }
+    }
+}
+
+impl Dial {
+    fn is_under_way(&self) -> bool {
+        self.under_way
+            .as_ref()
+            .is_some_and(|under_way| under_way.peek().is_none())
+    }
+
+    fn came_to_nothing(&mut self, now: Moment, failure: Arc<NodeError>) {
+        let rest = (FIRST_REST * 2u32.saturating_pow(self.failures)).min(LONGEST_REST);
+        self.under_way = None;
+        self.failures = (self.failures + 1).min(16);
+        self.rest_until = now.after(jittered(rest));
+        self.failure = Some(failure);
+    }
+
+    /// A connection that has answered ends the row of failures.
+    fn take_proof(&mut self) {
+        if self.proof.take_if(|proof| proof.load(Ordering::Relaxed)).is_some() {
+            *self = Dial {
+                under_way: self.under_way.take(),
+                ..Dial::default()
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::fake::{Fakes, TestClock, address};
+    use crate::router::translation::Translation;
+
+    const LIMITS: Limits = Limits {
+        connect_timeout: Duration::from_secs(1),
+        patience: Duration::from_secs(1),
+        in_flight: 1,
+    };
+
+    /// What a dial puts in after the others were cleared nobody would close. Which thread goes first is left to the system,
+    /// so it is tried often.
+    #[tokio::test]
+    async fn a_dial_that_ends_while_the_client_is_closed_leaves_no_connection() {
+        let (fakes, clock) = (Fakes::new(&[(0, 16383, "a")]), TestClock::start());
+        let connector: Arc<dyn Connector> = Arc::new(fakes);
+        for _ in 0..200 {
+            let membership = Arc::new(Membership::new(Translation(None), LIMITS.patience));
+            let connections = Connections::new(connector.clone(), clock.clone(), membership, LIMITS);
+            let opened = Connection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
+            let opened = opened.map(Arc::new);
+            let reading = read(&connections.live);
+            std::thread::scope(|scope| {
+                scope.spawn(|| connections.settle(&address("a"), opened));
+                // It holds these until it may write what is being read here.
+                while connections.dials.try_lock().is_ok() {
+                    std::thread::yield_now();
+                }
+                (0..100).for_each(|_| std::thread::yield_now());
+                scope.spawn(|| connections.close());
+                while !connections.is_closed() {
+                    std::thread::yield_now();
+                }
+                drop(reading);
+            });
+            assert!(connections.ready(&address("a")).is_none(), "nobody would close it");
         }
     }
 }

@@ -2,21 +2,25 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::observe::{self, Attempted};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
-use crate::router::connection::{Connection, Exchange, Failure};
+use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
+use crate::router::texts::Unknown;
+use crate::router::time_out::time_out;
 use crate::router::topology::Whom;
-use crate::router::{Router, jittered};
+use crate::router::{Router, Slot, jittered};
 
 /// Waits between attempts: the first one, doubled each time up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// After this many redirects in one call something is odd, and it goes on a little slower.
+/// After this many redirects in a row something is odd, and it goes on a little slower.
 const SWIFT_REDIRECTS: u32 = 3;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 
@@ -30,6 +34,7 @@ pub(crate) struct Course<'a> {
     confirmed: u32,
     deadline: Moment,
     next: Stop,
+    /// Redirects in a row.
     redirects: u32,
     /// Attempts in a row that came to nothing.
     troubles: u32,
@@ -47,9 +52,26 @@ struct Stop {
     address: Option<Address>,
     /// As a guest of a server that imports the slot.
     asking: bool,
-    /// With the text of the script, which the server does not know.
-    text: bool,
+    text: Text,
 }
+
+/// How the script is named.
+#[derive(Clone, Copy, Debug, Default)]
+enum Text {
+    /// By its digest.
+    #[default]
+    Digest,
+    /// The server does not know it: by its text, unless somebody else has sent that meanwhile.
+    Wanted(Unknown),
+    /// By its digest, for somebody else has sent the text.
+    Believed,
+    /// By its text.
+    Whole,
+}
+
+/// What an attempt that may be given up was sent with, once it was.
+#[derive(Debug)]
+pub(crate) struct SentWith(AtomicU64);
 
 /// What came of one attempt.
 #[derive(Debug)]
@@ -64,10 +86,25 @@ pub(crate) enum Attempt {
     Silent {
         sent: Option<u64>,
     },
+    /// The server has more calls than it answers, and it was too late to send one more: nothing was sent.
+    Crowded,
     Broken {
         failure: NodeError,
         not_after: u64,
     },
+}
+
+impl Attempt {
+    /// What came of it, unless there is an answer that says so.
+    fn outcome(&self) -> Option<Attempted> {
+        match self {
+            Attempt::Answered(_) | Attempt::Confirmed(..) => None,
+            Attempt::Unconnected(_) => Some(Attempted::Unconnected),
+            Attempt::Silent { sent: None } | Attempt::Crowded => Some(Attempted::Unsent),
+            Attempt::Silent { sent: Some(_) } => Some(Attempted::Silent),
+            Attempt::Broken { .. } => Some(Attempted::Broken),
+        }
+    }
 }
 
 /// How a wait ended.
@@ -146,19 +183,33 @@ impl<'a> Course<'a> {
         self.next.asking
     }
 
+    pub(crate) fn slot(&self) -> Slot {
+        self.call.slot
+    }
+
     /// Whether an earlier attempt may still arrive.
     pub(crate) fn is_loose(&self) -> bool {
         self.loose.is_some()
     }
 
-    /// The script whose text goes along.
-    pub(crate) fn text(&self) -> Option<&'static Script> {
-        self.next.text.then_some(self.call.script)
+    /// The script that the server is to be told the text of, and what is known of that.
+    pub(crate) fn wanted_text(&self) -> Option<(&'static Script, Unknown)> {
+        match self.next.text {
+            Text::Wanted(unknown) => Some((self.call.script, unknown)),
+            _ => None,
+        }
     }
 
-    /// Leaves the text to another call of the same pipeline, before this one.
-    pub(crate) fn without_text(&mut self) {
-        self.next.text = false;
+    /// Has this call bring the text, or relies on another one that has brought it, or does in the same pipeline.
+    pub(crate) fn bring_text(&mut self, brings: bool) {
+        self.next.text = if brings { Text::Whole } else { Text::Believed };
+    }
+
+    /// Where it is waited for leave to send, not until the deadline: a call that has no time left for its answer would
+    /// only leave its outcome in doubt.
+    pub(crate) fn queue_until(&self) -> Moment {
+        let left = self.deadline.since(self.router.clock.now());
+        self.deadline.before(self.router.response_timeout.min(left / 2))
     }
 
     /// Until when an attempt at that server may arrive, by its clock.
@@ -168,18 +219,45 @@ impl<'a> Course<'a> {
 
     /// What is sent to that server.
     pub(crate) fn command(&self, connection: &Connection, not_after: u64) -> Words {
-        command(self.call, self.next.text, connection.name(), not_after)
+        command(self.call, self.brings_text(), connection.name(), not_after)
+    }
+
+    fn brings_text(&self) -> bool {
+        matches!(self.next.text, Text::Whole)
     }
 
     /// Sends the call there and waits for the answer, but not longer than is of use.
-    async fn attempt(&self, address: &Address) -> Attempt {
+    async fn attempt(&mut self, address: &Address) -> Attempt {
+        match self.wanted_text() {
+            None => self.attempt_as_is(address).await,
+            Some((script, unknown)) => Box::pin(self.attempt_with_text(address, script, unknown)).await,
+        }
+    }
+
+    /// As `attempt`, with the text of the script, or after another call has brought it.
+    async fn attempt_with_text(&mut self, address: &Address, script: &Script, unknown: Unknown) -> Attempt {
+        let turn = self.router.texts.turn(address, script, unknown);
+        let Waited::Done(sender) = self.wait(address, !self.next.asking, turn).await else {
+            return Attempt::Silent { sent: None };
+        };
+        self.bring_text(sender.is_some());
+        let attempt = self.attempt_as_is(address).await;
+        if let Some(sender) = sender {
+            sender.learn(&attempt);
+        }
+        attempt
+    }
+
+    async fn attempt_as_is(&self, address: &Address) -> Attempt {
         // What is rare has a future of its own, so that the usual one stays small.
         if self.replicas > 0 {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
         match self.router.connections.ready(address) {
             // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a guest is not the owner, and need not be.)
-            Some(connection) if self.loose.is_none() || self.next.asking => self.send(&connection).await,
+            Some(connection) if self.loose.is_none() || self.next.asking => {
+                self.send(&connection, &SentWith::default()).await
+            }
             ready => Box::pin(self.attempt_watched(address, ready)).await,
         }
     }
@@ -190,7 +268,7 @@ impl<'a> Course<'a> {
         let connection = match ready {
             Some(connection) => connection,
             None => {
-                let connecting = self.router.connections.connect(address);
+                let connecting = self.router.connections.reach(address);
                 match self.wait(address, watch, connecting).await {
                     Waited::Done(Ok(connection)) => connection,
                     Waited::Done(Err(failure)) => return Attempt::Unconnected(failure),
@@ -201,32 +279,46 @@ impl<'a> Course<'a> {
         if watch {
             self.send_watched(address, &connection).await
         } else {
-            self.send(&connection).await
+            self.send(&connection, &SentWith::default()).await
         }
     }
 
     /// Sends the call with others that replicas have to confirm.
     async fn attempt_confirmed(&self, address: &Address) -> Attempt {
-        let watch = self.loose.is_some() && !self.next.asking;
-        let (asking, text) = (self.next.asking, self.next.text);
-        let sending = self
-            .router
-            .durable
-            .send(address, self.call, self.replicas, asking, text);
+        let durable = &self.router.durable;
+        let watch = (self.loose.is_some() || !durable.is_ready(address, self.replicas)) && !self.next.asking;
+        let (asking, text) = (self.next.asking, self.brings_text());
+        let sent_with = Arc::<SentWith>::default();
+        let sending = durable.send(address, self.call, self.replicas, asking, text, sent_with.clone());
         match self.wait(address, watch, sending).await {
             Waited::Done(attempt) => attempt,
-            Waited::OwnerLeft | Waited::Late => Attempt::Silent { sent: Some(0) },
+            Waited::OwnerLeft | Waited::Late => Attempt::Silent {
+                sent: sent_with.give_up(),
+            },
         }
     }
 
-    async fn send(&self, connection: &Connection) -> Attempt {
-        let clock = &*self.router.clock;
+    async fn send(&self, connection: &Arc<Connection>, sent_with: &SentWith) -> Attempt {
+        let permit = match connection.try_permit() {
+            Ok(Some(permit)) => permit,
+            Ok(None) => match Box::pin(connection.permit(self.queue_until())).await {
+                Ok(permit) => permit,
+                Err(none) => return none.into(),
+            },
+            Err(none) => return none.into(),
+        };
+        self.send_with(permit, connection, sent_with).await
+    }
+
+    async fn send_with(&self, permit: Permit<'_>, connection: &Arc<Connection>, sent_with: &SentWith) -> Attempt {
         let not_after = self.not_after(connection);
         let command = self.command(connection, not_after);
-        let until = clock.now().after(self.router.response_timeout).min(self.deadline);
+        if !sent_with.note(not_after) {
+            return Attempt::Silent { sent: None };
+        }
         let outcome = if self.next.asking {
             let both = [Words::new().word("ASKING"), command];
-            Box::pin(connection.pipeline(clock, &both, until))
+            Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline))
                 .await
                 .map(|exchange| {
                     let Exchange {
@@ -242,16 +334,16 @@ impl<'a> Course<'a> {
                     }
                 })
         } else {
-            connection.call(clock, &command, until).await
+            connection.call_with(permit, &command, self.deadline).await
         };
         match outcome {
             Ok(exchange) => {
-                connection.observe(exchange.sent, exchange.received, &exchange.value);
+                connection.observe(self.call.slot, exchange.sent, exchange.received, &exchange.value);
                 Attempt::Answered(exchange)
             }
             Err(Failure::Broken(failure)) => Attempt::Broken { failure, not_after },
             Err(Failure::Silent) => {
-                connection.gave_up(clock.now(), self.router.response_timeout);
+                connection.gave_up(self.router.clock.now(), self.router.response_timeout);
                 Attempt::Silent { sent: Some(not_after) }
             }
         }
@@ -259,11 +351,12 @@ impl<'a> Course<'a> {
 
     /// As `send`, but ends as soon as another node says that the slot has another owner.
     async fn send_watched(&self, address: &Address, connection: &Arc<Connection>) -> Attempt {
-        // Taken before the call is sent, so an attempt that is given up names at least what it was sent with.
-        let not_after = self.not_after(connection);
-        match self.wait(address, true, self.send(connection)).await {
+        let sent_with = SentWith::default();
+        match self.wait(address, true, self.send(connection, &sent_with)).await {
             Waited::Done(attempt) => attempt,
-            Waited::OwnerLeft | Waited::Late => Attempt::Silent { sent: Some(not_after) },
+            Waited::OwnerLeft | Waited::Late => Attempt::Silent {
+                sent: sent_with.give_up(),
+            },
         }
     }
 
@@ -273,12 +366,15 @@ impl<'a> Course<'a> {
             biased;
             done = work => Waited::Done(done),
             () = self.router.topology.owner_left(self.call.slot, address), if watch => Waited::OwnerLeft,
-            () = self.router.clock.sleep_until(self.deadline) => Waited::Late,
+            () = time_out(&*self.router.clock, self.deadline) => Waited::Late,
         }
     }
 
     /// Decides what an attempt means: the answer, an error, or (`None`) another attempt.
     pub(crate) fn settle(&mut self, address: &Address, attempt: Attempt) -> Result<Option<Answer>, CallError> {
+        if let Some(outcome) = attempt.outcome() {
+            observe::attempted(self.call.slot, address, outcome);
+        }
         match attempt {
             Attempt::Answered(exchange) => return self.take_in(address, exchange),
             Attempt::Confirmed(exchange, confirmed) => {
@@ -294,6 +390,7 @@ impl<'a> Course<'a> {
                 self.leave(address);
                 self.lengthen_pause();
             }
+            Attempt::Crowded => return Err(self.failed(Reason::Overloaded)),
             Attempt::Silent { sent } => {
                 self.note_loose(sent);
                 self.leave(address);
@@ -314,7 +411,9 @@ impl<'a> Course<'a> {
     /// Decides what an answer means.
     fn take_in(&mut self, address: &Address, exchange: Exchange<Reply>) -> Result<Option<Answer>, CallError> {
         let Exchange { value, sent, received } = exchange;
-        match decide(value, self.call.slot, address, self.router.topology.translation()) {
+        let decision = decide(value, self.call.slot, address, self.router.topology.translation());
+        observe::attempted(self.call.slot, address, decision.outcome());
+        match decision {
             Decision::Done(reply) => {
                 return Ok(Some(Answer {
                     reply,
@@ -339,20 +438,24 @@ impl<'a> Course<'a> {
                 self.next = Stop {
                     address: Some(to),
                     asking: true,
-                    text: false,
+                    text: Text::Digest,
                 };
             }
-            Decision::NoScript if self.next.text => {
+            Decision::NoScript if self.brings_text() => {
                 return Err(self.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())));
             }
             Decision::NoScript => {
                 self.next = Stop {
                     address: Some(address.clone()),
                     asking: self.next.asking,
-                    text: true,
+                    text: Text::Wanted(Unknown {
+                        sent,
+                        again: matches!(self.next.text, Text::Believed),
+                    }),
                 };
             }
             Decision::Backoff { error, refresh } => {
+                self.redirects = 0;
                 if refresh {
                     drop(self.router.topology.refresh(Whom::Another(address.clone())));
                 }
@@ -372,17 +475,21 @@ impl<'a> Course<'a> {
 
     /// Turns away from a server that did not answer, to whoever owns the slot by then.
     fn leave(&mut self, address: &Address) {
+        self.redirects = 0;
         drop(self.router.topology.refresh(Whom::Another(address.clone())));
         self.next = Stop::default();
     }
 
     fn note_loose(&mut self, sent: Option<u64>) {
-        self.loose = self.loose.max(sent);
+        self.loose = match (self.loose, sent) {
+            (Some(0), _) | (_, Some(0)) => Some(0),
+            (before, sent) => before.max(sent),
+        };
     }
 
     /// Follows one more redirect, if the limit allows it.
     fn count_redirect(&mut self, kind: &'static str, from: &Address, to: &Address) -> Result<(), CallError> {
-        crate::observe::redirected(self.call.slot, kind, from, to);
+        observe::redirected(self.call.slot, kind, from, to);
         if self.redirects == self.router.max_redirects {
             return Err(self.failed(Reason::TooManyRedirects(self.redirects)));
         }
@@ -417,6 +524,44 @@ impl<'a> Course<'a> {
     }
 }
 
+/// In place of a moment: nothing was sent.
+const UNSENT: u64 = u64::MAX;
+
+/// In place of a moment: nothing was sent, and nothing will be.
+const GIVEN_UP: u64 = UNSENT - 1;
+
+impl Default for SentWith {
+    fn default() -> Self {
+        SentWith(AtomicU64::new(UNSENT))
+    }
+}
+
+impl SentWith {
+    /// Notes what it is about to be sent with. False if it was given up before: then it must not be sent.
+    #[must_use]
+    pub(crate) fn note(&self, not_after: u64) -> bool {
+        let sent_with = not_after.min(GIVEN_UP - 1);
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        self.0.compare_exchange(UNSENT, sent_with, done, otherwise).is_ok()
+    }
+
+    /// Gives it up: what it was sent with, or nothing if it was not sent. Then it will not be.
+    pub(crate) fn give_up(&self) -> Option<u64> {
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        let before = self.0.compare_exchange(UNSENT, GIVEN_UP, done, otherwise);
+        before.err().filter(|sent_with| *sent_with != GIVEN_UP)
+    }
+}
+
+impl From<NoPermit> for Attempt {
+    fn from(none: NoPermit) -> Attempt {
+        match none {
+            NoPermit::Late => Attempt::Crowded,
+            NoPermit::Retired => Attempt::Silent { sent: None },
+        }
+    }
+}
+
 /// The command that a call is to a server of that name: the envelope is filled in anew for each attempt.
 pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Words {
     let script = call.script;
@@ -430,4 +575,24 @@ pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Wo
         Some(second) => words.word("2").word(&call.key).word(second),
     };
     words.word(name).number(not_after).words(&call.args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The task that sends confirmed calls, and the caller that gives one up, may meet.
+    #[test]
+    fn what_was_given_up_is_not_sent_and_what_was_sent_is_not_told_as_unsent() {
+        let sent = SentWith::default();
+        assert!(sent.note(7));
+        assert_eq!(sent.give_up(), Some(7));
+        let given_up = SentWith::default();
+        assert_eq!(given_up.give_up(), None);
+        assert!(!given_up.note(7));
+        assert_eq!(given_up.give_up(), None);
+        let latest = SentWith::default();
+        assert!(latest.note(u64::MAX));
+        assert!(latest.give_up().is_some());
+    }
 }

@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::node::{Address, Connector, Reply, Words};
 use crate::router::call::Call;
-use crate::router::connection::{Connection, Exchange, Failure};
+use crate::router::connection::{Connection, Exchange, Failure, Limits};
 use crate::router::connections::Connections;
-use crate::router::course::{Attempt, command};
+use crate::router::course::{Attempt, SentWith, command};
 use crate::router::lock;
+use crate::router::membership::Membership;
 
 /// The most calls in one group.
 const GROUP: usize = 128;
@@ -29,16 +30,22 @@ pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(250);
 pub(crate) struct Durable {
     connector: Arc<dyn Connector>,
     clock: Arc<dyn Clock>,
-    connect_timeout: Duration,
-    response_timeout: Duration,
-    pools: Mutex<HashMap<u32, Arc<Pool>>>,
+    membership: Arc<Membership>,
+    limits: Limits,
+    pools: Mutex<Pools>,
+}
+
+#[derive(Default)]
+struct Pools {
+    by_replicas: HashMap<u32, Arc<Pool>>,
+    /// A pool that is made after this has no connections either.
+    closed: bool,
 }
 
 /// The connections for one number of replicas.
 struct Pool {
     replicas: u32,
     clock: Arc<dyn Clock>,
-    response_timeout: Duration,
     connections: Arc<Connections>,
     lanes: Mutex<HashMap<Address, Lane>>,
 }
@@ -55,6 +62,8 @@ struct Entry {
     call: Call,
     asking: bool,
     text: bool,
+    /// Noted when it is sent: the caller may give up at any time.
+    sent_with: Arc<SentWith>,
     tell: oneshot::Sender<Attempt>,
 }
 
@@ -62,14 +71,17 @@ impl Durable {
     pub(crate) fn new(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
-        connect_timeout: Duration,
-        response_timeout: Duration,
+        membership: Arc<Membership>,
+        limits: Limits,
     ) -> Self {
         Durable {
             connector,
             clock,
-            connect_timeout,
-            response_timeout,
+            membership,
+            limits: Limits {
+                patience: limits.patience + CONFIRM_TIMEOUT,
+                ..limits
+            },
             pools: Mutex::default(),
         }
     }
@@ -82,21 +94,28 @@ impl Durable {
         replicas: u32,
         asking: bool,
         text: bool,
+        sent_with: Arc<SentWith>,
     ) -> Attempt {
         let (tell, told) = oneshot::channel();
         let entry = Entry {
             call: call.clone(),
             asking,
             text,
+            sent_with,
             tell,
         };
         self.pool(replicas).push(address, entry);
         told.await.unwrap_or(Attempt::Silent { sent: Some(0) })
     }
 
+    /// Whether a call need not wait for a connection.
+    pub(crate) fn is_ready(&self, address: &Address, replicas: u32) -> bool {
+        self.pool(replicas).connections.ready(address).is_some()
+    }
+
     /// Closes the connections to servers that the caller does not want to keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
-        for pool in lock(&self.pools).values() {
+        for pool in lock(&self.pools).by_replicas.values() {
             pool.connections.retain(&keep);
             lock(&pool.lanes).retain(|address, lane| lane.driven || keep(address));
         }
@@ -104,19 +123,30 @@ impl Durable {
 
     /// Drops all connections.
     pub(crate) fn close(&self) {
-        for pool in lock(&self.pools).values() {
+        let mut pools = lock(&self.pools);
+        pools.closed = true;
+        for pool in pools.by_replicas.values() {
             pool.connections.close();
         }
     }
 
     fn pool(&self, replicas: u32) -> Arc<Pool> {
         let mut pools = lock(&self.pools);
-        let pool = pools.entry(replicas).or_insert_with(|| {
+        let Pools { by_replicas, closed } = &mut *pools;
+        let pool = by_replicas.entry(replicas).or_insert_with(|| {
+            let connections = Connections::new(
+                self.connector.clone(),
+                self.clock.clone(),
+                self.membership.clone(),
+                self.limits,
+            );
+            if *closed {
+                connections.close();
+            }
             Arc::new(Pool {
                 replicas,
                 clock: self.clock.clone(),
-                response_timeout: self.response_timeout,
-                connections: Connections::new(self.connector.clone(), self.clock.clone(), self.connect_timeout),
+                connections,
                 lanes: Mutex::default(),
             })
         });
@@ -173,7 +203,7 @@ impl Pool {
         if group.is_empty() {
             return;
         }
-        let connected = self.connections.connect(address).await;
+        let connected = self.connections.reach(address).await;
         // Who gave up meanwhile has released already by another connection, or asks elsewhere.
         group.retain(Entry::is_wanted);
         match connected {
@@ -187,14 +217,20 @@ impl Pool {
         }
     }
 
-    async fn exchange(&self, connection: &Connection, group: Vec<Entry>) {
+    async fn exchange(&self, connection: &Arc<Connection>, group: Vec<Entry>) {
         let clock = &*self.clock;
-        let limits: Vec<u64> = group
-            .iter()
-            .map(|entry| connection.server_ms(entry.call.not_after))
-            .collect();
+        // A caller that gives up from here on hears that its call may have been sent; one that did so before is left out.
+        let claimed = group.into_iter().filter_map(|entry| {
+            let not_after = connection.server_ms(entry.call.not_after);
+            entry.sent_with.note(not_after).then_some((entry, not_after))
+        });
+        let (group, limits): (Vec<Entry>, Vec<u64>) = claimed.unzip();
+        if group.is_empty() {
+            return;
+        }
         let commands = self.pipeline(connection, &group, &limits);
-        let until = clock.now().after(self.response_timeout).after(CONFIRM_TIMEOUT);
+        let patience = connection.patience();
+        let until = clock.now().after(patience);
         let tell = |attempt: &dyn Fn(u64) -> Attempt, group: Vec<Entry>| {
             for (entry, not_after) in group.into_iter().zip(&limits) {
                 let _ = entry.tell.send(attempt(*not_after));
@@ -203,7 +239,7 @@ impl Pool {
         match connection.pipeline(clock, &commands, until).await {
             Ok(exchange) => tell_replies(connection, group, exchange),
             Err(Failure::Silent) => {
-                connection.gave_up(clock.now(), self.response_timeout);
+                connection.gave_up(clock.now(), patience);
                 tell(&|not_after| Attempt::Silent { sent: Some(not_after) }, group);
             }
             Err(Failure::Broken(failure)) => {
@@ -245,7 +281,7 @@ fn tell_replies(connection: &Connection, group: Vec<Entry>, exchange: Exchange<V
     for entry in group {
         let reply = if entry.asking { replies.nth(1) } else { replies.next() };
         let value = reply.unwrap_or(Reply::Nil);
-        connection.observe(sent, received, &value);
+        connection.observe(entry.call.slot, sent, received, &value);
         let exchange = Exchange { value, sent, received };
         let _ = entry.tell.send(Attempt::Confirmed(exchange, confirmed));
     }

@@ -1,6 +1,7 @@
 //! Which node serves which slot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 
 use crate::node::{Address, Reply};
 use crate::router::Slot;
@@ -10,10 +11,14 @@ use crate::router::translation::Translation;
 const NOBODY: u16 = u16::MAX;
 
 /// The owner of every slot, and all nodes that are known.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct SlotMap {
     /// Masters and replicas.
     nodes: Vec<Address>,
+    /// The id of each node, where it is known.
+    ids: Vec<Option<Box<str>>>,
+    /// Where each node is in `nodes`.
+    index: HashMap<Address, u16>,
     /// For each slot an index into `nodes`, or [`NOBODY`].
     owners: Box<[u16]>,
 }
@@ -23,16 +28,18 @@ impl SlotMap {
     pub(crate) fn empty() -> SlotMap {
         SlotMap {
             nodes: Vec::new(),
+            ids: Vec::new(),
+            index: HashMap::new(),
             owners: Slot::all().map(|_| NOBODY).collect(),
         }
     }
 
     /// The map of a server that is not in a cluster: it serves all slots.
     pub(crate) fn single(address: Address) -> SlotMap {
-        SlotMap {
-            nodes: vec![address],
-            owners: Slot::all().map(|_| 0).collect(),
-        }
+        let mut map = SlotMap::empty();
+        let owner = map.index_of(&address);
+        map.owners.fill(owner);
+        map
     }
 
     /// The map that the server at `asked` gave as its reply to `CLUSTER SLOTS`; else what is wrong with the reply.
@@ -42,14 +49,14 @@ impl SlotMap {
             let [first, last, master, replicas @ ..] = list(entry, "a range")? else {
                 return Err(format!("a range of slots without an owner: {entry:?}"));
             };
-            let owner = map.index_of(node(master, asked, translation)?);
+            let owner = map.add(master, asked, translation)?;
             let (first, last) = (slot(first)?, slot(last)?);
             if first > last {
                 return Err(format!("a range of slots that ends before it begins: {entry:?}"));
             }
             map.owners[first.index()..=last.index()].fill(owner);
             for replica in replicas {
-                map.index_of(node(replica, asked, translation)?);
+                map.add(replica, asked, translation)?;
             }
         }
         Ok(map)
@@ -61,9 +68,14 @@ impl SlotMap {
     }
 
     /// Notes that a server named `address` as the slot's owner. True if that is news.
-    pub(crate) fn moved(&mut self, slot: Slot, address: Address) -> bool {
+    pub(crate) fn moved(&mut self, slot: Slot, address: &Address) -> bool {
         let owner = self.index_of(address);
         std::mem::replace(&mut self.owners[slot.index()], owner) != owner
+    }
+
+    /// True if that is a node.
+    pub(crate) fn has(&self, address: &Address) -> bool {
+        self.index.contains_key(address)
     }
 
     /// All nodes that are known, masters and replicas.
@@ -91,13 +103,78 @@ impl SlotMap {
             || Slot::all().all(|slot| self.owner(slot) == other.owner(slot))
     }
 
-    fn index_of(&mut self, address: Address) -> u16 {
-        let known = self.nodes.iter().position(|node| *node == address);
-        let index = known.unwrap_or_else(|| {
-            self.nodes.push(address);
-            self.nodes.len() - 1
-        });
-        u16::try_from(index).unwrap_or(NOBODY)
+    /// True if the other one says nothing else of any slot.
+    pub(crate) fn has_all_of(&self, other: &SlotMap) -> bool {
+        Slot::all().all(|slot| other.owner(slot).is_none_or(|owner| self.owner(slot) == Some(owner)))
+    }
+
+    /// True if the ids of some nodes are known.
+    pub(crate) fn has_ids(&self) -> bool {
+        self.ids.iter().any(Option::is_some)
+    }
+
+    /// True if a node has this id.
+    pub(crate) fn has_id(&self, id: &str) -> bool {
+        self.ids.iter().flatten().any(|known| **known == *id)
+    }
+
+    /// True if both know ids of nodes, and none is in both.
+    pub(crate) fn is_disjoint(&self, other: &SlotMap) -> bool {
+        let shared = || self.ids.iter().flatten().any(|id| other.has_id(id));
+        self.has_ids() && other.has_ids() && !shared()
+    }
+
+    /// This map, and what `known` says of the slots that it says nothing of.
+    pub(crate) fn filled_from(mut self, known: &SlotMap) -> SlotMap {
+        for slot in Slot::all()
+            .filter(|slot| self.owners[slot.index()] == NOBODY)
+            .collect::<Vec<_>>()
+        {
+            let owner = usize::from(known.owners[slot.index()]);
+            let Some(address) = known.nodes.get(owner) else {
+                continue;
+            };
+            let index = self.index_of(address);
+            if let (Some(place), Some(id)) = (self.ids.get_mut(usize::from(index)), known.ids.get(owner)) {
+                *place = place.take().or_else(|| id.clone());
+            }
+            self.owners[slot.index()] = index;
+        }
+        self
+    }
+
+    /// Adds a node as `CLUSTER SLOTS` has it; its index.
+    fn add(&mut self, reply: &Reply, asked: &Address, translation: &Translation) -> Result<u16, String> {
+        let (address, id) = node(reply, asked, translation)?;
+        let index = self.index_of(&address);
+        if let Some(place) = self.ids.get_mut(usize::from(index)) {
+            *place = place.take().or(id);
+        }
+        Ok(index)
+    }
+
+    fn index_of(&mut self, address: &Address) -> u16 {
+        if let Some(index) = self.index.get(address) {
+            return *index;
+        }
+        let Some(index) = u16::try_from(self.nodes.len()).ok().filter(|index| *index != NOBODY) else {
+            return NOBODY;
+        };
+        self.nodes.push(address.clone());
+        self.ids.push(None);
+        self.index.insert(address.clone(), index);
+        index
+    }
+}
+
+impl fmt::Debug for SlotMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let served = self.owners.iter().filter(|owner| **owner != NOBODY).count();
+        f.debug_struct("SlotMap")
+            .field("nodes", &self.nodes)
+            .field("ids", &self.ids)
+            .field("served", &served)
+            .finish()
     }
 }
 
@@ -117,7 +194,7 @@ fn slot(reply: &Reply) -> Result<Slot, String> {
 }
 
 /// A node as `CLUSTER SLOTS` has it: host, port, and since 7.0 id and further names.
-fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<Address, String> {
+fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<(Address, Option<Box<str>>), String> {
     let garbled = || format!("no node: {reply:?}");
     let [host, port, rest @ ..] = list(reply, "a node")? else {
         return Err(garbled());
@@ -140,7 +217,11 @@ fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<Add
     } else {
         host
     };
-    Ok(translation.address(host, port, asked))
+    let id = match rest.first() {
+        Some(Reply::Text(id)) => std::str::from_utf8(id).ok().filter(|id| !id.is_empty()),
+        _ => None,
+    };
+    Ok((translation.address(host, port, asked), id.map(Into::into)))
 }
 
 /// The further name of this kind in what follows a node's host and port: its id, and a list of kinds and names.
@@ -255,12 +336,12 @@ mod tests {
     fn a_moved_slot_has_a_new_owner_at_once() {
         let mut map = SlotMap::single(asked());
         let slot = Slot::of("x");
-        assert!(map.moved(slot, address("new", 1)));
-        assert!(!map.moved(slot, address("new", 1)), "no news");
+        assert!(map.moved(slot, &address("new", 1)));
+        assert!(!map.moved(slot, &address("new", 1)), "no news");
         assert_eq!(map.owner(slot), Some(&address("new", 1)));
         assert_eq!(map.owner(Slot::of("y")), Some(&asked()));
         assert!(!map.agrees(&SlotMap::single(asked())));
-        assert!(map.moved(slot, asked()));
+        assert!(map.moved(slot, &asked()));
         assert!(
             map.agrees(&SlotMap::single(asked())),
             "nodes that own nothing do not matter"

@@ -2,14 +2,17 @@
 
 mod answer;
 mod batch;
+mod belief;
 mod call;
 mod clock_bound;
 mod connection;
 mod connections;
 mod course;
 mod durable;
+mod heard;
 mod map;
 mod masters;
+mod membership;
 mod route;
 #[cfg(feature = "cluster-async")]
 mod shared;
@@ -17,8 +20,11 @@ mod slot;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod texts;
+mod time_out;
 mod topology;
 mod translation;
+mod views;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -28,10 +34,13 @@ use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
+use connection::Limits;
 use connections::Connections;
 use course::Course;
 use durable::Durable;
-use topology::{Topology, Whom};
+use membership::Membership;
+use texts::Texts;
+use topology::{Topology, Unfound, Whom};
 use translation::Translation;
 
 pub use call::Script;
@@ -51,9 +60,12 @@ pub(crate) struct RouterSettings {
     pub(crate) seeds: Vec<Address>,
     /// For a connection to be opened, authenticated and answered on.
     pub(crate) connect_timeout: Duration,
-    /// For one attempt of a call; then its outcome is unknown, and the call is repeated.
+    /// How long a connection may be quiet while something is asked on it; then the outcome of what was asked is unknown, and
+    /// the call is repeated.
     pub(crate) response_timeout: Duration,
-    /// Redirects that one call follows.
+    /// Calls that one server has to answer at the same time; more wait here.
+    pub(crate) max_in_flight: usize,
+    /// Redirects that one call follows in a row.
     pub(crate) max_redirects: u32,
     /// From one refresh of the slot map in the background to the next.
     pub(crate) refresh_interval: Duration,
@@ -66,6 +78,7 @@ impl Default for RouterSettings {
             seeds: Vec::new(),
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
+            max_in_flight: 256,
             max_redirects: 16,
             refresh_interval: Duration::from_secs(30),
             translate: None,
@@ -79,6 +92,7 @@ impl fmt::Debug for RouterSettings {
             .field("seeds", &self.seeds)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
+            .field("max_in_flight", &self.max_in_flight)
             .field("max_redirects", &self.max_redirects)
             .field("refresh_interval", &self.refresh_interval)
             .finish_non_exhaustive()
@@ -93,54 +107,59 @@ pub(crate) struct Router {
     max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
+    texts: Arc<Texts>,
     durable: Arc<Durable>,
     subscriptions: Subscriptions,
     background: AbortHandle,
 }
 
 impl Router {
-    /// Fetches the slot map from the first seed that answers.
+    /// Fetches the slot map from the seeds, and from the nodes that they name.
     pub(crate) async fn connect(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         settings: RouterSettings,
     ) -> Result<Arc<Router>, CallError> {
+        let limits = Limits {
+            connect_timeout: settings.connect_timeout,
+            patience: settings.response_timeout,
+            in_flight: settings.max_in_flight,
+        };
+        let membership = Arc::new(Membership::new(
+            Translation(settings.translate),
+            settings.response_timeout,
+        ));
         let durable = Arc::new(Durable::new(
             connector.clone(),
             clock.clone(),
-            settings.connect_timeout,
-            settings.response_timeout,
+            membership.clone(),
+            limits,
         ));
-        let connections = Connections::new(connector.clone(), clock.clone(), settings.connect_timeout);
+        let connections = Connections::new(connector.clone(), clock.clone(), membership.clone(), limits);
+        let texts = Arc::<Texts>::default();
         let topology = Topology::new(
             connections.clone(),
             clock.clone(),
             settings.seeds,
-            Translation(settings.translate),
+            membership,
             settings.response_timeout,
         );
-        topology.fetch(Whom::Anyone).await.map_err(|failure| CallError {
-            reason: if failure.permanent {
-                Reason::Permanent
-            } else {
-                Reason::Unreachable
-            },
-            loose: None,
-            last: Some(failure),
-        })?;
+        topology.fetch(&Whom::Anyone).await.map_err(Unfound::into_call_error)?;
         let background = tokio::spawn(refresh_slowly(
             topology.clone(),
             durable.clone(),
+            texts.clone(),
             clock.clone(),
             settings.refresh_interval,
         ));
-        let subscriptions = Subscriptions::start(connector, clock.clone(), connections.clone(), topology.clone());
+        let subscriptions = Subscriptions::start(connector, clock.clone(), settings.connect_timeout, topology.clone());
         Ok(Arc::new(Router {
             clock,
             response_timeout: settings.response_timeout,
             max_redirects: settings.max_redirects,
             connections,
             topology,
+            texts,
             durable,
             subscriptions,
             background: background.abort_handle(),
@@ -204,12 +223,19 @@ impl Drop for Router {
 }
 
 /// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
-async fn refresh_slowly(topology: Arc<Topology>, durable: Arc<Durable>, clock: Arc<dyn Clock>, interval: Duration) {
+async fn refresh_slowly(
+    topology: Arc<Topology>,
+    durable: Arc<Durable>,
+    texts: Arc<Texts>,
+    clock: Arc<dyn Clock>,
+    interval: Duration,
+) {
     loop {
         clock.sleep_until(clock.now().after(jittered(interval))).await;
-        topology.refresh(Whom::Anyone).await;
+        topology.refresh(Whom::Several).await;
         topology.forget_strangers();
         durable.retain(|address| topology.knows(address));
+        texts.retain(|address| topology.knows(address));
     }
 }
 

@@ -4,8 +4,12 @@
 //! nothing here rests on it: every script may run twice, an attempt that had no answer is looked upon as under way until the time that it carries, and no connection state
 //! (subscriptions, `WAIT`) is used. What it does wrong, in stalls and timeouts, stays wrong: `docs/backends.md` lists it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,10 +23,12 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use crate::clock::{Clock, Moment};
 use crate::node::redis::{connect_failure, packed, reply_of};
 use crate::node::{Address, NodeError, Reply, ServerError};
+use crate::observe::{self, Attempted, Load};
 use crate::router::answer::{Decision, decide, server_ms};
 use crate::router::clock_bound::ClockBound;
 use crate::router::connection::server_time;
 use crate::router::course::command;
+use crate::router::time_out::time_out;
 use crate::router::translation::Translation;
 use crate::router::{Answer, Call, CallError, Reason, Slot, jittered, lock};
 
@@ -41,6 +47,7 @@ pub(crate) struct Shared {
     patience: Duration,
     /// Of the clock of whoever serves a slot.
     bounds: Mutex<HashMap<Slot, ClockBound>>,
+    load: Load,
     closed: AtomicBool,
 }
 
@@ -61,6 +68,7 @@ impl Shared {
             clock,
             patience: patience.max(LEAST_PATIENCE),
             bounds: Mutex::default(),
+            load: Load::of(&somewhere()),
             closed: AtomicBool::new(false),
         }
     }
@@ -128,12 +136,24 @@ impl Shared {
     /// The answer, an error, or (`None`) another attempt.
     async fn attempt(&self, call: &Call, deadline: Moment, course: &mut Course) -> Result<Option<Answer>, CallError> {
         let not_after = match call.not_after {
-            Some(moment) => self.server_ms(call.slot, moment, deadline).await,
+            Some(moment) => match self.server_ms(call.slot, moment, deadline, course).await? {
+                Some(server_ms) => server_ms,
+                // Sent without a limit, it could be carried out at any time.
+                None => {
+                    self.pause(course, deadline).await;
+                    return Ok(None);
+                }
+            },
             None => 0,
         };
         let command = packed(&command(call, course.text, "-", not_after));
         let sent = self.clock.now();
-        let Some(outcome) = self.send(command, None, deadline).await else {
+        let in_flight = self.load.in_flight(1);
+        let outcome = self.send(command, None, deadline).await;
+        drop(in_flight);
+        let tell = |outcome| observe::attempted(call.slot, &somewhere(), outcome);
+        let Some(outcome) = outcome else {
+            tell(Attempted::Silent);
             course.note_loose(not_after);
             return Ok(None);
         };
@@ -141,6 +161,7 @@ impl Shared {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(failure) => {
+                tell(Attempted::Broken);
                 course.note_loose(not_after);
                 course.last_failure = Some(failure);
                 self.pause(course, deadline).await;
@@ -150,7 +171,9 @@ impl Shared {
         if let Some(server_ms) = server_ms(&reply) {
             self.observe(call.slot, sent, received, server_ms);
         }
-        match decide(reply, call.slot, &somewhere(), &Translation::default()) {
+        let decision = decide(reply, call.slot, &somewhere(), &Translation::default());
+        tell(decision.outcome());
+        match decision {
             Decision::Done(reply) => Ok(Some(Answer {
                 reply,
                 sent,
@@ -198,31 +221,47 @@ impl Shared {
             }
         });
         let until = self.clock.now().after(self.patience).min(deadline);
-        match future::select(request, self.clock.sleep_until(until)).await {
+        match future::select(request, pin!(time_out(&*self.clock, until))).await {
             Either::Left((outcome, _)) => Some(outcome.map(reply_of).or_else(reply_of_error)),
             Either::Right(_) => None,
         }
     }
 
-    /// A moment as the clock of the slot's server reads at most by then, or 0 if that cannot be told. The first time it is asked.
-    async fn server_ms(&self, slot: Slot, moment: Moment, deadline: Moment) -> u64 {
-        let known = |shared: &Shared| {
-            lock(&shared.bounds)
-                .get(&slot)
-                .and_then(|bound| bound.server_ms_at_most(moment))
-        };
-        if let Some(ms) = known(self) {
-            return ms;
+    /// A moment as the clock of the slot's server reads at most by then. The first time the server is asked; `None` if it did not
+    /// tell, which the next attempt may mend.
+    async fn server_ms(
+        &self,
+        slot: Slot,
+        moment: Moment,
+        deadline: Moment,
+        course: &mut Course,
+    ) -> Result<Option<u64>, CallError> {
+        let known = self.known_server_ms(slot, moment);
+        if known.is_some() {
+            return Ok(known);
         }
         let sent = self.clock.now();
         let mut time = Cmd::new();
         time.arg("TIME");
-        if let Some(Ok(reply)) = self.send(time, Some(slot), deadline).await
-            && let Ok(server_ms) = server_time(Some(reply))
-        {
-            self.observe(slot, sent, self.clock.now(), server_ms);
+        let told = match self.send(time, Some(slot), deadline).await {
+            Some(outcome) => outcome.and_then(|reply| server_time(Some(reply))),
+            None => return Ok(None),
+        };
+        match told {
+            Ok(server_ms) => self.observe(slot, sent, self.clock.now(), server_ms),
+            Err(failure) => {
+                let permanent = failure.permanent;
+                course.last_failure = Some(failure);
+                if permanent {
+                    return Err(course.failed(Reason::Permanent));
+                }
+            }
         }
-        known(self).unwrap_or(0)
+        Ok(self.known_server_ms(slot, moment))
+    }
+
+    fn known_server_ms(&self, slot: Slot, moment: Moment) -> Option<u64> {
+        lock(&self.bounds).get(&slot)?.server_ms_at_most(moment)
     }
 
     fn observe(&self, slot: Slot, sent: Moment, received: Moment, server_ms: u64) {
@@ -252,7 +291,11 @@ impl fmt::Debug for Shared {
 
 impl Course {
     fn note_loose(&mut self, not_after: u64) {
-        self.loose = self.loose.max(Some(not_after));
+        self.loose = match self.loose {
+            Some(0) => Some(0),
+            _ if not_after == 0 => Some(0),
+            before => before.max(Some(not_after)),
+        };
     }
 
     fn failed(&mut self, reason: Reason) -> CallError {

@@ -4,7 +4,9 @@
 //! - [`keeper`] is the one task that knows which channel is joined where, and which is to be joined next.
 //!   What the links report to it has a file of its own ([`reports`]).
 //! - [`link`] is a task for each server: one connection that carries subscriptions alone.
+//!   [`joins`] says how many it asks for at once.
 
+mod joins;
 mod keeper;
 mod link;
 mod place;
@@ -13,6 +15,7 @@ mod reports;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -20,7 +23,6 @@ use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
-use crate::router::connections::Connections;
 use crate::router::topology::Topology;
 use crate::router::{Slot, lock, read};
 use keeper::{Keeper, Order};
@@ -60,13 +62,13 @@ impl fmt::Debug for Events {
     }
 }
 
-/// Where each wanted channel is joined at the owner of its slot.
-type Joined = Arc<RwLock<HashMap<Slot, Address>>>;
+/// The name of the server where each wanted channel is joined, at the owner of its slot: as that server told it on the very connection that
+/// is subscribed, since another connection to the same address may lead elsewhere.
+type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
 /// The channels that are wanted, one for each slot.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    connections: Arc<Connections>,
     wanted: Mutex<HashMap<Slot, Bytes>>,
     joined: Joined,
     orders: mpsc::UnboundedSender<Order>,
@@ -79,7 +81,7 @@ impl Subscriptions {
     pub(crate) fn start(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
-        connections: Arc<Connections>,
+        connect_timeout: Duration,
         topology: Arc<Topology>,
     ) -> Subscriptions {
         let (orders, taken) = mpsc::unbounded_channel();
@@ -88,14 +90,13 @@ impl Subscriptions {
         let keeper = Keeper::new(
             connector,
             clock,
-            connections.connect_timeout(),
+            connect_timeout,
             topology,
             events.clone(),
             joined.clone(),
         );
         let keeper = tokio::spawn(keeper.run(taken)).abort_handle();
         Subscriptions {
-            connections,
             wanted: Mutex::default(),
             joined,
             orders,
@@ -134,9 +135,7 @@ impl Subscriptions {
     /// The name of the server where the slot's channel is joined right now, if that is the owner as far as is known, and it
     /// has a name.
     pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
-        let address = read(&self.joined).get(&slot)?.clone();
-        let connection = self.connections.ready(&address)?;
-        connection.has_name().then(|| connection.name().to_owned())
+        read(&self.joined).get(&slot).map(|name| name.to_string())
     }
 
     /// Has all that happens told to `listener`, at once, by whoever hears of it: it must neither wait nor take long. The first one to listen is

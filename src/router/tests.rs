@@ -3,9 +3,15 @@
 
 mod batch;
 mod connecting;
+mod credentials;
 mod durable;
+mod identity;
+mod overload;
 mod redirects;
+#[cfg(feature = "metrics")]
+mod seen;
 mod subscriptions;
+mod texts;
 mod trouble;
 
 use std::sync::{Arc, LazyLock};

@@ -1,32 +1,47 @@
-//! The slot map of the cluster, and how it is kept fresh.
+//! The slot map of the cluster, and how it is kept fresh: which nodes are asked for it, and when. What they say is weighed
+//! in `belief`.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Shared};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::node::{Address, NodeError};
 use crate::observe;
-use crate::router::connection::Failure;
+use crate::router::belief::{Admission, Kind, Sole, Told, View, sole};
+use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
-use crate::router::map::SlotMap;
+use crate::router::membership::Membership;
 use crate::router::translation::Translation;
-use crate::router::{Slot, jittered, lock, read, write};
+use crate::router::views::view;
+use crate::router::{Slot, jittered, lock};
 
-/// The least time from the beginning of one refresh to that of the next.
-const LEAST_INTERVAL: Duration = Duration::from_millis(50);
+/// From the beginning of one refresh to that of the next: this at first, twice as long after each one that brought nothing new.
+const FIRST_INTERVAL: Duration = Duration::from_millis(50);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
+/// The longest one while a call waits for a server that does not answer.
+const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long one node is waited for before the next one is asked as well.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// Whom to ask for the slot map.
+/// How many nodes are asked once one has said something new.
+const SAMPLE: usize = 5;
+
+/// The place of a seed among the nodes that are asked, at the latest: the names that users give lead to what is there now.
+const SEED_AT: usize = 2;
+
+/// Which node to ask for the slot map.
 #[derive(Clone, Debug)]
 pub(crate) enum Whom {
     Anyone,
+    /// Several, even if the first one says nothing new: it may be the one that is behind.
+    Several,
     /// This one knows best: it was just named as an owner.
     First(Address),
     /// Not this one, unless nobody else answers: it is in trouble.
@@ -39,9 +54,8 @@ pub(crate) struct Topology {
     connections: Arc<Connections>,
     clock: Arc<dyn Clock>,
     seeds: Vec<Address>,
-    translation: Translation,
+    membership: Arc<Membership>,
     response_timeout: Duration,
-    map: RwLock<SlotMap>,
     changes: watch::Sender<u64>,
     refreshing: Mutex<Refreshing>,
 }
@@ -49,7 +63,35 @@ pub(crate) struct Topology {
 #[derive(Debug, Default)]
 struct Refreshing {
     under_way: Option<Shared<BoxFuture<'static, ()>>>,
-    not_before: Moment,
+    /// When the last one has begun.
+    last: Option<Moment>,
+    /// When the one under way begins.
+    begin: Moment,
+    /// Wakes the one under way when it is to begin earlier.
+    hurry: Arc<Notify>,
+    /// Refreshes in a row that brought nothing new.
+    unchanged: u32,
+}
+
+/// Why there is no map.
+#[derive(Debug)]
+pub(crate) enum Unfound {
+    /// The seeds are several servers without a cluster.
+    Several(String),
+    Failed(NodeError),
+}
+
+/// A node that was asked, and what it said.
+type Heard = (Address, Result<View, NodeError>);
+
+/// The nodes that are asked for one refresh, and what they have said so far.
+struct Survey<'a> {
+    /// To be asked yet.
+    candidates: VecDeque<Address>,
+    asking: FuturesUnordered<BoxFuture<'a, Heard>>,
+    asked: usize,
+    views: Vec<View>,
+    last_failure: NodeError,
 }
 
 impl Topology {
@@ -57,31 +99,36 @@ impl Topology {
         connections: Arc<Connections>,
         clock: Arc<dyn Clock>,
         seeds: Vec<Address>,
-        translation: Translation,
+        membership: Arc<Membership>,
         response_timeout: Duration,
     ) -> Arc<Self> {
+        let mut distinct: Vec<Address> = Vec::new();
+        for seed in seeds {
+            if !distinct.contains(&seed) {
+                distinct.push(seed);
+            }
+        }
         Arc::new(Topology {
             connections,
             clock,
-            seeds,
-            translation,
+            seeds: distinct,
+            membership,
             response_timeout,
-            map: RwLock::new(SlotMap::empty()),
             changes: watch::Sender::new(0),
             refreshing: Mutex::default(),
         })
     }
 
     pub(crate) fn translation(&self) -> &Translation {
-        &self.translation
+        self.membership.translation()
     }
 
     pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
-        read(&self.map).owner(slot).cloned()
+        self.membership.known().map.owner(slot).cloned()
     }
 
     pub(crate) fn masters(&self) -> Vec<Address> {
-        read(&self.map).masters()
+        self.membership.known().map.masters()
     }
 
     /// Counts how often a slot has changed its owner.
@@ -91,31 +138,39 @@ impl Topology {
 
     /// Takes a server's word for the owner of a slot. The whole map is fetched aside: slots seldom move alone.
     pub(crate) fn moved(self: &Arc<Self>, slot: Slot, to: &Address) {
-        if write(&self.map).moved(slot, to.clone()) {
+        let is_news = self.membership.known_mut().moved(slot, to);
+        if is_news {
             self.changes.send_modify(|changes| *changes += 1);
+            lock(&self.refreshing).unchanged = 0;
         }
         drop(self.refresh(Whom::First(to.clone())));
     }
 
     /// Begins to fetch the map, unless that is under way. The answer may be awaited or dropped.
     pub(crate) fn refresh(self: &Arc<Self>, whom: Whom) -> Shared<BoxFuture<'static, ()>> {
+        self.refresh_within(whom, LONGEST_INTERVAL)
+    }
+
+    /// As `refresh`, at most this long after the last one has begun.
+    fn refresh_within(self: &Arc<Self>, whom: Whom, longest: Duration) -> Shared<BoxFuture<'static, ()>> {
         let mut refreshing = lock(&self.refreshing);
-        if let Some(under_way) = refreshing
-            .under_way
-            .as_ref()
-            .filter(|under_way| under_way.peek().is_none())
-        {
-            return under_way.clone();
+        let begin = refreshing.next_begin(self.clock.now(), longest);
+        let running = refreshing.under_way.as_ref();
+        if let Some(under_way) = running.filter(|under_way| under_way.peek().is_none()).cloned() {
+            refreshing.hasten(begin);
+            return under_way;
         }
-        let begin = refreshing.not_before.max(self.clock.now());
-        refreshing.not_before = begin.after(LEAST_INTERVAL);
+        refreshing.begin = begin;
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            this.clock.sleep_until(begin).await;
+            this.wait_to_begin().await;
             // A failure is logged there, and every call that it matters to asks again.
-            let _ = this.fetch(whom).await;
-            lock(&this.refreshing).under_way = None;
+            let changed = this.fetch(&whom).await.unwrap_or(false);
+            let mut refreshing = lock(&this.refreshing);
+            refreshing.unchanged = if changed { 0 } else { (refreshing.unchanged + 1).min(16) };
+            refreshing.under_way = None;
+            drop(refreshing);
             let _ = tell.send(());
         });
         let under_way = told.map(drop).boxed().shared();
@@ -123,144 +178,281 @@ impl Topology {
         under_way
     }
 
+    /// Waits until the refresh under way is to begin, which can come to be earlier meanwhile.
+    async fn wait_to_begin(&self) {
+        loop {
+            let (begin, hurry) = {
+                let mut refreshing = lock(&self.refreshing);
+                let now = self.clock.now();
+                if now >= refreshing.begin {
+                    refreshing.last = Some(now);
+                    return;
+                }
+                (refreshing.begin, refreshing.hurry.clone())
+            };
+            tokio::select! {
+                () = self.clock.sleep_until(begin) => {}
+                () = hurry.notified() => {}
+            }
+        }
+    }
+
     /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now and then, but not at
     /// once: a server that is well answers before that.
     pub(crate) async fn owner_left(self: &Arc<Self>, slot: Slot, address: &Address) {
-        let left = || read(&self.map).owner(slot) != Some(address);
+        let left = || self.membership.known().map.owner(slot) != Some(address);
         loop {
             self.clock
-                .sleep_until(self.clock.now().after(jittered(2 * LEAST_INTERVAL)))
+                .sleep_until(self.clock.now().after(jittered(2 * FIRST_INTERVAL)))
                 .await;
             if left() {
                 return;
             }
-            self.refresh(Whom::Another(address.clone())).await;
+            self.refresh_within(Whom::Another(address.clone()), URGENT_INTERVAL)
+                .await;
             if left() {
                 return;
             }
         }
     }
 
-    /// Fetches the map from the first node that gives one. A slow node delays this little: soon the next one is asked too.
-    pub(crate) async fn fetch(&self, whom: Whom) -> Result<(), NodeError> {
-        let mut candidates = self.candidates(&whom).into_iter();
-        let mut asked = FuturesUnordered::new();
-        let mut last_failure = NodeError::unsent("no node is known");
+    /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
+    /// chosen. A slow node delays this little: soon the next one is asked too. True if a slot has another owner now.
+    pub(crate) async fn fetch(&self, whom: &Whom) -> Result<bool, Unfound> {
+        let since = self.membership.known().lesson();
+        let mut survey = Survey {
+            candidates: self.candidates(whom).into(),
+            asking: FuturesUnordered::new(),
+            asked: 0,
+            views: Vec::new(),
+            last_failure: NodeError::unsent("no node is known"),
+        };
         loop {
-            match candidates.next() {
-                Some(candidate) => asked.push(self.ask(candidate)),
-                None if asked.is_empty() => {
-                    observe::refresh_failed(&last_failure);
-                    return Err(last_failure);
-                }
-                None => {}
+            self.ask_next(&mut survey);
+            if survey.asking.is_empty() {
+                observe::refresh_failed(&survey.last_failure);
+                return Err(Unfound::Failed(survey.last_failure));
             }
             let patience = self.clock.sleep_until(self.clock.now().after(STAGGER));
             tokio::select! {
                 biased;
-                Some((node, outcome)) = asked.next() => match outcome {
-                    Ok(map) => {
-                        self.install(&node, map);
-                        return Ok(());
+                Some(heard) = survey.asking.next() => {
+                    let Some(view) = self.admit(&mut survey, heard) else { continue };
+                    let is_enough = !matches!(whom, Whom::Several) || survey.views.len() > 1;
+                    if is_enough && self.membership.known().is_confirmed_by(&view) {
+                        observe::refreshed(&view.node, false);
+                        return Ok(false);
                     }
-                    Err(failure) => last_failure = failure,
-                },
-                () = patience => {}
+                    self.sample(whom, &mut survey, view).await;
+                }
+                () = patience => continue,
+            }
+            if let Some(view) = self.choose(&mut survey)? {
+                return Ok(self.install(view, since));
             }
         }
+    }
+
+    /// Asks the next node, if there is one.
+    fn ask_next<'a>(&'a self, survey: &mut Survey<'a>) {
+        if let Some(node) = survey.candidates.pop_front() {
+            survey.asked += 1;
+            survey.asking.push(self.ask(node).boxed());
+        }
+    }
+
+    /// What a node has said, if it counts.
+    fn admit(&self, survey: &mut Survey<'_>, (node, outcome): Heard) -> Option<View> {
+        let view = match outcome {
+            Ok(view) => view,
+            Err(failure) => {
+                survey.last_failure = failure;
+                return None;
+            }
+        };
+        let Some(why) = self.membership.known().refusal(&view) else {
+            return Some(view);
+        };
+        observe::stranger(&node, why.word(), &why);
+        survey.last_failure = NodeError {
+            source: Some(Arc::new(why)),
+            ..NodeError::unsent(format!("at {node} there is {why}"))
+        };
+        None
+    }
+
+    /// One node has said something new: asks a few at once, and waits a little for them. A single server is asked for by all
+    /// seeds, however long they take: two of them are no cluster.
+    async fn sample<'a>(&'a self, whom: &Whom, survey: &mut Survey<'a>, view: View) {
+        let is_alone = matches!(view.told, Told::Alone(_));
+        let begins = self.membership.known().kind == Kind::Nothing;
+        if let (true, Told::Cluster { map, .. }) = (begins, &view.told) {
+            let unseen = |node: &&Address| !self.seeds.contains(node);
+            let named = map.nodes().iter().filter(unseen).cloned();
+            survey.candidates.extend(named);
+        }
+        survey.views.push(view);
+        if let Whom::Another(troubled) = whom {
+            survey.candidates.retain(|node| node != troubled);
+        }
+        let most = if is_alone && begins { usize::MAX } else { SAMPLE };
+        while survey.asked < most && !survey.candidates.is_empty() {
+            self.ask_next(survey);
+        }
+        let until = self.clock.now().after(STAGGER);
+        loop {
+            let patience = async {
+                match is_alone && begins {
+                    true => std::future::pending().await,
+                    false => self.clock.sleep_until(until).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                heard = survey.asking.next() => {
+                    let Some(heard) = heard else { return };
+                    let view = self.admit(survey, heard);
+                    survey.views.extend(view);
+                }
+                () = patience => return,
+            }
+        }
+    }
+
+    /// The view to install, if there is one yet.
+    fn choose(&self, survey: &mut Survey<'_>) -> Result<Option<View>, Unfound> {
+        let known = self.membership.known();
+        if known.kind == Kind::Nothing {
+            match sole(&survey.views, self.seeds.len()) {
+                Sole::Several(why) => return Err(Unfound::Several(why)),
+                Sole::Unsure(why) => {
+                    survey.last_failure = NodeError::unsent(why);
+                    return Ok(None);
+                }
+                Sole::Fine => {}
+            }
+        }
+        let chosen = known.choose(&survey.views, survey.asked).cloned();
+        if chosen.is_none()
+            && let Some(view) = survey.views.last()
+        {
+            observe::refresh_outdated(&view.node);
+            survey.last_failure = NodeError::unsent(format!("{} tells of an older epoch than is known", view.node));
+        }
+        Ok(chosen)
     }
 
     /// Closes connections to nodes that are no longer part of the cluster.
     pub(crate) fn forget_strangers(&self) {
-        let map = read(&self.map).clone();
+        let known = self.membership.known();
         self.connections
-            .retain(|address| map.nodes().contains(address) || self.seeds.contains(address));
+            .retain(|address| known.map.has(address) || self.seeds.contains(address));
     }
 
     /// Whether this is a node of the cluster.
     pub(crate) fn knows(&self, address: &Address) -> bool {
-        read(&self.map).nodes().contains(address)
+        self.membership.known().map.has(address)
     }
 
-    fn install(&self, node: &Address, map: SlotMap) {
-        let changed = {
-            let mut current = write(&self.map);
-            let changed = !current.agrees(&map);
-            *current = map;
-            changed
-        };
-        observe::refreshed(node, changed);
+    fn install(&self, view: View, since: u64) -> bool {
+        let node = view.node.clone();
+        let changed = self.membership.known_mut().install(view, since);
+        // Some may have been opened before anything was known. (Where both are needed, what is known is locked first.)
+        let known = self.membership.known();
+        self.connections.retire_where(|address, connection| {
+            known.admission(address, connection.identity(), connection.process()) != Admission::Welcome
+        });
+        drop(known);
+        observe::refreshed(&node, changed);
         if changed {
             self.changes.send_modify(|changes| *changes += 1);
         }
+        changed
     }
 
-    /// Whom to ask, in this order: nodes that are connected, other known nodes, seeds.
+    /// The nodes to ask, in this order: those that are connected, other known ones, seeds. One of the seeds is among the first three.
     fn candidates(&self, whom: &Whom) -> Vec<Address> {
-        let mut known = read(&self.map).nodes().to_vec();
-        fastrand::shuffle(&mut known);
-        known.sort_by_key(|address| self.connections.ready(address).is_none());
-        for seed in &self.seeds {
-            if !known.contains(seed) {
-                known.push(seed.clone());
+        let known = self.membership.known();
+        let mut nodes = known.map.nodes().to_vec();
+        match known.kind {
+            Kind::Nothing => return self.seeds.clone(),
+            Kind::Single(_) => return nodes,
+            Kind::Cluster => {}
+        }
+        fastrand::shuffle(&mut nodes);
+        nodes.sort_by_key(|address| self.connections.ready(address).is_none());
+        let mut seeds = self.seeds.clone();
+        fastrand::shuffle(&mut seeds);
+        seeds.sort_by_key(|seed| known.map.has(seed));
+        drop(known);
+        if let Whom::First(first) = whom {
+            nodes.retain(|address| address != first);
+            nodes.insert(0, first.clone());
+        }
+        if let Whom::Another(last) = whom {
+            seeds.sort_by_key(|seed| seed == last);
+            nodes.retain(|address| address != last);
+        }
+        for (number, seed) in seeds.into_iter().enumerate() {
+            let early = &nodes[..nodes.len().min(SEED_AT + 1)];
+            if number == 0 && !early.contains(&seed) {
+                nodes.retain(|address| *address != seed);
+                nodes.insert(nodes.len().min(SEED_AT), seed);
+            } else if !nodes.contains(&seed) {
+                nodes.push(seed);
             }
         }
-        match whom {
-            Whom::Anyone => {}
-            Whom::First(first) => {
-                known.retain(|address| address != first);
-                known.insert(0, first.clone());
-            }
-            Whom::Another(last) => {
-                known.retain(|address| address != last);
-                known.push(last.clone());
-            }
+        if let Whom::Another(last) = whom {
+            nodes.retain(|address| address != last);
+            nodes.push(last.clone());
         }
-        known
+        nodes
     }
 
-    async fn ask(&self, node: Address) -> (Address, Result<SlotMap, NodeError>) {
-        let outcome = self.slots_of(&node).await;
+    async fn ask(&self, node: Address) -> Heard {
+        let asked = async {
+            let connection = self.connections.connect(&node).await?;
+            let translation = self.membership.translation();
+            view(&connection, &node, &*self.clock, self.response_timeout, translation).await
+        };
+        let outcome = asked.await;
         (node, outcome)
     }
+}
 
-    async fn slots_of(&self, node: &Address) -> Result<SlotMap, NodeError> {
-        let connection = self.connections.connect(node).await?;
-        let until = self.clock.now().after(self.response_timeout);
-        let exchange = match connection
-            .call(&*self.clock, &Words::new().word("CLUSTER").word("SLOTS"), until)
-            .await
-        {
-            Ok(exchange) => exchange,
-            Err(Failure::Broken(failure)) => return Err(failure),
-            Err(Failure::Silent) => {
-                connection.gave_up(self.clock.now(), self.response_timeout);
-                return Err(NodeError::unsent(format!(
-                    "{node} did not answer in {:?}",
-                    self.response_timeout
-                )));
-            }
-        };
-        match exchange.value {
-            Reply::Error(error) if is_alone(&error) => Ok(SlotMap::single(node.clone())),
-            Reply::Error(error) => Err(NodeError {
-                permanent: error.code == "NOPERM",
-                source: Some(Arc::new(error)),
-                ..NodeError::unsent(format!("{node} does not tell the slots of the cluster"))
-            }),
-            reply => match SlotMap::parse(&reply, node, &self.translation) {
-                Ok(map) if map.is_empty() => Err(NodeError::unsent(format!("{node} knows no owner of any slot"))),
-                Ok(map) => Ok(map),
-                Err(what) => Err(NodeError::unsent(format!(
-                    "{node} answers CLUSTER SLOTS with nonsense: {what}"
-                ))),
-            },
+impl Refreshing {
+    /// When the next refresh may begin.
+    fn next_begin(&mut self, now: Moment, longest: Duration) -> Moment {
+        let Some(last) = self.last else { return now };
+        if now >= last.after(LONGEST_INTERVAL) {
+            self.unchanged = 0;
+        }
+        let interval = FIRST_INTERVAL * 2u32.saturating_pow(self.unchanged.saturating_sub(1));
+        let interval = interval.min(longest);
+        // Never before the shortest one, so that many who ask make no storm.
+        last.after(jittered(interval).max(FIRST_INTERVAL)).max(now)
+    }
+
+    /// Lets the refresh under way begin by then, if it has not begun.
+    fn hasten(&mut self, by: Moment) {
+        if by < self.begin {
+            self.begin = by;
+            self.hurry.notify_one();
         }
     }
 }
 
-/// A server that is no cluster node: it serves all slots.
-fn is_alone(error: &ServerError) -> bool {
-    error.code == "ERR"
-        && (error.detail.contains("cluster support disabled") || error.detail.starts_with("unknown command"))
+impl Unfound {
+    pub(crate) fn into_call_error(self) -> CallError {
+        let (reason, last) = match self {
+            Unfound::Several(why) => (Reason::Invalid(why), None),
+            Unfound::Failed(failure) if failure.permanent => (Reason::Permanent, Some(failure)),
+            Unfound::Failed(failure) => (Reason::Unreachable, Some(failure)),
+        };
+        CallError {
+            reason,
+            loose: None,
+            last,
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::leaving::{AGAIN, ghost_gone, releases};
 use super::reading::{Failure, Told, read};
-use super::renewing::lose;
+use super::renewing::take_loss;
 use crate::acquisition::{Acquisition, Errand, ErrandKind, State};
 use crate::client::Client;
 use crate::clock::Moment;
@@ -14,12 +14,21 @@ use crate::protocol::{Downgrade, Ended, Mode, Release, Renewed};
 use crate::router::{Answer, CallError};
 
 pub(super) async fn end_waits(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
-    let calls = releases(&client, &flight, true);
+    end(client, flight, ErrandKind::EndWait).await;
+}
+
+/// Releases what took the place of lost leases.
+pub(super) async fn give_back(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+    end(client, flight, ErrandKind::GiveBack).await;
+}
+
+async fn end(client: Arc<Client>, flight: Vec<Arc<Acquisition>>, kind: ErrandKind) {
+    let calls = releases(&client, &flight, kind == ErrandKind::EndWait);
     let until = client.clock.now().after(client.settings.call_timeout);
     client
         .router
         .each(&calls, until, |at, result| {
-            apply_end_of_wait(&client, &flight[at], result)
+            apply_end(&client, &flight[at], kind, result)
         })
         .await;
 }
@@ -44,19 +53,23 @@ pub(super) async fn downgrade(client: Arc<Client>, flight: Vec<Arc<Acquisition>>
         .await;
 }
 
-fn apply_end_of_wait(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+fn apply_end(client: &Client, acquisition: &Acquisition, kind: ErrandKind, result: Result<Answer, CallError>) {
     let now = client.clock.now();
     let told = read(result, Release::read);
     let mut state = acquisition.state();
     let State::Held(holding) = &mut *state else { return };
-    let Some(errand) = holding.errand.as_mut() else { return };
+    let errand = holding.errand.as_mut();
+    // The lease may have been lost meanwhile, and owe something else.
+    let Some(errand) = errand.filter(|errand| errand.kind == kind) else {
+        return;
+    };
     errand.sent = false;
     match told {
         Ok(Told {
             what: Ended::Writing(grant),
             ..
         }) => {
-            holding.token = grant.token;
+            (holding.token, holding.token_since) = (grant.token, now);
             holding.errand = Some(Errand::new(ErrandKind::Downgrade, now, None));
         }
         Ok(Told { envelope, sent, .. }) => {
@@ -68,6 +81,7 @@ fn apply_end_of_wait(client: &Client, acquisition: &Acquisition, result: Result<
                 None => holding.errand = None,
             }
         }
+        Err(_) if errand.give_up.is_some_and(|give_up| now >= give_up) => holding.errand = None,
         Err(failure) => put_off(acquisition, errand, &failure, now),
     }
     let due = holding.next_due();
@@ -81,7 +95,10 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
     let told = read(result, Renewed::read);
     let mut state = acquisition.state();
     let State::Held(holding) = &mut *state else { return };
-    let Some(errand) = holding.errand.as_mut() else { return };
+    let errand = holding.errand.as_mut();
+    let Some(errand) = errand.filter(|errand| errand.kind == ErrandKind::Downgrade) else {
+        return;
+    };
     errand.sent = false;
     match told {
         Ok(Told {
@@ -97,12 +114,15 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
             // Where replicas have to confirm a lease, the next renewal makes it longer.
             if holding.replicas == 0 && holding.is_held(now) {
                 let ends = lease::ends(grant, envelope.now, sent, holding.margin);
-                holding.ends = holding.ends.max(ends);
+                holding.prolong(ends);
             }
         }
         Ok(Told {
             what: Renewed::Lost, ..
-        }) => return lose(client, acquisition, state, now),
+        }) => {
+            drop(state);
+            return take_loss(client, acquisition);
+        }
         Err(failure) => put_off(acquisition, errand, &failure, now),
     }
     let due = holding.next_due();

@@ -58,3 +58,42 @@ fn hear(client: &Client, event: Event) {
         }
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    #![allow(clippy::disallowed_methods)]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Locks;
+    use crate::embedded::Engine;
+
+    const WAITERS: usize = 100;
+
+    /// A queue of a hundred does not come to the server at once.
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_look_in_the_order_of_their_places() {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let rare = Duration::from_secs(60);
+        let settings = Locks::builder()
+            .poll_interval(rare)
+            .waiter_liveness(10 * rare)
+            .lease(10 * rare);
+        let locks = settings.connect_embedded(&engine).await.unwrap();
+        let lock = locks.rwlock("looked at").unwrap();
+        let _held = lock.write().await.unwrap();
+        for _ in 0..WAITERS {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.write().await.map(drop) });
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        engine.reset_tally();
+        hear(&locks.client.0, Event::Look { slot: lock.slot() });
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let soon = engine.tally().scripts;
+        assert!((5..=15).contains(&soon), "{soon} of {WAITERS} in 10 ms");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(engine.tally().scripts, WAITERS as u64);
+    }
+}

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::HORIZON;
 use super::reading::{Failure, Told, read};
 use crate::acquisition::{Acquisition, Leaving, State};
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::core::in_doubt::InDoubt;
 use crate::error::ErrorKind;
 use crate::observe;
 use crate::protocol::{BadReply, Ended, Envelope, LockKey, Release};
@@ -17,9 +19,6 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
 /// A release that fails again and again waits twice as long each time, up to 16 s.
 const MOST_DOUBLINGS: u32 = 5;
-
-/// Added to the moment until which a lost attempt can be carried out: bounds of a server's clock differ by a little.
-const GHOST_SLACK_MS: u64 = 1_000;
 
 pub(super) async fn leave(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
     let calls = releases(&client, &flight, false);
@@ -95,17 +94,18 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<A
 /// An attempt that had no answer may still be under way: then what ends it must be sent once more, at this moment. `None` if nothing can come any more.
 pub(super) fn ghost_gone(
     ghost_until: &mut Option<u64>,
-    loose: Option<Moment>,
+    loose: Option<InDoubt>,
     server_now: u64,
     sent: Moment,
     now: Moment,
 ) -> Option<Moment> {
     let until = match *ghost_until {
         Some(until) => until,
-        None => server_now + loose?.since(sent).as_millis() as u64 + GHOST_SLACK_MS,
+        None => loose?.server_ms(server_now, sent),
     };
     *ghost_until = Some(until);
-    (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)))
+    // What is due goes out earlier by up to the horizon, which would be too early for the last one.
+    (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
 }
 
 /// How the release of a lease went, told to the one who waits for it; and whether more than one attempt was made.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::reading::{Told, read};
-use crate::acquisition::{Acquisition, State};
-use crate::client::Client;
+use crate::acquisition::{Acquisition, Errand, ErrandKind, State};
+use crate::client::{Client, LEAVING_GRACE};
 use crate::clock::Moment;
 use crate::core::lease;
 use crate::error::Error;
@@ -76,6 +76,16 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
     }
     let failure = match told {
         Ok(Told {
+            what: Renewed::Held(grant) | Renewed::Revoked(grant),
+            sent,
+            node,
+            ..
+        }) if !holding.is_named_by(grant.token, sent) => {
+            observe::renewed(&acquisition.lock, holding.mode, &node, "lost", now.since(sent));
+            holding.replaced = true;
+            return lose(client, acquisition, state, now);
+        }
+        Ok(Told {
             what: Renewed::Held(grant),
             envelope,
             sent,
@@ -86,7 +96,7 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
             holding.failing = false;
             holding.renewals.count_one();
             let ends = lease::ends(grant, envelope.now, sent, holding.margin);
-            holding.ends = holding.ends.max(ends);
+            holding.prolong(ends);
             let next = lease::renew_at(sent, holding.lease, fastrand::f64());
             holding.renew_at = holding.renewals.go_on(next).then_some(next);
             None
@@ -143,7 +153,20 @@ pub(crate) fn notice_loss(client: &Client, acquisition: &Acquisition, now: Momen
     }
 }
 
-/// The lease is lost for good: tells all who want to know.
+/// The server says that it has no lease with this token: if it has another one of this owner, that is released.
+pub(crate) fn take_loss(client: &Client, acquisition: &Acquisition) {
+    let now = client.clock.now();
+    let mut state = acquisition.state();
+    if let State::Held(holding) = &mut *state
+        && !holding.releasing
+        && !holding.lost
+    {
+        holding.replaced = true;
+        lose(client, acquisition, state, now);
+    }
+}
+
+/// The lease is lost for good: tells all who want to know, and has what took its place released.
 pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexGuard<'_, State>, now: Moment) {
     let State::Held(holding) = &mut *state else { return };
     if holding.lost {
@@ -151,7 +174,14 @@ pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexG
     }
     holding.lost = true;
     holding.loose = holding.loose();
-    (holding.upgrade, holding.errand) = (None, None);
+    let replaced = holding.replaced;
+    let over = acquisition.over(holding, now);
+    let give_back = replaced.then(|| {
+        let mut errand = Errand::new(ErrandKind::GiveBack, now, holding.loose);
+        errand.give_up = Some(over.after(LEAVING_GRACE));
+        errand
+    });
+    (holding.upgrade, holding.errand) = (None, give_back);
     let lock = &acquisition.lock;
     let outcome = if now < holding.ends { "taken" } else { "expired" };
     let loss = Loss {
@@ -165,6 +195,9 @@ pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexG
     observe::lost(&loss, outcome);
     acquisition.tell_end();
     client.settings.on_lost.tell(&loss);
+    if replaced {
+        client.schedule(acquisition, now);
+    }
 }
 
 /// Why a lease was not made longer by a call of its holder, if it was not.

@@ -1,13 +1,20 @@
 //! Histories with known faults, which the checker must find, and without, in which it must find nothing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::chaos::checker::{Excuses, Findings};
 use crate::chaos::history::{History, Nanos};
-use crate::chaos::rows::{Promise, Variant, rows};
-use crate::chaos::scene::Fault;
+use crate::chaos::ledger::{Census, Change, Ended, Role, Told};
+use crate::chaos::nemesis::{Nemesis, Unordered};
+use crate::chaos::rows::{Promise, Row, Variant, rows};
+use crate::chaos::run::{Run, run};
+use crate::chaos::sampler::{Clocks, Sample};
+use crate::chaos::scene::{Fault, shortened};
 use crate::chaos::scorecard::scorecard;
-use crate::chaos::verdict::Verdict;
+use crate::chaos::verdict::{Outcome, Verdict};
+use crate::smoke::TURNS;
+use crate::support::{Error, Result};
 
 const PATIENCE: Nanos = 10_000_000_000;
 
@@ -486,24 +493,288 @@ fn the_scorecard_adds_up_what_belongs_together() {
             "row": row.name, "variant": "", "server": server, "backend": "redis", "built": "src 1234567, lua 89abcde",
             "node_timeout_ms": node_timeout, "lease_ms": 12_000, "faults": faults, "acquisitions": 1_000, "lost": 1,
             "releases_failed": 2, "orphans": 3, "failed": { "Refused": 4 }, "wait_ns": { "p99": faults * 1_000_000 },
-            "recovery_ns": [1_000_000, 2_000_000_000_u64], "broken": ["one"],
+            "recovery_ns": [1_000_000, 2_000_000_000_u64], "broken": ["one"], "void": [],
         })
     };
+    let mut void = result("Redis 7.0.15", row.node_timeout, 11);
+    void["void"] = serde_json::json!(["a failover", "an epoch"]);
+    let mut unlooked = result("Valkey 9.1.2", row.node_timeout, 3);
+    unlooked.as_object_mut().unwrap().remove("void");
     let now = row.node_timeout;
     let card = scorecard(&[
         result("Redis 7.0.15", now, 20),
         result("Valkey 9.1.2", now, 1),
         result("Redis 7.0.15", now, 30),
+        void, // and counts for nothing else
+        unlooked,
         result("Redis 7.0.15", now + 1, 7_000), // of a time when the row was another
     ]);
     let lines: Vec<&str> = card.lines().filter(|line| line.contains(row.title)).collect();
     assert_eq!(lines.len(), 2, "{card}");
-    let cells =
-        "| Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0, 4 | 6 | Refused 8 | 30 ms | 2.0 s, 2.0 s | 2 |";
+    let cells = "| Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0, 4 | 6 | Refused 8 | 30 ms | 2.0 s, 2.0 s | 2 | 1 |";
     assert!(lines[0].ends_with(cells), "{}", lines[0]);
+    assert!(lines[1].ends_with("| 2 | - |"), "{}", lines[1]);
     assert_eq!(
         card.lines().next().unwrap().matches('|').count(),
         lines[0].matches('|').count()
     );
     assert!(card.contains("`src 1234567, lua 89abcde`"), "{card}");
+}
+
+/// Three masters, and a replica of each, as they begin.
+fn census() -> Census {
+    let told = |number: usize| Told {
+        run_id: format!("run{number}"),
+        role: if number < 3 {
+            Role::Master
+        } else {
+            Role::ReplicaOf(number - 3)
+        },
+        epoch: number as u64 % 3 + 1,
+        current_epoch: 6,
+        promotions: 0,
+    };
+    Census((0..6).map(|number| (number, told(number))).collect())
+}
+
+/// After one of them was changed.
+fn with(change: impl FnOnce(&mut BTreeMap<usize, Told>)) -> Census {
+    let mut census = census();
+    change(&mut census.0);
+    census
+}
+
+fn told(nodes: &mut BTreeMap<usize, Told>, number: usize) -> &mut Told {
+    nodes.get_mut(&number).unwrap()
+}
+
+/// The replica of the first master has become one, at the next epoch.
+fn failed_over(nodes: &mut BTreeMap<usize, Told>) {
+    *told(nodes, 0) = Told {
+        role: Role::ReplicaOf(3),
+        epoch: 7,
+        current_epoch: 7,
+        ..told(nodes, 0).clone()
+    };
+    *told(nodes, 3) = Told {
+        role: Role::Master,
+        epoch: 7,
+        current_epoch: 7,
+        promotions: 1,
+        ..told(nodes, 3).clone()
+    };
+}
+
+const TAKES_OVER: Change = Change::TakesOver { from: 0, to: 3 };
+
+#[test]
+fn what_was_ordered_is_not_noticed_and_all_else_is() {
+    let noticed = |after: &Census, ordered: &[Change]| after.unordered(&census(), ordered, Ended::Done).len();
+    let restarted = with(|nodes| told(nodes, 4).run_id = "another".into());
+    let ended = with(|nodes| drop(nodes.remove(&4)));
+    let come = with(|nodes| {
+        drop(nodes.insert(
+            6,
+            Told {
+                role: Role::Master,
+                ..nodes[&0].clone()
+            },
+        ))
+    });
+    let moved = with(|nodes| {
+        let target = told(nodes, 1);
+        (target.epoch, target.current_epoch) = (7, 7);
+    });
+    let voted = with(|nodes| told(nodes, 5).current_epoch = 7);
+    let followed = with(|nodes| told(nodes, 5).role = Role::ReplicaOf(1));
+    let failed_over = with(failed_over);
+
+    let follows = Change::Follows { replica: 5, master: 1 };
+    let cases: [(&Census, &[Change], usize); 7] = [
+        (&restarted, &[Change::Restarts(4)], 1),
+        (&ended, &[Change::Leaves(4)], 1),
+        (&come, &[Change::Joins(6)], 1),
+        (&moved, &[Change::TakesSlot(1)], 2), // of the node, and of the cluster
+        (&voted, &[Change::TakesSlot(2)], 1),
+        (&followed, &[follows], 1),
+        (&failed_over, &[TAKES_OVER], 4), // what each of the two is, the promotion, and the epoch
+    ];
+    assert_eq!(noticed(&census(), &[]), 0);
+    for (number, (after, order, changes)) in cases.into_iter().enumerate() {
+        assert_eq!(noticed(after, order), 0, "case {number}");
+        assert_eq!(noticed(after, &[]), changes, "case {number}");
+        let other = [Change::Restarts(2), Change::TakesSlot(0)];
+        let seen = after.unordered(&census(), &other, Ended::Done);
+        let epoch_only = number == 4;
+        assert_eq!(
+            seen.is_empty(),
+            epoch_only,
+            "case {number}, by the orders of another: {seen:?}"
+        );
+    }
+    // The slot of one master raised its epoch; another's may not rise with it.
+    assert_eq!(noticed(&moved, &[Change::TakesSlot(2)]), 1);
+    // A failover that undid what was ordered, and one more than was ordered.
+    assert!(noticed(&census(), &[TAKES_OVER]) > 0);
+    let mut there_and_back = with(failed_over_and_back);
+    assert_eq!(
+        noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]),
+        0
+    );
+    told(&mut there_and_back.0, 3).promotions = 2;
+    assert_eq!(
+        noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]),
+        1
+    );
+}
+
+fn failed_over_and_back(nodes: &mut BTreeMap<usize, Told>) {
+    *told(nodes, 0) = Told {
+        epoch: 8,
+        current_epoch: 8,
+        promotions: 1,
+        ..told(nodes, 0).clone()
+    };
+    *told(nodes, 3) = Told {
+        epoch: 8,
+        current_epoch: 8,
+        promotions: 1,
+        ..told(nodes, 3).clone()
+    };
+}
+
+#[test]
+fn an_order_that_was_cut_short_may_have_been_carried_out_or_not() {
+    let noticed = |after: &Census, ordered: &[Change]| after.unordered(&census(), ordered, Ended::CutShort).len();
+    let killed = with(|nodes| drop(nodes.remove(&0)));
+    let other = with(|nodes| told(nodes, 1).role = Role::ReplicaOf(4));
+    let orders = [TAKES_OVER, Change::Restarts(0)];
+    for after in [&census(), &with(failed_over), &killed] {
+        assert_eq!(noticed(after, &orders), 0, "{after:?}");
+    }
+    assert_eq!(noticed(&other, &orders), 1);
+    assert_eq!(noticed(&killed, &[TAKES_OVER]), 1);
+}
+
+/// A row that strikes no server, in which something happens that nobody ordered.
+async fn with_unordered(what: Unordered) -> Result<Run> {
+    let flush = rows().into_iter().find(|row| row.name == "flush");
+    let row = Row {
+        nemesis: Nemesis::Unordered(what),
+        ..flush.ok_or_else(|| Error::new("there is no such row"))?
+    };
+    let folder = std::env::temp_dir().join(format!("rwlease-void-{}-{what:?}", std::process::id()));
+    let ran = run(&row, &row.variants[0], 2, 7, &folder, &mut |_| {}).await?;
+    let ran = ran.ok_or_else(|| Error::new("it could not be run"))?;
+    assert_eq!(ran.verdict.outcome(), Outcome::Void, "{what:?}: {}", ran.report());
+    let log = std::fs::read_to_string(folder.join("servers/node-0.log"))?;
+    assert!(log.contains("Ready to accept connections"), "{log}");
+    assert!(std::fs::read_to_string(folder.join("servers.log"))?.contains("at the start"));
+    let samples = std::fs::read_to_string(folder.join("clocks.log"))?.lines().count();
+    assert!(samples > 0 && ran.clocks.samples > 0);
+    std::fs::remove_dir_all(folder)?;
+    Ok(ran)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_ordered_makes_a_run_void() -> Result {
+    let cases = [
+        (Unordered::Failover, "is a replica of node"),
+        (Unordered::ThereAndBack, "promotions in its log: 1, ordered: 0"),
+        (Unordered::Restart, "was started again"),
+        (Unordered::End, "has ended"),
+        (Unordered::Epoch, "a master all the time, went from epoch"),
+        (Unordered::FailoverAndError, "is a replica of node"),
+    ];
+    for (what, words) in cases {
+        let _turn = TURNS.acquire().await?;
+        let run = with_unordered(what).await?;
+        let report = run.report();
+        assert_eq!(run.verdict.json()["faults"], 0, "{what:?}");
+        assert!(report.contains("VOID") && report.contains(words), "{what:?}: {report}");
+        let seen = run.scene.faults.len();
+        assert_eq!(seen, 1, "{what:?}: it went on");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_void_run_is_neither_kept_nor_broken() {
+    let variant = rows().remove(0).variants.remove(0);
+    let overlap: &[&[&str]] = &[
+        &["1 R 0 7 w", "2 G 0 10 1000", "6 E 0 held", "7 X 0 Released"],
+        &["1 R 0 7 w", "5 G 0 11 1000", "9 E 0 held", "10 X 0 Released"],
+    ];
+    let faults = [fault(1, 2, &[7], &[]), fault(3, 4, &[7], &[])];
+    let verdict = Verdict::of(&history(overlap), &faults, &variant, &[]);
+    let void = verdict.clone().beside(&["a failover".into()]);
+    let kept = Verdict::of(&history(&[]), &faults, &variant, &[]).beside(&[]);
+    let outcomes = [&kept, &void, &verdict.clone().beside(&[])].map(Verdict::outcome);
+    assert_eq!(outcomes, [Outcome::Kept, Outcome::Void, Outcome::Broken]);
+    assert_eq!((void.faults, void.recoveries.len()), (0, 0));
+    assert_eq!((kept.faults, verdict.faults), (2, 2));
+    assert_eq!(void.json()["outcome"], "void");
+    assert_eq!(outcomes.map(Outcome::exit_status), [0, 3, 1]);
+    // A run that was broken is not hidden by one that was void.
+    assert_eq!(Outcome::Void.max(Outcome::Broken), Outcome::Broken);
+    assert_eq!(Outcome::Void.max(Outcome::Kept), Outcome::Void);
+}
+
+#[test]
+fn a_step_of_the_clock_and_a_standstill_are_told() {
+    const MS: u64 = 1_000_000;
+    let sample = |at: u64, ahead: i64| Sample { at: at * MS, ahead };
+    let even: Vec<Sample> = (0..50)
+        .map(|number| sample(number * 100, number as i64 % 2 * 900))
+        .collect();
+    let clocks = Clocks::of(&even);
+    assert_eq!(
+        (clocks.samples, clocks.step.map(|(_, step)| step.abs())),
+        (50, Some(900))
+    );
+    assert_eq!(clocks.standstill.map(|(_, late)| late), Some(0));
+
+    let stepped = |by: i64| -> Vec<Sample> {
+        let after = |sample: &Sample| if sample.at > 2_000 * MS { by } else { 0 };
+        even.iter()
+            .map(|sample| Sample {
+                ahead: sample.ahead + after(sample),
+                ..*sample
+            })
+            .collect()
+    };
+    for (by, words) in [
+        (-60 * MS as i64, "largest step -59.9991ms (at 2100000000)"),
+        (60 * MS as i64, "largest step 60.0009ms (at 2100000000)"),
+    ] {
+        let clocks = Clocks::of(&stepped(by));
+        assert_eq!(clocks.step, Some((2_100 * MS, by + 900)));
+        assert!(clocks.told().contains(words), "{}", clocks.told());
+        assert_eq!(clocks.json()["clock_step_ns"], by + 900);
+    }
+    let mut late = even.clone();
+    late.retain(|sample| !(1_000 * MS..3_000 * MS).contains(&sample.at));
+    let clocks = Clocks::of(&late);
+    assert_eq!(clocks.standstill, Some((3_000 * MS, 2_000 * MS)));
+    assert!(
+        clocks.told().contains("longest standstill 2s (until 3000000000)"),
+        "{}",
+        clocks.told()
+    );
+    assert!(Clocks::of(&[]).told().contains("0 samples"));
+}
+
+#[test]
+fn a_long_log_keeps_its_beginning_and_its_end() {
+    let log: Vec<u8> = (0..100_000)
+        .map(|number| format!("line {number}\n"))
+        .collect::<String>()
+        .into_bytes();
+    assert_eq!(shortened(&log, log.len()), log);
+    let kept = String::from_utf8(shortened(&log, 1_000)).unwrap();
+    assert!(
+        kept.starts_with("line 0\n") && kept.ends_with("line 99999\n") && kept.contains("bytes are left out"),
+        "{kept}"
+    );
+    assert!(kept.len() < 1_100);
 }

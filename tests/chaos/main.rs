@@ -2,6 +2,9 @@
 //!
 //! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke` runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a fault too.
 //! `--scorecard`, alone, makes the scorecard of the results that there are.
+//!
+//! Its exit status is 0 if all promises were kept, 1 if one was broken or a row could not be run, and 3 if no promise
+//! was broken but something happened to the servers that no row ordered, so that a run shows nothing.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, unreachable_pub)]
@@ -18,6 +21,7 @@ use std::process::ExitCode;
 use chaos::rows::{Row, Variant, rows};
 use chaos::run::{Progress, Run, run};
 use chaos::scorecard;
+use chaos::verdict::Outcome;
 use chaos::worker::work_if_told;
 use support::{Error, Result};
 
@@ -39,14 +43,14 @@ struct Options {
 
 fn main() -> ExitCode {
     if let Some(worked) = work_if_told() {
-        return code(worked.map(|()| true));
+        return code(worked.map(|()| Outcome::Kept));
     }
     let options = match Options::of(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => return code(Err(error)),
     };
     if options.is_card {
-        return code(scorecard::write(&folder()).map(|()| true));
+        return code(scorecard::write(&folder()).map(|()| Outcome::Kept));
     }
     if !options.is_run {
         println!("not run here: `make chaos` runs it");
@@ -64,10 +68,9 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER)
 }
 
-fn code(result: Result<bool>) -> ExitCode {
+fn code(result: Result<Outcome>) -> ExitCode {
     match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(outcome) => ExitCode::from(outcome.exit_status()),
         Err(error) => {
             eprintln!("{error:?}");
             ExitCode::FAILURE
@@ -75,8 +78,8 @@ fn code(result: Result<bool>) -> ExitCode {
     }
 }
 
-/// Whether no promise was broken.
-async fn run_rows(options: &Options) -> Result<bool> {
+/// What came of all runs together.
+async fn run_rows(options: &Options) -> Result<Outcome> {
     let mut rows: Vec<Row> = rows();
     rows.retain(|row| options.row.as_ref().is_none_or(|name| name == row.name));
     for row in &mut rows {
@@ -90,7 +93,7 @@ async fn run_rows(options: &Options) -> Result<bool> {
         )));
     }
     let folder = folder();
-    let mut is_well = true;
+    let mut worst = Outcome::Kept;
     print_head();
     for row in &rows {
         for variant in &row.variants {
@@ -98,7 +101,7 @@ async fn run_rows(options: &Options) -> Result<bool> {
             let place = folder.join(format!("{}-{seed}", title(row, variant)));
             let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
             match ran {
-                Ok(Some(run)) => is_well &= finish(&folder, &place, &run, options.keeps)?,
+                Ok(Some(run)) => worst = worst.max(finish(&folder, &place, &run, options.keeps)?),
                 Ok(None) => println!("{}: not on this server or machine", row.name),
                 Err(error) => {
                     println!(
@@ -107,31 +110,36 @@ async fn run_rows(options: &Options) -> Result<bool> {
                         variant.name,
                         place.display()
                     );
-                    is_well = false;
+                    worst = Outcome::Broken;
                 }
             }
         }
     }
-    Ok(is_well)
+    Ok(worst)
 }
 
-/// Keeps what came of a run; whether no promise was broken.
-fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<bool> {
-    let is_well = run.verdict.broken.is_empty();
+/// Keeps what came of a run, and says it.
+fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<Outcome> {
+    let outcome = run.verdict.outcome();
     let picture = format!("{}-{}.svg", title(&run.row, &run.variant), run.version.name);
     let picture = folder.join(picture);
     std::fs::write(&picture, timeline::draw(run))?;
     scorecard::append(folder, run)?;
     scorecard::write(folder)?;
-    for broken in &run.verdict.broken {
-        println!("BROKEN {broken}");
-    }
-    if is_well && !keeps {
+    println!("{}", run.report());
+    if outcome == Outcome::Kept && !keeps {
         std::fs::remove_dir_all(place)?;
-    } else {
-        println!("seed {}, logs in {}", run.seed, place.display());
+        return Ok(outcome);
     }
-    Ok(is_well)
+    if outcome == Outcome::Kept {
+        run.scene.keep_server_logs()?; // of the others they are there
+    }
+    println!(
+        "seed {}, logs in {}, the servers' in its folder servers",
+        run.seed,
+        place.display()
+    );
+    Ok(outcome)
 }
 
 impl Options {
@@ -195,6 +203,9 @@ fn print_progress(progress: &Progress<'_>) {
         found.lost.count,
         found.vanished.count,
         found.failed.values().sum::<usize>(),
-        progress.verdict.broken.len(),
+        match progress.verdict.outcome() {
+            Outcome::Void => "void".to_owned(),
+            _ => progress.verdict.broken.len().to_string(),
+        },
     );
 }

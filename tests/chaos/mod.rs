@@ -11,10 +11,12 @@
 
 pub mod checker;
 pub mod history;
+pub mod ledger;
 pub mod nemesis;
 pub mod process;
 pub mod rows;
 pub mod run;
+pub mod sampler;
 pub mod scene;
 pub mod scorecard;
 pub mod store;

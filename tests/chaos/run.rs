@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::ledger::Ended;
 use super::nemesis::{Nemesis, clocks, partition, permission};
 use super::rows::{Promise, Row, Variant};
+use super::sampler::Clocks;
 use super::scene::Scene;
-use super::verdict::Verdict;
+use super::verdict::{Outcome, Verdict};
 use crate::support::{Cluster, Namespace, Result, Shape, Version};
 
 /// How often it tells.
@@ -14,6 +16,9 @@ const TELL: Duration = Duration::from_secs(2);
 
 /// For how long the load goes on after the last fault.
 const AFTER: Duration = Duration::from_secs(2);
+
+/// How often a test runs a row until a run is not void.
+pub const TRIES: usize = 3;
 
 /// A run that is over.
 #[derive(Debug)]
@@ -24,7 +29,34 @@ pub struct Run {
     pub version: Version,
     pub took: Duration,
     pub verdict: Verdict,
+    /// What happened to the servers, in words.
+    pub servers: String,
+    pub clocks: Clocks,
     pub scene: Scene,
+}
+
+impl Run {
+    /// What came of it, beside the counts, in lines.
+    pub fn report(&self) -> String {
+        let verdict = &self.verdict;
+        let what = match verdict.outcome() {
+            Outcome::Kept => "all that is promised was kept",
+            Outcome::Void => "VOID: something happened to the servers that was not ordered, so this run shows nothing",
+            Outcome::Broken => "BROKEN",
+        };
+        let name = [self.row.name, self.variant.name].join(" ");
+        let mut lines = vec![format!("{} on {}: {what}", name.trim_end(), self.version)];
+        lines.extend(verdict.void.iter().map(|one| format!("  not ordered: {one}")));
+        let broken = if verdict.outcome() == Outcome::Void {
+            "seen, and not counted"
+        } else {
+            "broken"
+        };
+        lines.extend(verdict.broken.iter().map(|one| format!("  {broken}: {one}")));
+        lines.push(format!("  {}", self.servers));
+        lines.push(format!("  {}", self.clocks.told()));
+        lines.join("\n")
+    }
 }
 
 /// What has come of a run so far.
@@ -88,12 +120,26 @@ async fn play(
     let (mut ending, orphans) = match act(row, variant, count, &mut scene, &mut teller).await {
         Ok(ending) => ending,
         // What was seen until then is judged all the same.
-        Err(error) => (vec![format!("the run ended early: {error}")], 0),
+        Err(error) => {
+            let mut ending = vec![format!("the run ended early: {error}")];
+            let looked = scene.settle(Ended::CutShort).await;
+            ending.extend(
+                looked
+                    .err()
+                    .map(|error| format!("the servers could not be asked: {error}")),
+            );
+            (ending, 0)
+        }
     };
     ending.extend(scene.wrong.clone());
-    let mut verdict = Verdict::of(&scene.history, &scene.faults, variant, &ending);
+    let mut verdict = Verdict::of(&scene.history, &scene.faults, variant, &ending).beside(scene.unordered());
     verdict.orphans = orphans;
     teller.tell(row, variant, &verdict);
+    if verdict.outcome() != Outcome::Kept
+        && let Err(error) = scene.keep_server_logs()
+    {
+        println!("the servers' logs could not be kept: {error:?}");
+    }
     Run {
         row: row.clone(),
         variant: variant.clone(),
@@ -101,6 +147,8 @@ async fn play(
         version: scene.cluster.version().clone(),
         took: started.elapsed(),
         verdict,
+        servers: scene.servers_told(),
+        clocks: scene.clocks(),
         scene,
     }
 }
@@ -126,6 +174,10 @@ async fn act(
         scene.advance().await?;
         while scene.faults.len() < count {
             row.nemesis.strike(scene).await?;
+            scene.settle(Ended::Done).await?;
+            if !scene.unordered().is_empty() {
+                break; // whatever else happens shows nothing any more
+            }
             scene.advance().await?;
             teller.now_and_then(row, variant, scene);
         }
@@ -144,6 +196,7 @@ async fn act(
     }
     wrong.extend(scene.left_behind().await?.into_iter().map(named("left behind")));
     wrong.extend(scene.lost_updates().await?.into_iter().map(named("lost update")));
+    scene.settle(Ended::Done).await?;
     Ok((wrong, count))
 }
 

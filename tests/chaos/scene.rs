@@ -7,9 +7,11 @@ use futures::future::join_all;
 use rwlease::{Locks, Slot};
 
 use super::history::{History, Nanos, now};
+use super::ledger::{Change, Ended, Ledger};
+use super::sampler::{Clocks, Sampler};
 use super::store::Store;
 use super::worker::{Orders, Worker};
-use crate::support::{Cluster, ConnectTo, Error, Namespace, Patience, Result};
+use crate::support::{Cluster, ConnectTo, Error, Namespace, Patience, Result, Server};
 
 /// What the workers do.
 #[derive(Clone, Debug)]
@@ -78,6 +80,8 @@ pub struct Scene {
     pub folder: PathBuf,
     orders: Orders,
     store: Store,
+    ledger: Ledger,
+    sampler: Sampler,
     /// Where a part of the servers and of the workers stands, if not all are here.
     space: Option<Namespace>,
 }
@@ -116,6 +120,8 @@ impl Scene {
             seed,
         };
         Ok(Scene {
+            ledger: Ledger::open(&cluster, &folder.join("servers.log")).await?,
+            sampler: Sampler::start(&folder.join("clocks.log"))?,
             cluster,
             history: History::default(),
             faults: Vec::new(),
@@ -181,6 +187,45 @@ impl Scene {
         }
     }
 
+    /// Notes what is about to be done to the servers: what else changes there makes the run void.
+    pub fn order(&mut self, change: Change) {
+        self.ledger.order(change);
+    }
+
+    /// Looks whether anything else than what was ordered has happened to the servers since the last look.
+    pub async fn settle(&mut self, ended: Ended) -> Result {
+        self.ledger.settle(&self.cluster, ended).await
+    }
+
+    /// What happened to the servers and was not ordered, in words.
+    pub fn unordered(&self) -> &[String] {
+        self.ledger.unordered()
+    }
+
+    pub fn clocks(&self) -> Clocks {
+        self.sampler.clocks()
+    }
+
+    /// What happened to the servers, for the report.
+    pub fn servers_told(&self) -> String {
+        self.ledger.told()
+    }
+
+    /// Copies the servers' logs to the run's folder; of a long one its beginning and its end. Servers in containers
+    /// have none here.
+    pub fn keep_server_logs(&self) -> Result {
+        let folder = self.folder.join("servers");
+        std::fs::create_dir_all(&folder)?;
+        let nodes = self.cluster.nodes().iter().enumerate();
+        let servers = nodes.map(|(number, node)| (format!("node-{number}.log"), node));
+        let servers = servers.chain([("store.log".to_owned(), self.store.server())]);
+        let most = ALL_LOGS / (self.cluster.nodes().len() + 1);
+        for (name, server) in servers.filter(|(_, server)| server.container().is_none()) {
+            std::fs::write(folder.join(name), log_of(server, most.min(LONGEST_LOG))?)?;
+        }
+        Ok(())
+    }
+
     /// The numbers of all locks.
     pub fn all(&self) -> Vec<usize> {
         (0..self.names.len()).collect()
@@ -204,6 +249,16 @@ impl Scene {
         self.random
             .choice(masters)
             .ok_or_else(|| Error::new("there is no master"))
+    }
+
+    /// The replica that is to take over from a master that is gone: its only one.
+    pub async fn heir(&self, master: usize) -> Result<usize> {
+        match self.cluster.replicas_of(master).await?[..] {
+            [heir] => Ok(heir),
+            ref replicas => Err(Error::new(format!(
+                "node {master} has the replicas {replicas:?}, not one"
+            ))),
+        }
     }
 
     /// The epoch of a node, as the nodes say.
@@ -341,6 +396,29 @@ async fn spread(cluster: &Cluster, start: &str, count: usize) -> Result<Vec<Stri
         number += 1;
     }
     Ok(names)
+}
+
+/// What is kept of all servers' logs at the most, and of one.
+const ALL_LOGS: usize = 64 << 20;
+const LONGEST_LOG: usize = 4 << 20;
+
+/// So much of a server's log.
+fn log_of(server: &Server, most: usize) -> Result<Vec<u8>> {
+    let log = std::fs::read(server.folder().join("server.log"))?;
+    Ok(shortened(&log, most))
+}
+
+/// The beginning and the end of a log, of one that is longer than that.
+pub fn shortened(log: &[u8], most: usize) -> Vec<u8> {
+    if log.len() <= most {
+        return log.to_vec();
+    }
+    let (first, last) = (&log[..most / 4], &log[log.len() - most * 3 / 4..]);
+    let left_out = format!(
+        "\n... {} bytes are left out ...\n",
+        log.len() - first.len() - last.len()
+    );
+    [first, left_out.as_bytes(), last].concat()
 }
 
 /// Half of the workers, where there is another side.

@@ -36,8 +36,10 @@ pub fn append(folder: &Path, run: &Run) -> Result {
         "ended": since.as_secs(),
         "seconds": run.took.as_secs_f64(),
     });
-    if let (Some(result), Value::Object(found)) = (result.as_object_mut(), run.verdict.json()) {
-        result.extend(found);
+    for more in [run.verdict.json(), run.clocks.json()] {
+        if let (Some(result), Value::Object(more)) = (result.as_object_mut(), more) {
+            result.extend(more);
+        }
     }
     let mut file = std::fs::OpenOptions::new()
         .create(true)
@@ -81,6 +83,10 @@ struct Line {
     wait_p99: u64,
     built: Vec<String>,
     broken: usize,
+    /// Runs that show nothing and are in no other count.
+    void: usize,
+    /// Some were run before anybody looked.
+    is_unlooked: bool,
 }
 
 /// The table of these results. Those of a row that was otherwise then are left out.
@@ -99,14 +105,12 @@ pub fn scorecard(results: &[Value]) -> String {
             continue;
         }
         let word = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
-        let line = lines
-            .entry((row, variant, word("server"), word("backend")))
-            .or_default();
-        line.add(result);
+        let of = (row, variant, word("server"), word("backend"));
+        lines.entry(of).or_default().add(result);
     }
     let mut text = String::from(
-        "| row | server, client | faults | acquisitions | overlaps | leases lost | told late | gone | stale writes: accepted, refused | releases unknown, failed | orphans | errors | wait p99 | pause: median, worst | broken |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        "| row | server, client | faults | acquisitions | overlaps | leases lost | told late | gone | stale writes: accepted, refused | releases unknown, failed | orphans | errors | wait p99 | pause: median, worst | broken | void |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ((row, variant, server, backend), line) in &lines {
         let row = &rows[*row];
@@ -129,6 +133,14 @@ pub fn scorecard(results: &[Value]) -> String {
 
 impl Line {
     fn add(&mut self, result: &Value) {
+        match result["void"].as_array() {
+            Some(unordered) if !unordered.is_empty() => {
+                self.void += 1;
+                return;
+            }
+            Some(_) => {}
+            None => self.is_unlooked = true,
+        }
         for field in COUNTS {
             *self.counts.entry(field).or_default() += result[field].as_u64().unwrap_or(0);
         }
@@ -160,8 +172,12 @@ impl Line {
             (Some(median), Some(worst)) => format!("{}, {}", time(*median), time(*worst)),
             _ => String::new(),
         };
+        let void = match self.is_unlooked {
+            true => "-".to_owned(),
+            false => self.void.to_string(),
+        };
         format!(
-            "| {} | {} | {} | {} | {} | {} | {}, {} | {}, {} | {} | {failed} | {} | {recovery} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {}, {} | {}, {} | {} | {failed} | {} | {recovery} | {} | {} |",
             count("faults"),
             count("acquisitions"),
             count("overlaps"),
@@ -175,6 +191,7 @@ impl Line {
             count("orphans"),
             time(self.wait_p99),
             self.broken,
+            void,
         )
     }
 }

@@ -5,12 +5,13 @@ use std::path::Path;
 use tokio::sync::Semaphore;
 
 use crate::chaos::rows::{Row, Variant, rows};
-use crate::chaos::run::run;
+use crate::chaos::run::{TRIES, run};
+use crate::chaos::verdict::Outcome;
 use crate::chaos::worker::work_if_told;
 use crate::support::{Error, Result};
 
 /// Two at a time: a row is a cluster and many processes, and waits for most of its time.
-static TURNS: Semaphore = Semaphore::const_new(2);
+pub static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// Set to `all`, no row may be left out for want of what it needs: a server with atomic moves, whose clock can be set, and the right to make networks.
 const ROWS: &str = "RWLEASE_ROWS";
@@ -37,23 +38,36 @@ pub async fn smoke(name: &str) -> Result {
 }
 
 async fn judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Result {
+    let mut seen = String::new();
+    for _ in 0..TRIES {
+        let Some(report) = void_or_judged(row, variant, seed, folder).await? else {
+            return Ok(());
+        };
+        println!("{report}");
+        seen = report;
+    }
+    Err(Error::new(format!("void {TRIES} times; the last time: {seen}")))
+}
+
+/// The report of a run that shows nothing, if it was one.
+async fn void_or_judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Result<Option<String>> {
     let Some(run) = run(row, variant, row.smoke, seed, folder, &mut |_| {}).await? else {
         let missing = format!("{}: not on this server or machine", row.name);
         println!("{missing}");
         return match std::env::var(ROWS) {
             Ok(rows) if rows == "all" => Err(Error::new(missing)),
-            _ => Ok(()),
+            _ => Ok(None),
         };
     };
-    let verdict = run.verdict;
+    let verdict = &run.verdict;
     println!(
         "{} {}: {} faults, {} acquisitions",
         row.name, variant.name, verdict.faults, verdict.findings.grants
     );
-    if verdict.broken.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::new(verdict.broken.join("\n")))
+    match verdict.outcome() {
+        Outcome::Kept => Ok(None),
+        Outcome::Void => Ok(Some(run.report())),
+        Outcome::Broken => Err(Error::new(run.report())),
     }
 }
 

@@ -6,7 +6,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd};
 
-use crate::support::{Result, ServerSettings, Single};
+use crate::support::{Result, Server, ServerSettings, Single};
 
 const ENTER: &str = "
 local fence = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
@@ -33,6 +33,10 @@ impl Store {
 
     pub fn url(&self) -> String {
         format!("redis+unix://{}", self.0.folder().join("store.sock").display())
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.0
     }
 
     /// The names whose counters are behind the number of their writes: each had an update that was lost.

@@ -21,6 +21,17 @@ pub struct Verdict {
     /// Locks that were held or waited for when all workers had ended.
     pub orphans: usize,
     pub broken: Vec<String>,
+    /// What happened to the servers and nobody ordered.
+    pub void: Vec<String>,
+}
+
+/// What a run shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    Kept,
+    /// Nothing: something happened that was not ordered. Neither kept nor broken.
+    Void,
+    Broken,
 }
 
 impl Verdict {
@@ -49,6 +60,26 @@ impl Verdict {
             findings,
             orphans: 0,
             broken,
+            void: Vec::new(),
+        }
+    }
+
+    /// With what happened to the servers and was not ordered: if anything, no fault counts, since nobody knows what
+    /// came of which.
+    pub fn beside(mut self, unordered: &[String]) -> Verdict {
+        self.void = unordered.to_vec();
+        if self.outcome() == Outcome::Void {
+            self.faults = 0;
+            self.recoveries.clear();
+        }
+        self
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        match (self.void.is_empty(), self.broken.is_empty()) {
+            (false, _) => Outcome::Void,
+            (true, false) => Outcome::Broken,
+            (true, true) => Outcome::Kept,
         }
     }
 
@@ -82,8 +113,29 @@ impl Verdict {
             "failed": found.failed,
             "wait_ns": { "median": wait(0.5), "p99": wait(0.99), "worst": wait(1.0) },
             "recovery_ns": self.recoveries,
+            "outcome": self.outcome().word(),
             "broken": self.broken,
+            "void": self.void,
         })
+    }
+}
+
+impl Outcome {
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Kept => "kept",
+            Outcome::Void => "void",
+            Outcome::Broken => "broken",
+        }
+    }
+
+    /// By which a command tells it: neither the status of a wrong call nor the one with which `make` fails.
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Outcome::Kept => 0,
+            Outcome::Void => 3,
+            Outcome::Broken => 1,
+        }
     }
 }
 

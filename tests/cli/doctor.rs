@@ -1,7 +1,7 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::support::{Cluster, Result, ServerSettings, Shape, Single};
-use crate::tool::Tool;
+use crate::support::{Balancer, Cluster, Patience, Result, ServerSettings, Shape, Single};
+use crate::tool::{Ran, Tool};
 
 #[tokio::test]
 async fn a_cluster_as_it_should_be() -> Result {
@@ -82,7 +82,8 @@ async fn a_master_that_is_away() -> Result {
 async fn a_user_that_lacks_rights() -> Result {
     // Of what docs/operating.md lists, all but `+hdel` for one, and `+info`, `+wait`, `+ssubscribe` for the other.
     let poor = "user poor on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
-                +cluster|slots +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset +pexpireat +pttl +spublish";
+                +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
+                +pexpireat +pttl +spublish";
     let mute = "user mute on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time \
                 +cluster|slots +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
     let server = Single::start_with(ServerSettings::default().line(poor).line(mute)).await?;
@@ -96,5 +97,188 @@ async fn a_user_that_lacks_rights() -> Result {
     for right in ["+info", "memory", "+wait", "+ssubscribe", "+scan"] {
         assert!(ran.out.contains(right), "{right}: {}", ran.out);
     }
+    // What tells nodes apart is asked for in a cluster alone.
+    let vague = "user vague on >p ~* &* +@all -cluster|myid -cluster|info";
+    let cluster = Cluster::start_with(Shape::of(1, 0).line(vague)).await?;
+    let url = cluster.node(0).url().replace("redis://", "redis://vague:p@");
+    let ran = Tool::new([url]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    for right in ["+cluster|myid", "+cluster|info"] {
+        let told = |line: &str| line.starts_with("warning") && line.contains(right);
+        assert!(ran.out.lines().any(told), "{right}: {}", ran.out);
+    }
+    Ok(())
+}
+
+/// Whether a line at this level says all of that.
+fn says(ran: &Ran, level: &str, parts: &[&str]) -> bool {
+    let mut lines = ran.out.lines().filter(|line| line.starts_with(level));
+    lines.any(|line| parts.iter().all(|part| line.contains(part)))
+}
+
+#[tokio::test]
+async fn a_server_without_lua() -> Result {
+    let settings = ServerSettings::default()
+        .line("rename-command EVAL \"\"")
+        .line("rename-command EVALSHA \"\"");
+    let server = Single::start_with(settings).await?;
+    let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let address = server.address();
+    assert!(says(&ran, "wrong", &[&address, "no Lua"]), "{}", ran.out);
+
+    if server.version().has_lua_module() {
+        let server = Single::start_with(ServerSettings::default().line("enable-module-command yes")).await?;
+        let tool = Tool::new([server.url()]);
+        let ran = tool.run(&["doctor"]).await?;
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        assert!(!ran.out.contains("Lua"), "{}", ran.out);
+        server.say::<()>("MODULE UNLOAD lua").await?;
+        let ran = tool.run(&["doctor"]).await?;
+        assert!(says(&ran, "wrong", &[&server.address(), "no Lua"]), "{}", ran.out);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_all_commands() -> Result {
+    // As managed servers do it.
+    let without = |command: &str| format!("rename-command {command} \"\"");
+    let shape = Shape::of(2, 1).line("appendonly yes").line(without("CONFIG"));
+    let cluster = Cluster::start_with(shape).await?;
+    let ran = Tool::new(cluster.urls()).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(
+        says(&ran, "note", &["does not serve CONFIG GET", "failover"]),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("a cluster of 2 masters and 2 replicas"), "{}", ran.out);
+
+    let settings = ServerSettings::default().line(without("CLUSTER")).line(without("WAIT"));
+    let server = Single::start_with(settings).await?;
+    let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "locks work: {ran:?}");
+    assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
+    assert!(
+        says(&ran, "warning", &["does not serve WAIT", "--replicas"]),
+        "{}",
+        ran.out
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_servers_behind_one_address() -> Result {
+    let (one, other) = (Single::start().await?, Single::start().await?);
+    let both = Balancer::start(&[&one, &other]).await?;
+    let ran = Tool::new([both.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(
+        says(&ran, "wrong", &["2 servers answer at this address"]),
+        "{}",
+        ran.out
+    );
+
+    let twice = Balancer::start(&[&one, &one]).await?;
+    let ran = Tool::new([twice.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "one server, whatever is before it: {ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_load_balancer_before_the_nodes_of_one_cluster() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let entrance = Balancer::start(&[cluster.node(0), cluster.node(1)]).await?;
+    let ran = Tool::new([entrance.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "a way to find the cluster, and no more: {ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nodes_of_two_clusters() -> Result {
+    let (one, other) = (
+        Cluster::start_with(Shape::of(2, 0)).await?,
+        Cluster::start_with(Shape::of(2, 0)).await?,
+    );
+    let ran = Tool::new(one.urls()).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let urls = [one.node(0).url(), other.node(1).url()];
+    let ran = Tool::new(urls).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let there = other.node(1).address();
+    let told = one.nodes().iter().any(|node| {
+        let than = format!("another cluster than {}", node.address());
+        says(&ran, "wrong", &[&there, &than])
+    });
+    assert!(told, "{}", ran.out);
+    Ok(())
+}
+
+#[tokio::test]
+async fn servers_of_their_own() -> Result {
+    let (one, other) = (Single::start().await?, Single::start().await?);
+    let ran = Tool::new([one.url(), other.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let told = [&one.address(), &other.address(), "locks of its own"];
+    assert!(says(&ran, "wrong", &told.map(|part| part as &str)), "{}", ran.out);
+
+    let ran = Tool::new([one.url(), one.url().replace("127.0.0.1", "localhost")]);
+    let ran = ran.run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "one server by two names: {ran:?}");
+
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let ran = Tool::new([cluster.node(0).url(), one.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(
+        says(&ran, "wrong", &[&one.address(), "no node of the cluster"]),
+        "{}",
+        ran.out
+    );
+
+    let gone = other.url();
+    other.kill()?;
+    let ran = Tool::new([one.url(), gone]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "the other may be another server: {ran:?}");
+    assert!(says(&ran, "wrong", &["no client for locks"]), "{}", ran.out);
+    assert!(
+        says(&ran, "warning", &[&other.address(), "cannot be asked"]),
+        "{}",
+        ran.out
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_primary_that_a_name_leads_to() -> Result {
+    let primary = Single::start().await?;
+    let follow = format!("replicaof 127.0.0.1 {}", primary.port());
+    let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
+    let patience = Patience::new("the replica to be in step");
+    while !replica
+        .say::<String>("INFO replication")
+        .await?
+        .contains("master_link_status:up")
+    {
+        patience.pause("not yet").await?;
+    }
+    let by_name = |url: String| url.replace("127.0.0.1", "localhost");
+    let ran = Tool::new([by_name(primary.url())]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(
+        says(&ran, "warning", &["localhost", "failover", "another server"]),
+        "{}",
+        ran.out
+    );
+    let ran = Tool::new([primary.url()]).run(&["doctor"]).await?;
+    assert!(!ran.out.contains("failover moves"), "{}", ran.out);
+
+    let ran = Tool::new([replica.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(
+        says(&ran, "wrong", &[&replica.address(), "is a replica"]),
+        "{}",
+        ran.out
+    );
     Ok(())
 }

@@ -3,6 +3,9 @@
 use super::ask::Ask;
 use super::lab::{Expect, GRACE, HERE, Lab, owner};
 
+/// How far a raised token may be ahead of the server's clock.
+const AHEAD_US: u64 = 60_000_000;
+
 fn downgrade(name: &str, token: u64) -> Vec<String> {
     [HERE, "0", &owner(name), &token.to_string(), "10000"]
         .map(String::from)
@@ -472,4 +475,43 @@ fn a_raised_token_is_not_forgotten() {
         lab.pass(GRACE + 1_000);
         assert!(lab.write("bob1").granted().token > ahead);
     }
+}
+
+/// A member of a quorum whose clock is wrong pins no key of another member.
+#[test]
+fn a_token_far_ahead_of_the_clock_is_not_raised() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    let raise = |lab: &mut Lab, token: u64| {
+        let args = [HERE, "0", &owner("ann1"), &token.to_string()].map(String::from);
+        let args = args.each_ref().map(String::as_str);
+        lab.unchanged(|lab| lab.send("raise_token", &args)).unwrap()
+    };
+    let life = lab.ends();
+    for ahead in [lab.now_us() + AHEAD_US + 100, 4_102_444_800_000_000, 1 << 53] {
+        let refused = raise(&mut lab, ahead);
+        assert_eq!((refused.status.as_str(), refused.rest.len()), ("ahead", 0));
+        assert_eq!((refused.now, refused.more), (lab.now(), false));
+        assert_eq!(
+            twice_raised(&mut lab, "bob1", ahead),
+            "lost",
+            "it does not hold, and hears no more"
+        );
+    }
+    assert_eq!((lab.state().number("fence"), lab.ends()), (ann.token, life));
+
+    // Each call comes a microsecond after the last one.
+    let just = lab.now_us() + 1 + AHEAD_US + 1;
+    assert_eq!(raise(&mut lab, just).status, "ahead");
+    assert_eq!(twice_raised(&mut lab, "ann1", just), "raised");
+    assert_eq!(lab.state().number("fence"), just);
+    // The clock goes back: what was raised then stays said.
+    lab.set_clock(lab.now_us() - 30_000_000);
+    assert_eq!(raise(&mut lab, just).status, "raised");
+    assert_eq!(raise(&mut lab, just + 1).status, "ahead");
+}
+
+fn twice_raised(lab: &mut Lab, name: &str, token: u64) -> String {
+    let args = [HERE, "0", &owner(name), &token.to_string()].map(String::from);
+    twice(lab, "raise_token", &args).status().into()
 }

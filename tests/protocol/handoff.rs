@@ -7,7 +7,6 @@ use redis::cmd;
 
 use super::ask::Ask;
 use super::lab::{Answer, HERE, Lab, MACHINERY, channel, owner, start};
-use super::pushing::has_push;
 
 const ROUNDS: u32 = 300;
 
@@ -105,16 +104,12 @@ struct Effects {
 
 /// `gone` does not listen.
 fn released(lab: &mut Lab, script: &str) -> Release {
-    let listening = has_push(lab).then(|| ["bob", "cat"].map(|client| lab.listen(&channel(client))));
+    let listening = ["bob", "cat"].map(|client| lab.listen(&channel(client)));
     lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
     let answer = lab.send(script, &[HERE, "0", &owner("ann1"), "all"]);
     let looks = looks(lab);
     let (_, fields, ends) = lab.snapshot();
-    let told = listening
-        .into_iter()
-        .flatten()
-        .flat_map(|client| client.heard())
-        .collect();
+    let told = listening.into_iter().flat_map(|client| client.heard()).collect();
     let effects = Effects {
         answer,
         fields,

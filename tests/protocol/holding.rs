@@ -1,7 +1,7 @@
 //! Holding: who is let in, until when, with which token, and how long the key lives.
 
 use super::ask::Ask;
-use super::lab::{Expect, GRACE, HERE, Lab, SLACK, owner, start};
+use super::lab::{Answer, Expect, GRACE, HERE, Lab, SLACK, owner, start};
 
 #[test]
 fn a_writer_holds_alone() {
@@ -81,23 +81,14 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
 fn what_changes_nothing_writes_nothing() {
     let server = start("maxmemory-policy noeviction");
     let mut lab = Lab::on_server_time(&server);
-    let changes = |lab: &mut Lab| {
-        let info: String = lab.command(redis::cmd("INFO").arg("persistence"));
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
-        line.unwrap().trim().parse::<u64>().unwrap()
-    };
     lab.write("ann1").granted();
     let written = changes(&mut lab);
-    lab.write("ann1").granted();
     lab.write("bob1").status();
     lab.read("bob1").status();
     lab.renew("bob1", 1000).status();
-    lab.renew("ann1", 10).status();
     lab.downgrade("bob1", 1, 1000).status();
     lab.downgrade("ann1", 1, 1000).status();
-    lab.upgrade("ann1", 1).status();
+    lab.upgrade("bob1", 1).status();
     lab.release("bob1").status();
     lab.leave_upgrade("bob1").status();
     lab.pump().status();
@@ -109,8 +100,62 @@ fn what_changes_nothing_writes_nothing() {
     lab.revoke().status();
     let written = changes(&mut lab);
     lab.revoke().status();
-    lab.renew("ann1", 30_000).status();
     assert_eq!(changes(&mut lab), written);
+}
+
+/// How many changes the server has made since it was started: what it tells its replicas.
+pub fn changes(lab: &mut Lab) -> u64 {
+    let info: String = lab.command(redis::cmd("INFO").arg("persistence"));
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// `WAIT` counts replicas for what was written before it, so a call that finds what it asks for must write it again.
+#[test]
+fn what_is_granted_already_is_written_again_as_it_is() {
+    let server = start("maxmemory-policy noeviction");
+    let again = |lab: &mut Lab, what: &str, call: &dyn Fn(&mut Lab) -> Answer| {
+        for full in [false, true] {
+            let written = changes(lab);
+            lab.set_full(full);
+            let answer = lab.unchanged(call);
+            lab.set_full(false);
+            assert!(answer.is_ok(), "{what}, memory full {full}: {answer:?}");
+            assert!(changes(lab) > written, "{what}, memory full {full}: nothing is written");
+        }
+    };
+    for ask in [Ask::write("ann1"), Ask::read("ann1")] {
+        for others in [0, 20] {
+            let mut lab = Lab::on_server_time(&server);
+            let reads = ask.script() == "acquire_read";
+            (0..others).filter(|_| reads).for_each(|other| {
+                lab.read(&format!("x{other}")).granted();
+            });
+            lab.ask(&ask).granted();
+            again(&mut lab, "a try", &|lab| lab.ask(&ask));
+            again(&mut lab, "a wait", &|lab| lab.ask(&ask.clone().waiting()));
+            again(&mut lab, "a renewal", &|lab| lab.renew("ann1", 10));
+            lab.wait_write("bob1").queued();
+            again(&mut lab, "a renewal beside a waiter", &|lab| lab.renew("ann1", 10));
+            lab.revoke().status();
+            again(&mut lab, "a renewal of what is revoked", &|lab| {
+                lab.renew("ann1", 60_000)
+            });
+        }
+    }
+    for waits in [false, true] {
+        let mut lab = Lab::on_server_time(&server);
+        let token = lab.read("ann1").granted().token;
+        let ask = if waits {
+            Ask::upgrade("ann1", token).waiting()
+        } else {
+            Ask::upgrade("ann1", token)
+        };
+        lab.ask(&ask).granted();
+        again(&mut lab, "an upgrade", &|lab| lab.ask(&ask));
+    }
 }
 
 #[test]
@@ -480,4 +525,90 @@ fn a_clock_that_goes_back_lets_nobody_in() {
     lab.set_clock(ahead);
     lab.pump_dry();
     lab.write("dan1").granted();
+}
+
+/// What is left of a lock that nobody holds or waits for, whichever way it came to that. (After every call of every test, `state.rs` checks which fields
+/// there may be; here it is which there are.)
+#[test]
+fn an_idle_lock_has_these_fields_and_no_more() {
+    let left = |more: &[&str], way: &dyn Fn(&mut Lab)| {
+        let mut lab = Lab::new();
+        way(&mut lab);
+        let mut expected: Vec<&str> = ["fence", "version"].iter().chain(more).copied().collect();
+        expected.sort_unstable();
+        let fields = lab.state().fields;
+        assert_eq!(fields.keys().collect::<Vec<_>>(), expected, "{fields:#?}");
+    };
+    let read = |lab: &mut Lab, readers: u32| {
+        (0..readers).for_each(|number| assert_eq!(lab.read(&format!("x{number}")).status(), "granted"));
+        (0..readers).for_each(|number| assert_eq!(lab.release(&format!("x{number}")).status(), "released"));
+    };
+    // By the usual ways of a release.
+    left(&[], &|lab| {
+        lab.write("ann1").granted();
+        lab.release("ann1").unwrap();
+    });
+    left(&[], &|lab| read(lab, 1));
+    left(&[], &|lab| read(lab, 3));
+    left(&["wide"], &|lab| read(lab, 9));
+    left(&["ticket"], &|lab| {
+        lab.write("ann1").granted();
+        lab.wait_write("bob1").queued();
+        lab.release("ann1").unwrap();
+        lab.release("bob1").unwrap();
+    });
+    left(&["ticket"], &|lab| {
+        lab.read("ann1").granted();
+        lab.wait_write("bob1").queued();
+        lab.release("ann1").unwrap();
+        lab.release("bob1").unwrap();
+    });
+    left(&["phase", "ticket"], &|lab| {
+        lab.write("ann1").granted();
+        lab.wait_read("bob1").queued();
+        lab.release("ann1").unwrap();
+        lab.release("bob1").unwrap();
+    });
+    left(&["lapsed", "ticket"], &|lab| {
+        lab.write("ann1").granted();
+        lab.wait_write("bob1").queued();
+        lab.wait_write("cat1").queued();
+        lab.release("ann1").unwrap();
+        lab.pass(1_000);
+        lab.pump().unwrap();
+        lab.renew("cat1", 1_000).unwrap();
+        lab.release("cat1").unwrap();
+    });
+    left(&["revoked"], &|lab| {
+        lab.read("ann1").granted();
+        lab.revoke().unwrap();
+        lab.release("ann1").unwrap();
+    });
+    // By all others.
+    left(&[], &|lab| {
+        lab.read("ann1").granted();
+        lab.wait_write("bob1").queued();
+        lab.revoke().unwrap();
+        lab.pass(10_000);
+        lab.pump_dry();
+    });
+    left(&["wide"], &|lab| {
+        (0..30).for_each(|number| drop(lab.ask(&Ask::read(&format!("x{number}")).lease(1_000))));
+        lab.pass(1_000);
+        // Nobody is blocked by them: two are looked at in a call.
+        (0..15).for_each(|_| assert_eq!(lab.pump().status(), "pumped"));
+    });
+    left(&["wide"], &|lab| {
+        (0..30).for_each(|number| assert_eq!(lab.read(&format!("x{number}")).status(), "granted"));
+        lab.force().unwrap();
+        lab.pump_dry();
+    });
+    left(&[], &|lab| {
+        let ann = lab.write("ann1").granted();
+        lab.downgrade("ann1", ann.token, 1_000).granted();
+        lab.upgrade("ann1", ann.token).granted();
+        lab.wait_read("bob1").queued();
+        lab.release("bob1").unwrap();
+        assert_eq!(lab.force().status(), "forced");
+    });
 }

@@ -360,36 +360,67 @@ impl Lab {
         command.query(&mut self.connection).unwrap()
     }
 
-    /// A connection of its own, for subscriptions.
-    pub fn listen(&self, channel: &str) -> Listener {
+    /// What the server says to a command that it must refuse.
+    #[track_caller]
+    pub fn refusal(&mut self, command: &redis::Cmd) -> String {
+        command
+            .query::<Value>(&mut self.connection)
+            .expect_err("it is refused")
+            .to_string()
+    }
+
+    /// Whether the server has sharded channels. One that has none does not know their commands.
+    #[track_caller]
+    pub fn has_push(&mut self) -> bool {
+        let info: String = self.command(cmd("INFO").arg("server"));
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        let has_push = !version.unwrap().starts_with('6');
+        if !has_push {
+            for name in ["SPUBLISH", "SSUBSCRIBE"] {
+                let refusal = self.refusal(cmd(name).arg(channel("bob")).arg("message"));
+                assert!(refusal.contains("unknown command"), "{refusal}");
+            }
+        }
+        has_push
+    }
+
+    /// A connection of its own, for subscriptions; one that hears nothing, where the server has no sharded channels.
+    pub fn listen(&mut self, channel: &str) -> Listener {
+        if !self.has_push() {
+            return Listener(None);
+        }
         let mut connection = connect(&self.url);
         connection
             .send_packed_command(&cmd("SSUBSCRIBE").arg(channel).get_packed_command())
             .unwrap();
         let joined = connection.recv_response().unwrap();
         assert!(format!("{joined:?}").contains("ssubscribe"), "{joined:?}");
-        Listener(connection)
+        Listener(Some(connection))
     }
 }
 
-pub struct Listener(Connection);
+pub struct Listener(Option<Connection>);
 
 impl Listener {
     /// The next message.
     pub fn hear(&mut self) -> String {
-        self.0
+        let connection = self.0.as_mut().expect("sharded channels");
+        connection
             .set_read_timeout(Some(std::time::Duration::from_secs(10)))
             .unwrap();
-        let message: Vec<Value> = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+        let message: Vec<Value> = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
         redis::from_redis_value(message[2].clone()).unwrap()
     }
 
     /// Everything that was published before this call.
-    pub fn heard(mut self) -> Vec<String> {
-        self.0.send_packed_command(&cmd("PING").get_packed_command()).unwrap();
+    pub fn heard(self) -> Vec<String> {
         let mut all = Vec::new();
+        let Some(mut connection) = self.0 else { return all };
+        connection
+            .send_packed_command(&cmd("PING").get_packed_command())
+            .unwrap();
         loop {
-            let message: Vec<Value> = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+            let message: Vec<Value> = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
             match message.len() {
                 3 => all.push(redis::from_redis_value(message[2].clone()).unwrap()),
                 _ => return all,

@@ -3,6 +3,12 @@
 use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, Reply, owner};
 
+/// How far a ticket that comes back may be ahead of the last one given.
+const LEAP: u64 = 1_000_000_000;
+
+/// The highest ticket there is.
+const HIGHEST: u64 = 1 << 53;
+
 /// Who holds, sorted.
 fn holders(lab: &mut Lab) -> Vec<String> {
     let state = lab.state();
@@ -366,6 +372,47 @@ fn a_ticket_of_a_lost_history_counts() {
     assert_eq!(lab.state().queue("w"), ["w3", "w7", "w8"].map(owner));
     lab.delete();
     lab.ask(&Ask::write("w8").waiting().ticket(8)).granted();
+}
+
+/// However far a ticket leaps, those that come later can still poll with theirs.
+#[test]
+fn no_ticket_locks_later_arrivals_out() {
+    for given in ["9999999999999", "9007199254740992"] {
+        let mut lab = Lab::new();
+        lab.write("ann1").granted();
+        assert_eq!(lab.wait_write("w1").queued(), 1);
+        let far = Ask::write("w2").waiting().arg(8, given);
+        assert_eq!(lab.ask(&far).queued(), 1 + LEAP, "cut to the last one and LEAP");
+        assert_eq!(lab.ask(&far).queued(), 1 + LEAP, "its own poll, whatever it names");
+        let later = lab.wait_write("w3").queued();
+        assert_eq!(later, 2 + LEAP);
+        assert_eq!(lab.ask(&Ask::write("w3").waiting().ticket(later)).queued(), later);
+        assert_eq!(
+            lab.ask(&Ask::write("w4").waiting().arg(8, given)).queued(),
+            later + LEAP
+        );
+        assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4"].map(owner));
+    }
+}
+
+/// Beyond the highest ticket there is none: those that come then share it, in the order in which they came.
+#[test]
+fn tickets_end_at_the_highest() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    lab.wait_write("w1").queued();
+    lab.set_field("ticket", &(HIGHEST - 1).to_string());
+    for name in ["w2", "w3", "w4"] {
+        let ticket = lab.wait_write(name).queued();
+        assert_eq!(ticket, HIGHEST);
+        assert_eq!(lab.ask(&Ask::write(name).waiting().ticket(ticket)).queued(), ticket);
+    }
+    assert_eq!(lab.ask(&Ask::write("w5").waiting().ticket(HIGHEST)).queued(), HIGHEST);
+    assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4", "w5"].map(owner));
+    for pair in ["ann1", "w1", "w2", "w3", "w4", "w5"].windows(2) {
+        lab.release(pair[0]).unwrap();
+        assert_eq!(lab.state().writes(), Some(owner(pair[1])));
+    }
 }
 
 #[test]

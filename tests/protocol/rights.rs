@@ -12,8 +12,9 @@ type Call = fn(&mut Lab, u64) -> Answer;
 fn who_may_not_set_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
-    // Readers of whom one in the middle goes, and the last; one writer after another; readers after a writer; a lease that is made longer; a downgrade; an upgrade.
-    let cases: [(&[Ask], Call); 7] = [
+    // Readers of whom one in the middle goes, and the last; one writer after another; readers after a writer; a lease that is made longer; a downgrade; an upgrade;
+    // what is granted already.
+    let cases: [(&[Ask], Call); 8] = [
         (&[Ask::read("ann1"), Ask::read("bob1"), Ask::read("cat1")], |lab, _| {
             lab.release("ann1")
         }),
@@ -34,6 +35,7 @@ fn who_may_not_set_changes_nothing() {
             lab.downgrade("ann1", token, 10_000)
         }),
         (&[Ask::read("ann1")], |lab, token| lab.upgrade("ann1", token)),
+        (&[Ask::write("ann1")], |lab, _| lab.write("ann1")),
     ];
     for (number, (asks, call)) in cases.into_iter().enumerate() {
         let mut lab = Lab::on(&server);

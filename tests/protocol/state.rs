@@ -106,6 +106,7 @@ impl State {
         self.check_queue("r", "readers_head", "readers_tail")?;
         self.check_queue("w", "writers_head", "writers_tail")?;
         self.check_counts()?;
+        self.check_fields()?;
         self.check_life()
     }
 
@@ -195,6 +196,25 @@ impl State {
         })?;
         let last = waiters.values().map(|waiter| waiter.ticket).max().unwrap_or(0);
         that(last <= self.number("ticket"), || "a ticket that was never given".into())
+    }
+
+    /// Each field is there only while the documentation says so. (`i:`, the heads and tails, `fair` and `upgrader` are checked with what they belong to.)
+    fn check_fields(&self) -> Check {
+        let (reads, waits) = (self.number("readers") > 0, self.number("waiters") > 0);
+        let is_used = reads || waits || self.fields.contains_key("writer");
+        for field in self.fields.keys() {
+            let belongs = match field.as_str() {
+                "version" | "fence" | "ticket" | "phase" | "lapsed" | "revoked" => true,
+                "wide" => self.fields[field] == "-".repeat(65),
+                "until" => is_used,
+                "readers" | "read_min" | "sweep" | "forced" => reads,
+                "waiters" | "fair" => waits,
+                "writer" | "upgrader" | "readers_head" | "readers_tail" | "writers_head" | "writers_tail" => is_used,
+                other => is_used && ["r:", "i:", "q:"].iter().any(|prefix| other.starts_with(prefix)),
+            };
+            that(belongs, || format!("{field} is there"))?;
+        }
+        that(!reads || self.fields.contains_key("read_min"), || "no read_min".into())
     }
 
     /// The key outlives everything it tells of.

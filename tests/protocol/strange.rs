@@ -228,3 +228,36 @@ fn a_malformed_queue() {
     lab.pass(10_000);
     typed(&mut lab, &[]);
 }
+
+/// Lua's numbers are exact up to 2^53: what would be minted from there on is refused, for two would get the same.
+#[test]
+fn tokens_end_before_they_repeat() {
+    let mut lab = Lab::new();
+    lab.write("ann1").granted();
+    let last = (1_u64 << 53) - 1;
+    lab.set_field("fence", &(last - 1).to_string());
+    lab.command::<()>(cmd("PERSIST").arg(lab.key()));
+    lab.checked = false;
+    lab.release("ann1").unwrap();
+    assert_eq!(lab.write("bob1").granted().token, last);
+    assert_eq!(lab.wait_read("cat1").queued(), 1);
+    let malformed = |answer: Answer| {
+        answer.refused_with("LOCKFOREIGN");
+        assert!(answer.unwrap_err().detail.contains("malformed fence"));
+    };
+    // Nobody can be granted it any more, by whichever call; and nothing is changed.
+    let before = lab.state().fields;
+    malformed(lab.release("bob1"));
+    malformed(lab.force());
+    assert_eq!(lab.state().fields, before);
+    assert_eq!(lab.release("cat1").status(), "left");
+    assert_eq!(lab.release("bob1").status(), "released");
+    for fence in [last, last + 1, last + 2] {
+        lab.set_field("fence", &fence.to_string());
+        for _ in 0..2 {
+            malformed(lab.write("dan1"));
+            malformed(lab.read("dan1"));
+            malformed(lab.wait_write("dan1"));
+        }
+    }
+}

@@ -8,7 +8,9 @@
 mod support;
 
 mod book;
+mod bus;
 mod connecting;
+mod identity;
 mod load;
 mod masters;
 mod moves;

@@ -154,7 +154,7 @@ impl Shards {
 }
 
 /// So many names of locks for each of the first three nodes, whose slots they have.
-async fn on_each_master(cluster: &Cluster, prefix: &str, count: usize) -> Result<Vec<Vec<String>>> {
+pub async fn on_each_master(cluster: &Cluster, prefix: &str, count: usize) -> Result<Vec<Vec<String>>> {
     let view = cluster.view().await?;
     let mut names = vec![Vec::new(); 3];
     let mut numbers = 0..;

@@ -44,6 +44,8 @@ struct Doubt {
 pub trait Held: std::fmt::Debug + Send + 'static {
     fn is_held(&self) -> bool;
     fn remaining(&self) -> Duration;
+    /// The owner of the lease, if it is one lease.
+    fn owner(&self) -> Option<String>;
 }
 
 impl Held for Lease {
@@ -54,6 +56,10 @@ impl Held for Lease {
     fn remaining(&self) -> Duration {
         Lease::remaining(self)
     }
+
+    fn owner(&self) -> Option<String> {
+        Some(Lease::owner(self).to_string())
+    }
 }
 
 impl Held for Arc<QuorumGuard> {
@@ -63,6 +69,10 @@ impl Held for Arc<QuorumGuard> {
 
     fn remaining(&self) -> Duration {
         QuorumGuard::remaining(self)
+    }
+
+    fn owner(&self) -> Option<String> {
+        None
     }
 }
 
@@ -145,6 +155,29 @@ impl Book {
         let doubted = |belief: &&mut Belief| belief.claim.lock == lock && !(spares && belief.claim.is_replicated);
         let beliefs = pages.beliefs.values_mut().filter(doubted);
         beliefs.for_each(|belief| belief.is_doubtful = true);
+    }
+
+    /// A replica that had confirmed leases serves this lock from now on: it has them, for as long as their holders believe. `leases` are those that it has,
+    /// and how long they last.
+    pub fn judge_confirmed(&self, lock: usize, leases: &BTreeMap<String, Duration>) {
+        let pages = self.pages.lock().unwrap();
+        let confirmed = pages.beliefs.values().filter(|belief| {
+            let Claim {
+                lock: of,
+                is_replicated,
+                ..
+            } = belief.claim;
+            of == lock && is_replicated && !belief.is_doubtful && belief.held.is_held()
+        });
+        for belief in confirmed {
+            self.census.count("a confirmed lease stood when others were lost");
+            let there = belief.held.owner().and_then(|owner| leases.get(&owner));
+            if there.is_none_or(|lasts| *lasts < belief.held.remaining()) {
+                self.court.accuse("what a replica confirmed is not gone", || {
+                    format!("{}, of which it has {there:?}", belief.tell())
+                });
+            }
+        }
     }
 
     /// The tokens of this lock no longer protect its store.

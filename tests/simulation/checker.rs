@@ -46,6 +46,8 @@ pub struct Rules {
     haunted: BTreeSet<usize>,
     /// Servers whose memory is full.
     full: BTreeSet<usize>,
+    /// Masters whose replica lags.
+    lagging: BTreeSet<usize>,
     /// Nothing has gone wrong yet.
     is_undisturbed: bool,
     /// Clients of which a release has found nothing: it may have overtaken what was to be released, on another connection.
@@ -74,6 +76,8 @@ pub struct Step<'a> {
     /// The name of the server.
     pub here: &'a str,
     pub memory_is_full: bool,
+    /// Its replica gets nothing.
+    pub replica_lags: bool,
     /// The servers' clocks are close to each other, and nobody sets them.
     pub trusts_clocks: bool,
 }
@@ -116,6 +120,7 @@ impl Checker {
             split: BTreeSet::new(),
             haunted: BTreeSet::new(),
             full: BTreeSet::new(),
+            lagging: BTreeSet::new(),
             is_undisturbed: true,
             absent: BTreeSet::new(),
             trusts_clocks: !plan.is_out_of_time(),
@@ -207,6 +212,15 @@ impl Checker {
         }
     }
 
+    pub fn set_lagging(&self, master: usize, lags: bool) {
+        let lagging = &mut self.0.lock().unwrap().lagging;
+        if lags {
+            lagging.insert(master);
+        } else {
+            lagging.remove(&master);
+        }
+    }
+
     /// From now on things may go wrong.
     pub fn disturb(&self) {
         self.0.lock().unwrap().is_undisturbed = false;
@@ -275,6 +289,7 @@ impl Rules {
             after: &after,
             here: text(here),
             memory_is_full: self.full.contains(&served.server()),
+            replica_lags: self.lagging.contains(&served.server()),
             trusts_clocks: self.trusts_clocks,
         };
         if served.calls() > MOST_CALLS {

@@ -1,5 +1,5 @@
-//! Deliberate faults in the scripts and in the client, one at a time: the simulation must find each of them, or, if it has not in its time, the suite of
-//! the scripts, or those of the client that need no server.
+//! Deliberate faults in the scripts and in the client, one at a time. A fault in the scripts must be found by the simulation or, if it is not in time, by the
+//! suites of the scripts. A fault in the client must be found by a suite that needs no server, which is built in seconds, or else by the simulation.
 //!
 //! A file of mutants is a list of blocks, parted by empty lines:
 //!
@@ -20,27 +20,39 @@ use crate::plan::Plan;
 use crate::runs::{Until, runs};
 use crate::watchdog;
 
-/// How long it may take until a mutant is caught. What is built meanwhile does not count.
+/// How long suites may take until a mutant is caught. What is built meanwhile does not count.
 const BUDGET: Duration = Duration::from_secs(60);
 
-/// How much of that the simulation has.
+/// How long the simulation may: of a mutant of the scripts, this counts as a part of the above.
 pub const HUNT: Duration = Duration::from_secs(40);
 
 /// What the simulation may take beyond that to come to its end.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// Where a fault in the scripts is looked for that the simulation did not find.
-const SUITE_OF_THE_SCRIPTS: Target = Target {
-    name: "protocol",
-    arguments: &["--test", "protocol"],
-    tests: &[],
-};
+/// Where a fault in the scripts is looked for that the simulation did not find; the quick one first.
+const SUITES_OF_THE_SCRIPTS: [Target; 2] = [
+    Target {
+        name: "twin",
+        arguments: &["--lib"],
+        tests: &["twin::the_usual_paths"],
+    },
+    Target {
+        name: "protocol",
+        arguments: &["--test", "protocol"],
+        tests: &[],
+    },
+];
 
 /// Where a fault in the client is.
-const SUITES_OF_THE_CLIENT: [Target; 3] = [
+const SUITES_OF_THE_CLIENT: &[Target] = &[
     Target {
-        name: "pushed",
-        arguments: &["--test", "pushed"],
+        name: "lib",
+        arguments: &["--lib"],
+        tests: &["core::", "router::", "protocol::", "worker", "retry::"],
+    },
+    Target {
+        name: "meanwhile",
+        arguments: &["--test", "meanwhile"],
         tests: &[],
     },
     Target {
@@ -49,9 +61,14 @@ const SUITES_OF_THE_CLIENT: [Target; 3] = [
         tests: &[],
     },
     Target {
-        name: "lib",
-        arguments: &["--lib"],
-        tests: &["core::", "router::", "protocol::", "worker"],
+        name: "pushed",
+        arguments: &["--test", "pushed"],
+        tests: &[],
+    },
+    Target {
+        name: "quorum",
+        arguments: &["--test", "quorum"],
+        tests: &["embedded::"],
     },
 ];
 
@@ -170,11 +187,11 @@ fn read(file: &Path) -> Vec<Mutant> {
 impl Mutant {
     fn read(block: &str) -> Mutant {
         let part = |name: &str| {
-            let line = block.lines().find_map(|line| line.strip_prefix(name));
-            line.unwrap_or_else(|| panic!("no `{name}` in\n{block}"))
-                .strip_prefix(' ')
-                .unwrap_or("")
-                .replace("\\n", "\n")
+            let lines: Vec<_> = block.lines().filter_map(|line| line.strip_prefix(name)).collect();
+            let [line] = lines[..] else {
+                panic!("not one `{name}` in\n{block}")
+            };
+            line.strip_prefix(' ').unwrap_or("").replace("\\n", "\n")
         };
         let what: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("# ")).collect();
         Mutant {
@@ -217,19 +234,20 @@ impl Unchanged {
     fn build(for_scripts: bool, for_source: bool) -> Unchanged {
         let simulation = scratch("simulation").join("simulation");
         fs::copy(std::env::current_exe().unwrap(), &simulation).unwrap();
-        let mut suites = Vec::new();
+        let (mut suites, kept) = (Vec::new(), scratch("unchanged"));
+        let mut build = |target: &Target, folder: &Path| {
+            let mut suite = target.build(folder);
+            let program = kept.join(target.name); // the next build takes the place of this one
+            fs::copy(&suite.program, &program).unwrap();
+            suite.program = program;
+            suites.push(suite);
+        };
         if for_scripts {
-            suites.push(SUITE_OF_THE_SCRIPTS.build(&root()));
+            SUITES_OF_THE_SCRIPTS.iter().for_each(|target| build(target, &root()));
         }
         if for_source {
-            let (source, kept) = (copy_of_the_source(), scratch("unchanged"));
-            for target in SUITES_OF_THE_CLIENT {
-                let mut suite = target.build(&source);
-                let program = kept.join(target.name); // the next build takes the place of this one
-                fs::copy(&suite.program, &program).unwrap();
-                suite.program = program;
-                suites.push(suite);
-            }
+            let source = copy_of_the_source();
+            SUITES_OF_THE_CLIENT.iter().for_each(|target| build(target, &source));
         }
         Unchanged { simulation, suites }
     }
@@ -282,10 +300,15 @@ impl Attempt<'_> {
         copy(&root().join("lua"), &folder.join("lua"));
         mutant.apply(&folder);
         let scripts = folder.join("lua");
-        self.hunt(&self.unchanged.simulation, Some(&scripts)).or_else(|| {
-            let mut suite = self.unchanged.suites[0].clone();
-            suite.scripts = Some(scripts);
-            self.examine(&suite)
+        let caught = self.hunt(&self.unchanged.simulation, Some(&scripts));
+        let unchanged = self.unchanged;
+        let mut suites = unchanged.suites.iter().take(SUITES_OF_THE_SCRIPTS.len());
+        caught.or_else(|| {
+            suites.find_map(|suite| {
+                let mut suite = suite.clone();
+                suite.scripts = Some(scripts.clone());
+                self.examine(&suite)
+            })
         })
     }
 
@@ -293,11 +316,14 @@ impl Attempt<'_> {
     fn on_source(&mut self, mutant: &Mutant) -> Option<String> {
         let folder = copy_of_the_source();
         mutant.apply(&folder);
-        let simulation = build(&folder, &["--test", "simulation"]);
-        let simulation = simulation.unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
-        let examine = |this: &mut Self, target: &Target| this.examine(&target.build(&folder));
-        let caught = self.hunt(&simulation, None);
-        caught.or_else(|| SUITES_OF_THE_CLIENT.iter().find_map(|target| examine(self, target)))
+        let caught = SUITES_OF_THE_CLIENT
+            .iter()
+            .find_map(|target| self.examine(&target.build(&folder)));
+        caught.or_else(|| {
+            let simulation = build(&folder, &["--release", "--test", "simulation"]);
+            let simulation = simulation.unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
+            self.hunt(&simulation, None)
+        })
     }
 
     /// The rule that the first violation broke. The search is a process of its own, which can be ended when a run does not end.
@@ -432,12 +458,14 @@ fn finish(command: &mut Command, time: Duration) -> Option<(bool, String)> {
 
 /// The tests that this target of the source in that folder has.
 fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
+    // Cargo takes a copy of the source for the source itself, and would run what knows the folder of the other.
+    let kept = if folder == root() { "suites" } else { "build" };
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--release", "--features", "embedded"])
+        .args(["test", "--features", "embedded,metrics"])
         .args(target)
         .args(["--no-run", "--message-format=json"])
         .current_dir(folder)
-        .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
+        .env("CARGO_TARGET_DIR", root().join("target/mutants").join(kept))
         .stderr(Stdio::null())
         .output()
         .unwrap();

@@ -47,8 +47,21 @@ enum Repair {
     Resume(usize),
     Thaw(usize),
     Start(usize),
-    Promote { master: usize, lose: usize, died: bool },
-    Rejoin { old: usize, master: usize },
+    Promote {
+        master: usize,
+        lose: usize,
+        died: bool,
+    },
+    /// A replica that lags gets what it lacks, and lags on.
+    Refresh(usize),
+    CatchUp(usize),
+    /// A master dies, and then its replica, which lags, takes its place.
+    Die(usize),
+    PromoteLagging(usize),
+    Rejoin {
+        old: usize,
+        master: usize,
+    },
     Memory(usize),
     ClusterUp(usize),
     MoveKey(usize),
@@ -103,7 +116,9 @@ impl Nemesis {
         while let Some((_, repair)) = self.later.pop_first() {
             let repair = match repair {
                 // So soon after its death that the replica's clock may be behind its tokens: it comes back itself.
-                Repair::Promote { master, died: true, .. } => Repair::Start(master),
+                Repair::Promote { master, died: true, .. } | Repair::PromoteLagging(master) => Repair::Start(master),
+                Repair::Die(master) => Repair::CatchUp(master),
+                Repair::Refresh(_) => continue,
                 repair => repair,
             };
             self.mend(repair, now, clients);
@@ -122,10 +137,14 @@ impl Nemesis {
         if kinds.is_empty() {
             return;
         }
-        let fault = kinds[self.rng.usize(0..kinds.len())];
+        let is_usual = self.plan.is_about_replicas && self.plan.has(Fault::LaggingFailover);
+        let fault = match is_usual && self.rng.bool() {
+            true => Fault::LaggingFailover,
+            false => kinds[self.rng.usize(0..kinds.len())],
+        };
         if self.cause(fault, now, clients) {
             // Whether it loses writes is seen only when a replica takes the master's place.
-            if fault != Fault::LossyFailover {
+            if !matches!(fault, Fault::LossyFailover | Fault::LaggingFailover) {
                 self.census.count(fault.name());
             }
             self.court.note(fault, || format!("FAULT {}", fault.name()));
@@ -236,8 +255,33 @@ impl Nemesis {
                     },
                 );
             }),
+            Fault::Lag => self.with_master_of_a_lock(|this, master| {
+                this.set_lagging(master, true);
+                let (refresh, pause) = (this.ms(10..1_000), this.ms(50..2_500));
+                if refresh < pause {
+                    this.then(now + refresh, Repair::Refresh(master));
+                }
+                this.then(now + pause, Repair::CatchUp(master));
+            }),
+            Fault::LaggingFailover => self.with_master_of_a_lock(|this, master| {
+                this.set_lagging(master, true);
+                let longest = [200, 800, 2_500][this.rng.usize(0..3)];
+                let pause = this.ms(20..longest);
+                this.then(now + pause, Repair::Die(master));
+            }),
             _ => false,
         }
+    }
+
+    /// Has a master's replica get nothing, or again all.
+    fn set_lagging(&self, master: usize, lags: bool) {
+        for replica in self.faults.replicas(master) {
+            match lags {
+                true => self.faults.hold_back(replica),
+                false => self.faults.catch_up(replica),
+            }
+        }
+        self.checker.set_lagging(master, lags);
     }
 
     fn mend(&mut self, repair: Repair, now: Duration, clients: &mut Clients) {
@@ -250,6 +294,7 @@ impl Nemesis {
                 self.busy.remove(&server);
             }
             Repair::Start(server) => {
+                self.set_lagging(server, false);
                 self.faults.start(server);
                 self.busy.remove(&server);
             }
@@ -260,21 +305,30 @@ impl Nemesis {
             Repair::ClusterUp(server) => self.faults.set_cluster_down(server, false),
             Repair::MoveKey(slot) => self.move_key(slot, now),
             Repair::FinishMove(slot) => self.finish_move(slot, now),
+            Repair::Refresh(master) => {
+                self.set_lagging(master, false);
+                self.set_lagging(master, true);
+            }
+            Repair::CatchUp(master) => {
+                self.set_lagging(master, false);
+                self.busy.remove(&master);
+            }
+            Repair::Die(master) => {
+                self.faults.stop(master);
+                // No sooner than the replica's clock is past the last token, and often before the leases have ended.
+                let longest = [300, 600, 2_000][self.rng.usize(0..3)];
+                let pause = self.ms(250..longest);
+                self.then(now + pause, Repair::PromoteLagging(master));
+            }
+            Repair::PromoteLagging(master) => {
+                self.replace_the_dead(master, 1, now, Fault::LaggingFailover);
+                self.checker.set_lagging(master, false);
+            }
             Repair::Promote {
                 master,
                 lose,
                 died: true,
-            } => {
-                let locks = self.locks_of(master);
-                let before = self.contents(&locks, master);
-                let new = self.promote(master, lose, now);
-                let after = new.and_then(|new| self.contents(&locks, new));
-                if before.zip(after).is_some_and(|(before, after)| before != after) {
-                    self.census.count(Fault::LossyFailover.name());
-                }
-                self.faults.start(master);
-                self.busy.remove(&master);
-            }
+            } => self.replace_the_dead(master, lose, now, Fault::LossyFailover),
             Repair::Promote {
                 master,
                 lose,
@@ -317,6 +371,25 @@ impl Nemesis {
                 }
             }
         }
+    }
+
+    /// Lets a replica take the place of a master that died, and starts that one as a replica.
+    fn replace_the_dead(&mut self, master: usize, lose: usize, now: Duration, fault: Fault) {
+        let locks = self.locks_of(master);
+        let before = self.contents(&locks, master);
+        let new = self.promote(master, lose, now);
+        let after = new.and_then(|new| self.contents(&locks, new));
+        if let Some((new, after)) = new.zip(after.as_ref()).filter(|_| fault == Fault::LaggingFailover) {
+            let now = server_ms(&self.engine, new);
+            for (lock, hash) in locks.iter().zip(after) {
+                self.book.judge_confirmed(*lock, &leases_in(hash, now));
+            }
+        }
+        if before.zip(after).is_some_and(|(before, after)| before != after) {
+            self.census.count(fault.name());
+        }
+        self.faults.start(master);
+        self.busy.remove(&master);
     }
 
     /// Lets a replica take a master's place.
@@ -450,6 +523,18 @@ impl Nemesis {
 
     fn with_master(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
         let master = self.masters[self.rng.usize(0..MASTERS)];
+        self.with(master, act)
+    }
+
+    /// One that has something to lose.
+    fn with_master_of_a_lock(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
+        let lock = self.rng.usize(0..self.plan.locks);
+        let master = self.faults.owner(Slot::of(key(lock).as_bytes()));
+        self.with(master, act)
+    }
+
+    /// Does something to a master to which nothing is being done.
+    fn with(&mut self, master: usize, act: impl FnOnce(&mut Self, usize)) -> bool {
         if self.busy.contains_key(&master) {
             return false;
         }
@@ -483,6 +568,20 @@ impl Nemesis {
     fn ms(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_micros(self.rng.u64(range.start * 1000..range.end * 1000))
     }
+}
+
+/// How long the leases in a hash last, by their owners. `words` are its fields and values.
+fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
+    let fields = words.as_chunks::<2>().0.iter();
+    let leases = fields.filter_map(|[field, value]| {
+        let owner = match field.as_str() {
+            "writer" => value.get(30..)?,
+            field => field.strip_prefix("r:")?,
+        };
+        let deadline: u64 = value.get(1..14)?.parse().ok()?;
+        Some((owner.to_owned(), Duration::from_millis(deadline.checked_sub(now)?)))
+    });
+    leases.collect()
 }
 
 /// What a server's clock says.

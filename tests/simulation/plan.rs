@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fastrand::Rng;
+use rwlease::embedded::WaitCovers;
 
 /// Everything that can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +50,10 @@ pub enum Fault {
     LossyFailover,
     /// A replica takes the place of a master that serves on without knowing it.
     TwoMasters,
+    /// A master's replica gets nothing for a while.
+    Lag,
+    /// A master dies whose replica has got nothing for a while, and that one takes its place.
+    LaggingFailover,
     /// A server's clock is set forward or back, by up to a minute.
     ClockStep,
     /// The servers' clocks differ by seconds.
@@ -56,7 +61,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 22] = [
+    pub const ALL: [Fault; 24] = [
         Fault::LoseRequest,
         Fault::LoseReply,
         Fault::Delay,
@@ -77,6 +82,8 @@ impl Fault {
         Fault::Failover,
         Fault::LossyFailover,
         Fault::TwoMasters,
+        Fault::Lag,
+        Fault::LaggingFailover,
         Fault::ClockStep,
         Fault::Skew,
     ];
@@ -85,7 +92,7 @@ impl Fault {
     pub fn is_outside_assumptions(self) -> bool {
         matches!(
             self,
-            Fault::LossyFailover | Fault::TwoMasters | Fault::ClockStep | Fault::Skew
+            Fault::LossyFailover | Fault::TwoMasters | Fault::LaggingFailover | Fault::ClockStep | Fault::Skew
         )
     }
 
@@ -111,6 +118,8 @@ impl Fault {
             Fault::Failover => "failover",
             Fault::LossyFailover => "failover with lost writes",
             Fault::TwoMasters => "two masters",
+            Fault::Lag => "replica lagged",
+            Fault::LaggingFailover => "failover to a replica that lagged",
             Fault::ClockStep => "clock set",
             Fault::Skew => "clocks seconds apart",
         }
@@ -138,6 +147,12 @@ pub struct Plan {
     pub window: Duration,
     /// The limit of a queue.
     pub most_waiters: u64,
+    /// Its masters die often while their replicas lag.
+    pub is_about_replicas: bool,
+    /// Of so many requests the users have a replica confirm the lease.
+    pub replicated: f64,
+    /// What the servers' `WAIT` is about.
+    pub wait_covers: WaitCovers,
     /// Judge as if no assumption had been broken.
     pub is_strict: bool,
     /// Its users take locks on most of three members, and are judged by that alone.
@@ -173,6 +188,11 @@ impl Plan {
             .into_iter()
             .filter(|fault| !is_quorum || !fault.is_outside_assumptions())
             .collect();
+        let is_about_replicas = seed % 8 == 5;
+        let faults = match is_about_replicas {
+            true => about_replicas(faults),
+            false => faults,
+        };
         let small_skew_ms = rng.i64(SMALL_SKEWS_MS);
         // Half of them have no more than they need.
         let spare_ms = LEAST_SPARE_MS + [0, 0, 20, 90][rng.usize(0..4)];
@@ -191,6 +211,12 @@ impl Plan {
             scripts: None,
             tells_all: false,
             most_waiters: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
+            is_about_replicas,
+            replicated: match is_about_replicas {
+                true => [0.5, 1.0][rng.usize(0..2)],
+                false => [0.1, 0.1, 0.5][rng.usize(0..3)],
+            },
+            wait_covers: [WaitCovers::EveryCommand, WaitCovers::WritesAlone][rng.usize(0..2)],
             faults,
         }
     }
@@ -211,4 +237,13 @@ impl Plan {
     pub fn is_out_of_time(&self) -> bool {
         self.has(Fault::Skew) || self.has(Fault::ClockStep)
     }
+}
+
+/// These faults, so that what a replica has confirmed is judged: no clocks that break the assumptions, replicas that lag and take over, and calls that
+/// are sent again on another connection.
+fn about_replicas(faults: BTreeSet<Fault>) -> BTreeSet<Fault> {
+    let mut faults = faults;
+    faults.retain(|fault| !matches!(fault, Fault::ClockStep | Fault::Skew));
+    faults.extend([Fault::Lag, Fault::LaggingFailover, Fault::LoseReply]);
+    faults
 }

@@ -15,6 +15,7 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
         "-CLUSTERDOWN" => "CLUSTERDOWN answered",
         "-OOM" => "refused for want of memory",
         _ if words[0] == b"ASKING" => "ASK followed",
+        _ if words[0] == b"WAIT" => by_wait(words, first),
         _ if !words[0].starts_with(b"EVAL") => return,
         _ => match reply.get(1).map_or("", String::as_str) {
             "stale" => "a ghost was refused",
@@ -28,6 +29,17 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
         },
     };
     census.count(state);
+}
+
+/// How many replicas were asked for, and how many there were.
+fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
+    let asked = words
+        .get(1)
+        .and_then(|asked| std::str::from_utf8(asked).ok()?.parse().ok());
+    match (asked, found.parse::<u64>()) {
+        (Some(asked), Ok(found)) if found >= asked => "enough replicas confirmed it",
+        _ => "too few replicas confirmed it",
+    }
 }
 
 /// States that the change of the hash shows.
@@ -78,6 +90,12 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     }
     if step.script.starts_with("acquire") && had.is_some_and(|had| had.is_claimed) && step.status() == "granted" {
         census.count("an unknown outcome was resolved");
+        if step.replica_lags {
+            census.count("an unknown outcome was resolved while a replica lagged");
+        }
+    }
+    if step.script == "renew" && step.replica_lags && before.says_the_same(after) {
+        census.count("a renewal changed nothing while a replica lagged");
     }
     let has_new_token =
         |(writer, record): &(String, Record)| writer == owner && step.args[1] != record.token.to_string();

@@ -137,4 +137,9 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("read on after a refused upgrade", 20),
     ("revoked", 10),
     ("released by force", 10),
+    ("enough replicas confirmed it", 200),
+    ("too few replicas confirmed it", 50),
+    ("an unknown outcome was resolved while a replica lagged", 10),
+    ("a renewal changed nothing while a replica lagged", 3),
+    ("a confirmed lease stood when others were lost", 2),
 ];

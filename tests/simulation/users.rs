@@ -67,7 +67,7 @@ impl Users {
             Fairness::PhaseFair
         };
         let timeout = Duration::from_millis(rng.u64(20..6_000));
-        let replicas = u32::from(rng.u8(0..8) == 0);
+        let replicas = u32::from(rng.f64() < self.plan.replicated);
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let patience = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));

@@ -28,7 +28,10 @@ struct Inner {
 impl Storm {
     pub fn new(plan: &Plan, census: Census) -> Storm {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5707_2d00);
-        let odds = [0.002, 0.01, 0.03][rng.usize(0..3)];
+        let odds = match plan.is_about_replicas {
+            true => 0.03, // much must be asked again while a replica lags
+            false => [0.002, 0.01, 0.03][rng.usize(0..3)],
+        };
         let (faults, doubled) = (plan.faults.clone(), BTreeSet::new());
         Storm(Arc::new(Mutex::new(Inner {
             rng,

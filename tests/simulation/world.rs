@@ -91,7 +91,7 @@ struct World {
 
 impl World {
     fn new(plan: &Plan) -> World {
-        let engine = Engine::builder().manual_time().build();
+        let engine = Engine::builder().wait_covers(plan.wait_covers).manual_time().build();
         let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone());
         let book = Book::new(court.clone(), census.clone(), plan.is_strict);

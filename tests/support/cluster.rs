@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     /// The number of the node with this id.
-    pub(super) fn number(&self, id: &str) -> Option<usize> {
+    pub fn number(&self, id: &str) -> Option<usize> {
         self.ids.iter().position(|have| have == id)
     }
 

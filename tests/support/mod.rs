@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod backend;
+mod balancer;
 mod clients;
 mod cluster;
 mod container;
@@ -31,6 +32,7 @@ pub use backend::cluster_connection;
 #[cfg(feature = "redis")]
 pub use backend::settings_beside_urls;
 pub use backend::{Backend, ConnectTo, connect};
+pub use balancer::Balancer;
 pub use clients::Clients;
 pub use cluster::{Cluster, Shape};
 pub use container::{Compose, Container, Network, engine_answers};

@@ -354,8 +354,9 @@ impl Server {
         Ok(())
     }
 
-    /// It is not reaped here: the watchdog has its id until then.
-    fn has_ended(&self) -> io::Result<bool> {
+    /// Whether its process has ended, by order or by itself. It is not reaped here: the watchdog has its id until
+    /// then.
+    pub fn has_ended(&self) -> io::Result<bool> {
         match &*self.process() {
             Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
                 let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -534,9 +535,19 @@ impl Version {
         self.major >= 7
     }
 
+    /// `CLIENT SETINFO`.
+    pub fn shows_libraries(&self) -> bool {
+        (self.major, self.minor) >= (7, 2)
+    }
+
     /// `CLUSTER MIGRATESLOTS`.
     pub fn has_atomic_moves(&self) -> bool {
         self.name == "Valkey" && self.major >= 9
+    }
+
+    /// Whether Lua is a module that can be taken out.
+    pub fn has_lua_module(&self) -> bool {
+        self.name == "Valkey" && (self.major, self.minor) >= (9, 1)
     }
 
     fn of_binary(binary: &Path) -> Result<Version> {

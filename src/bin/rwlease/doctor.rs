@@ -3,8 +3,10 @@
 mod checks;
 mod clock;
 mod finding;
+mod identity;
 mod probe;
 mod trial;
+mod who;
 
 use std::io::Write;
 
@@ -16,6 +18,7 @@ use finding::Level;
 pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
     let deployment = probe::look(servers).await?;
     let mut findings = checks::all(&deployment);
+    findings.extend(identity::all(&deployment));
     findings.extend(trial::all(servers, &deployment).await);
     findings.sort_by_key(|finding| finding.level);
     let mut out = anstream::stdout().lock();

@@ -45,6 +45,7 @@ pub(super) enum Act {
     Server(fn(&mut World, At, &[&[u8]]) -> Outcome),
     Script(script::Kind),
     Asking,
+    Wait,
 }
 
 /// No limit to the number of arguments.

@@ -1,7 +1,6 @@
 //! The seam: connections to the servers of an engine.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -12,8 +11,9 @@ use super::engine::Shared;
 use super::lock;
 use super::script_host::ScriptHost;
 use super::server::Health;
+use super::session::Session;
 use super::world::World;
-use crate::node::{Address, Connector, Node, NodeError, Notice, Reply, Subscription, Words};
+use crate::node::{Address, Answering, Connector, Node, NodeError, Notice, Reply, Subscription, Words};
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>);
 pub(super) enum Queued {
     Commands {
         commands: Vec<Words>,
-        asking: Arc<AtomicBool>,
+        session: Arc<Session>,
         replies: oneshot::Sender<Vec<Reply>>,
     },
     Join {
@@ -45,12 +45,11 @@ struct Link {
     generation: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct EmbeddedNode {
     shared: Arc<Shared>,
     link: Link,
-    /// The last command was `ASKING`.
-    asking: Arc<AtomicBool>,
+    session: Arc<Session>,
 }
 
 #[derive(Debug)]
@@ -67,7 +66,7 @@ impl Connector for EmbeddedConnector {
             let node = EmbeddedNode {
                 shared: self.0.clone(),
                 link,
-                asking: Arc::default(),
+                session: Arc::default(),
             };
             Ok(Arc::new(node) as Arc<dyn Node>)
         })
@@ -124,13 +123,13 @@ impl EmbeddedNode {
             let server = &mut world.servers[self.link.server];
             if server.health != Health::Paused {
                 drop(world);
-                let serve = |command| self.shared.serve(&mut host, self.link.server, &self.asking, command);
+                let serve = |command| self.shared.serve(&mut host, self.link.server, &self.session, command);
                 return Ok(commands.iter().map(serve).collect());
             }
             let (replies, waiting) = oneshot::channel();
             server.queue.push_back(Queued::Commands {
                 commands: commands.to_vec(),
-                asking: self.asking.clone(),
+                session: self.session.clone(),
                 replies,
             });
             waiting
@@ -143,15 +142,17 @@ impl EmbeddedNode {
 }
 
 impl Node for EmbeddedNode {
-    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn call(&self, command: &Words) -> Answering<Reply> {
+        let (node, command) = (self.clone(), command.clone());
         Box::pin(async move {
-            let mut replies = self.send(std::slice::from_ref(command)).await?;
+            let mut replies = node.send(&[command]).await?;
             replies.pop().ok_or_else(|| not_sent("nothing was sent"))
         })
     }
 
-    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Result<Vec<Reply>, NodeError>> {
-        Box::pin(self.send(commands))
+    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+        let (node, commands) = (self.clone(), commands.to_vec());
+        Box::pin(async move { node.send(&commands).await })
     }
 
     fn is_usable(&self) -> bool {
@@ -175,6 +176,15 @@ impl EmbeddedSubscription {
 }
 
 impl Subscription for EmbeddedSubscription {
+    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        let node = EmbeddedNode {
+            shared: self.shared.clone(),
+            link: self.link,
+            session: Arc::default(),
+        };
+        node.call(command)
+    }
+
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         Box::pin(async move {
             self.send(Queued::Join {
@@ -210,12 +220,12 @@ impl Shared {
             match queued {
                 Queued::Commands {
                     commands,
-                    asking,
+                    session,
                     replies,
                 } => {
                     let answers = commands
                         .iter()
-                        .map(|command| self.serve(host, server, &asking, command));
+                        .map(|command| self.serve(host, server, &session, command));
                     let _ = replies.send(answers.collect()); // nobody may wait any more
                 }
                 other => lock(&self.world).subscribe(server, other),
@@ -256,6 +266,7 @@ fn not_sent(message: &str) -> NodeError {
         message: message.into(),
         maybe_sent: false,
         permanent: false,
+        refused: false,
         source: None,
     }
 }

@@ -1,7 +1,6 @@
 //! The handle of an engine, and how one is built.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::faults::Faults;
 use super::lock;
 use super::script_host::ScriptHost;
 use super::server::{Role, Server};
+use super::session::{Session, WaitCovers};
 use super::slots::Slots;
 use super::watch::{self, Served, Watcher, Watching};
 use super::world::{Tally, World};
@@ -53,6 +53,7 @@ pub struct Builder {
     is_cluster: bool,
     has_manual_time: bool,
     epoch: Duration,
+    wait_covers: WaitCovers,
 }
 
 /// What all handles and connections share. The host is locked first: who holds it has the turn, and no script runs.
@@ -77,6 +78,7 @@ impl Engine {
             is_cluster: true,
             has_manual_time: false,
             epoch: EPOCH,
+            wait_covers: WaitCovers::default(),
         }
     }
 
@@ -164,7 +166,7 @@ impl Engine {
     /// Asks a server, as over a connection of its own.
     pub(crate) fn ask(&self, server: usize, command: &Words) -> Reply {
         let mut host = lock(&self.shared.host);
-        self.shared.serve(&mut host, server, &AtomicBool::new(false), command)
+        self.shared.serve(&mut host, server, &Session::default(), command)
     }
 }
 
@@ -214,6 +216,12 @@ impl Builder {
         self
     }
 
+    /// Which writes `WAIT` is about, in which servers differ. Default: as up to Redis 7.0.
+    pub fn wait_covers(mut self, covers: WaitCovers) -> Self {
+        self.wait_covers = covers;
+        self
+    }
+
     /// Builds the engine.
     pub fn build(mut self) -> Engine {
         if !self.is_cluster {
@@ -237,6 +245,7 @@ impl Builder {
             is_cluster: self.is_cluster,
             servers: servers.collect(),
             slots: slots.clone(),
+            wait_covers: self.wait_covers,
             running: None,
             tally: Tally::default(),
             next_connection: 0,
@@ -264,9 +273,14 @@ const FIRST_PORT: u16 = 7000;
 
 impl Shared {
     /// Serves one command of a client.
-    pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, command: &Words) -> Reply {
+    pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, session: &Session, command: &Words) -> Reply {
         let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
-        let reply = self.answer(host, server, asking, &words);
+        let before = lock(&self.world).servers[server].store.offset();
+        let reply = self.answer(host, server, session, &words);
+        {
+            let world = lock(&self.world);
+            session.end_command(world.wait_covers, before, world.servers[server].store.offset());
+        }
         if let Some(watcher) = &mut lock(&self.watcher).0 {
             let mut world = lock(&self.world);
             let served = Served::new(&mut world, server, &words, &reply);
@@ -275,11 +289,11 @@ impl Shared {
         reply
     }
 
-    fn answer(&self, host: &mut ScriptHost, server: usize, asking: &AtomicBool, words: &[&[u8]]) -> Reply {
+    fn answer(&self, host: &mut ScriptHost, server: usize, session: &Session, words: &[&[u8]]) -> Reply {
         let Some((name, args)) = words.split_first() else {
             return Failure::of("ERR empty command").into();
         };
-        let asked = asking.swap(false, Relaxed);
+        let asked = session.take_asking();
         let mut world = lock(&self.world);
         let at = world.at(server);
         let command = match world.admit(at, name, args, asked) {
@@ -302,9 +316,10 @@ impl Shared {
         let outcome = match command.act {
             Act::Asking if !world.is_cluster => Err(Failure::NO_CLUSTER),
             Act::Asking => {
-                asking.store(true, Relaxed);
+                session.set_asking();
                 Ok(OK)
             }
+            Act::Wait => world.wait(at, args, session.covered()),
             act => world.run(at, act, args),
         };
         world.servers[server].store.end();

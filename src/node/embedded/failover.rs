@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::replication::Received;
 use super::server::{Health, Role, Server};
 use super::slots::Slots;
 use super::store::Store;
@@ -25,9 +26,8 @@ impl World {
     }
 
     fn take_place(&mut self, old: usize, new: usize, lose: usize) {
-        let mut store = self.servers[old].store.clone();
-        store.undo(lose);
-        store.confirm();
+        let store = self.data_of(new, old, lose);
+        let offset = store.offset();
         let (migrating, importing) = (
             std::mem::take(&mut self.servers[old].migrating),
             std::mem::take(&mut self.servers[old].importing),
@@ -44,6 +44,7 @@ impl World {
             open.filter(|other| **other == old).for_each(|other| *other = new);
             if server.role == Role::ReplicaOf(old) {
                 server.role = Role::ReplicaOf(new);
+                server.follow_another(offset);
             }
         }
         Arc::make_mut(&mut self.slots).replace(old, new);
@@ -92,6 +93,7 @@ impl Server {
         if let Some(successor) = self.successor.take() {
             self.role = Role::ReplicaOf(successor);
             self.store = Store::default();
+            self.received = Received::default();
         }
         self.subscribers.leave_slots(|slot| slots.owner(slot) == self.index);
     }

@@ -8,7 +8,6 @@ use super::answer::Failure;
 use super::engine::Shared;
 use super::lock;
 use super::server::{Health, Server};
-use super::store::Store;
 use super::world::World;
 use crate::router::Slot;
 
@@ -57,8 +56,9 @@ impl Faults {
 
 /// Servers that die, stop, or are cut off.
 impl Faults {
-    /// Lets a replica take a master's place. It has not got the last `lose` writes (a script is one write), but those
-    /// that all replicas have acknowledged to a `WAIT`. It knows no scripts, and nobody has subscribed there.
+    /// Lets a replica take a master's place. It has not got the last `lose` writes (a script is one write), but has all
+    /// that it has acknowledged to a `WAIT`; one that [lags](Faults::hold_back) has what it had when that began. It knows no
+    /// scripts, and nobody has subscribed there.
     ///
     /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it learns of it later,
     /// and serves until then as if nothing had happened. A master that has no replicas is replaced by a new process
@@ -88,11 +88,12 @@ impl Faults {
         });
     }
 
-    /// Holds a server up, as by `SIGSTOP`: what is sent to it waits.
+    /// Holds a server up, as by `SIGSTOP`: what is sent to it waits. A replica [lags](Faults::hold_back) until it goes on.
     pub fn pause(&self, server: usize) {
-        self.at(server, |server| {
-            if server.health == Health::Up {
-                server.health = Health::Paused;
+        self.change(|world| {
+            if world.servers.get(server).is_some_and(|it| it.health == Health::Up) {
+                world.servers[server].health = Health::Paused;
+                world.hold_back(server);
             }
         });
     }
@@ -105,6 +106,7 @@ impl Faults {
             return;
         }
         lock(&self.shared.world).servers[server].health = Health::Up;
+        lock(&self.shared.world).catch_up(server);
         self.shared.serve_queue(&mut host, server);
         lock(&self.shared.world).spread_news();
     }
@@ -123,6 +125,32 @@ impl Faults {
     /// Breaks all connections to a server, with their subscriptions. New ones can be made.
     pub fn kill_connections(&self, server: usize) {
         self.at(server, Server::break_connections);
+    }
+}
+
+/// Replicas that lag.
+impl Faults {
+    /// The replicas of a master.
+    pub fn replicas(&self, master: usize) -> Vec<usize> {
+        self.change(|world| world.replicas_of(master).collect())
+    }
+
+    /// From now on a replica gets nothing of what its master writes, and `WAIT` counts it only for what it has. It can still be promoted.
+    pub fn hold_back(&self, replica: usize) {
+        self.change(|world| {
+            if replica < world.servers.len() {
+                world.hold_back(replica);
+            }
+        });
+    }
+
+    /// A replica that lags gets all that it lacks, and lags no more.
+    pub fn catch_up(&self, replica: usize) {
+        self.change(|world| {
+            if replica < world.servers.len() {
+                world.catch_up(replica);
+            }
+        });
     }
 }
 
@@ -148,7 +176,7 @@ impl Faults {
 
     /// Makes a server forget its data.
     pub fn flush_data(&self, server: usize) {
-        self.at(server, |server| server.store = Store::default());
+        self.at(server, |server| server.store.empty());
     }
 
     /// Makes a server's memory full, or not: then a script is refused at its first write, if that may need memory.
@@ -165,11 +193,6 @@ impl Faults {
     /// memory`; `None` ends that.
     pub fn refuse(&self, server: usize, error: Option<&str>) {
         self.at(server, |server| server.refusal = error.map(Failure::new));
-    }
-
-    /// Sets how many replicas answer to a `WAIT` at this server; `None` means all it has.
-    pub fn set_acknowledging(&self, server: usize, replicas: Option<usize>) {
-        self.at(server, |server| server.acknowledging = replicas);
     }
 
     /// Sets what a server says its `maxmemory-policy` is. Nothing is evicted.

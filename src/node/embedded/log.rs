@@ -34,6 +34,8 @@ pub(super) struct Log {
     writes: VecDeque<usize>,
     /// Changes of the write under way.
     open: usize,
+    /// How many writes there were, but for those that were taken out.
+    offset: u64,
 }
 
 impl Log {
@@ -48,6 +50,7 @@ impl Log {
             return;
         }
         self.writes.push_back(std::mem::take(&mut self.open));
+        self.offset += 1;
         if self.writes.len() > LONGEST_LAG
             && let Some(oldest) = self.writes.pop_front()
         {
@@ -59,13 +62,19 @@ impl Log {
     pub(super) fn pop(&mut self) -> Option<impl Iterator<Item = Before>> {
         self.close();
         let changes = self.writes.pop_back()?;
+        self.offset -= 1;
         Some(self.changes.drain(self.changes.len() - changes..).rev())
     }
 
-    /// Forgets all: the replicas have it.
+    /// Forgets how to undo what there is: the replicas have it.
     pub(super) fn clear(&mut self) {
         self.close();
         self.changes.clear();
         self.writes.clear();
+    }
+
+    /// How many writes have ended.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
     }
 }

@@ -6,7 +6,7 @@
 //!   `struct`, and of the table `redis` not what has to do with debugging, replication, permissions and RESP3.
 //! - The fields of a hash come in the order of their names.
 //! - Time stands still while a script runs, as it does from Redis 7.2 on.
-//! - `INFO` has only the section `server`. `WAIT` answers at once, and nobody can subscribe to a channel that has no slot.
+//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait, and nobody can subscribe to a channel that has no slot.
 //! - A script that does not end is not stopped.
 
 mod answer;
@@ -25,9 +25,11 @@ mod moves;
 mod network;
 mod number;
 mod random;
+mod replication;
 mod script_host;
 mod script_reply;
 mod server;
+mod session;
 mod slots;
 mod store;
 mod subscribers;
@@ -41,6 +43,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use engine::{Builder, Engine};
 pub use faults::Faults;
 pub use network::{Fate, Host, Kind, Message, Network, Weather};
+pub use session::WaitCovers;
 pub use watch::{Served, Watcher};
 pub use world::Tally;
 

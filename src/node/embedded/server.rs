@@ -7,6 +7,7 @@ use sha1_smol::Sha1;
 
 use super::answer::Failure;
 use super::connection::Queued;
+use super::replication::Received;
 use super::slots::Slots;
 use super::store::Store;
 use super::subscribers::Subscribers;
@@ -49,8 +50,8 @@ pub(super) struct Server {
     pub(super) memory_full: bool,
     pub(super) cluster_down: bool,
     pub(super) refusal: Option<Failure>,
-    /// How many replicas `WAIT` finds, if that is not the number of them.
-    pub(super) acknowledging: Option<usize>,
+    /// What it has of its master's writes, if it is a replica.
+    pub(super) received: Received,
     pub(super) eviction_policy: String,
 }
 
@@ -92,7 +93,7 @@ impl Server {
             memory_full: false,
             cluster_down: false,
             refusal: None,
-            acknowledging: None,
+            received: Received::default(),
             eviction_policy: "noeviction".into(),
         };
         server.renew_process();

@@ -8,7 +8,11 @@ const SLOTS: usize = 16_384;
 
 /// The owner of each slot, as an index of a server: one server's view, or the truth.
 #[derive(Clone, Debug)]
-pub(super) struct Slots(Vec<u16>);
+pub(super) struct Slots {
+    owners: Vec<u16>,
+    /// Counts the changes.
+    epoch: u64,
+}
 
 impl Slots {
     /// Shares the slots out among the first `masters` servers as `redis-cli --cluster create` does.
@@ -22,20 +26,26 @@ impl Slots {
             };
             owners.resize(end, master as u16);
         }
-        Slots(owners)
+        Slots { owners, epoch: 1 }
     }
 
     pub(super) fn owner(&self, slot: Slot) -> usize {
-        self.0[slot.index()].into()
+        self.owners[slot.index()].into()
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     pub(super) fn give(&mut self, slot: Slot, to: usize) {
-        self.0[slot.index()] = to as u16;
+        self.owners[slot.index()] = to as u16;
+        self.epoch += 1;
     }
 
     /// Gives all slots of one server to another.
     pub(super) fn replace(&mut self, from: usize, to: usize) {
-        for owner in &mut self.0 {
+        self.epoch += 1;
+        for owner in &mut self.owners {
             if usize::from(*owner) == from {
                 *owner = to as u16;
             }
@@ -45,7 +55,7 @@ impl Slots {
     /// Runs of slots with one owner, in order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (RangeInclusive<usize>, usize)> {
         let mut end = 0;
-        self.0.chunk_by(|left, right| left == right).map(move |chunk| {
+        self.owners.chunk_by(|left, right| left == right).map(move |chunk| {
             let start = end;
             end += chunk.len();
             (start..=end - 1, chunk[0].into())

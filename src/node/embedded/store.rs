@@ -198,9 +198,21 @@ impl Store {
         self.find_ends();
     }
 
-    /// The replicas have all that was written until now.
+    /// Nothing that was written until now can be undone any more.
     pub(super) fn confirm(&mut self) {
         self.log.clear();
+    }
+
+    /// The replication offset: how many writes there were. A write that changes a value to what it was counts too.
+    pub(super) fn offset(&self) -> u64 {
+        self.log.offset()
+    }
+
+    /// Forgets all keys.
+    pub(super) fn empty(&mut self) {
+        self.entries.clear();
+        self.ends.clear();
+        self.confirm();
     }
 
     fn note_field(&mut self, key: &[u8], field: &[u8], value: Option<Blob>) {

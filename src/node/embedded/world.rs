@@ -7,6 +7,7 @@ use super::answer::{Answer, Blob, Failure, Outcome};
 use super::cluster::Redirect;
 use super::command::{Act, Command};
 use super::server::{Role, Server};
+use super::session::WaitCovers;
 use super::slots::Slots;
 use crate::clock::{Clock, ManualClock};
 use crate::node::Address;
@@ -21,6 +22,7 @@ pub(super) struct World {
     pub(super) is_cluster: bool,
     pub(super) servers: Vec<Server>,
     pub(super) slots: Arc<Slots>,
+    pub(super) wait_covers: WaitCovers,
     pub(super) running: Option<Running>,
     pub(super) tally: Tally,
     pub(super) next_connection: u64,
@@ -126,7 +128,7 @@ impl World {
         match act {
             Act::Data(act) => act(&mut self.servers[at.server].store, args),
             Act::Server(act) => act(self, at, args),
-            Act::Asking | Act::Script(_) => Err(Failure::NOT_IN_SCRIPTS),
+            Act::Asking | Act::Wait | Act::Script(_) => Err(Failure::NOT_IN_SCRIPTS),
         }
     }
 

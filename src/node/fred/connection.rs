@@ -14,8 +14,9 @@ use futures::future::{BoxFuture, Either, Shared, select};
 use socket2::TcpKeepalive;
 use tokio::task::AbortHandle;
 
-use crate::node::NodeError;
-use crate::node::fred::reply::{connect_failure, failed};
+use crate::node::fred::reply::{connect_failure, failed, reply_of_frame};
+use crate::node::fred::{pipelined, split};
+use crate::node::{LIB_NAME, LIB_VERSION, NodeError, Reply, Words};
 
 /// When nothing was heard for this long the kernel asks the other side whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -49,7 +50,15 @@ impl Connection {
             Either::Left((ready, _)) => ready.map_err(connect_failure)?,
             Either::Right(_) => return Err(NodeError::unsent("the connection ended at once")),
         }
+        connection.introduce().await;
         Ok(connection)
+    }
+
+    /// Tells the server the library's name and version. What it answers does not matter.
+    async fn introduce(&self) {
+        let say = |what, value| Words::new().word("CLIENT").word("SETINFO").word(what).word(value);
+        let words = [say("LIB-NAME", LIB_NAME), say("LIB-VER", LIB_VERSION)];
+        let _ = self.run(|client| pipelined(client, &words)).await;
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -81,6 +90,18 @@ impl Connection {
                 ..NodeError::unsent("the connection ended")
             }),
         }
+    }
+}
+
+impl Connection {
+    /// Sends one command.
+    pub(super) async fn call(&self, command: &Words) -> Result<Reply, NodeError> {
+        let (name, args) = split(command);
+        let frame = self
+            .run(|client| async move { client.custom_raw(name, args).await })
+            .await?;
+        // As a frame, an error that the server answered is told from one that `fred` made.
+        Ok(reply_of_frame(frame))
     }
 }
 

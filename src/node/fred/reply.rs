@@ -76,6 +76,7 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
         message: error.to_string(),
         maybe_sent: false,
         permanent: is_permanent(&error),
+        refused: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionRefused"),
         source: Some(Arc::new(error)),
     }
 }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use ::fred::interfaces::{EventInterface, PubsubInterface};
 use ::fred::types::{Message, Value};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -21,8 +21,8 @@ use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, SystemClock};
 use crate::node::fred::connection::Connection;
-use crate::node::fred::reply::{failed, reply_of_frame, reply_of_value};
-use crate::node::fred::{pipelined, split};
+use crate::node::fred::pipelined;
+use crate::node::fred::reply::{failed, reply_of_value};
 use crate::node::{NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words};
 
 /// How often channels are asked for again, and how many of them each time: a client can have one for each of 16,384 slots, and each costs a round trip.
@@ -71,6 +71,10 @@ struct Channels {
 }
 
 impl Subscription for FredSubscription {
+    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        self.channels.connection.call(command).boxed()
+    }
+
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
             let channels = &self.channels;
@@ -113,11 +117,7 @@ impl Channels {
                 _ => Reply::Nil,
             }
         } else {
-            let (name, args) = split(&join);
-            let frame = self
-                .connection
-                .run(|client| async move { client.custom_raw(name, args).await });
-            reply_of_frame(frame.await?)
+            self.connection.call(&join).await?
         };
         Ok(match reply {
             Reply::Error(error) => Err(error),

@@ -7,7 +7,7 @@ use std::{error::Error as StdError, io};
 use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
 
-use crate::node::{NodeError, Reply, ServerError};
+use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
 /// A value as a reply. The types that only RESP3 has become those that RESP2 would have sent.
 pub(crate) fn reply_of(value: Value) -> Reply {
@@ -58,16 +58,22 @@ pub(crate) fn connect_failure(error: RedisError) -> NodeError {
         message,
         maybe_sent: false,
         permanent: is_permanent(&error),
+        refused: error.is_connection_refusal(),
         source: Some(Arc::new(error)),
     }
 }
 
 /// Whether the same settings will fail again.
 fn is_permanent(error: &RedisError) -> bool {
-    match error.kind() {
-        ErrorKind::AuthenticationFailed | ErrorKind::RESP3NotSupported => true,
-        _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) || is_tls(error),
-    }
+    is_authentication(error)
+        || error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPERM")
+        || is_tls(error)
+}
+
+/// Whether the server does not accept the credentials.
+pub(super) fn is_authentication(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed || error.code().is_some_and(is_about_credentials)
 }
 
 /// Whether the two sides could not agree on TLS, or the certificate is not trusted.

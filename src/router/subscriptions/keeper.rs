@@ -12,14 +12,12 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
+use crate::observe;
 use crate::router::subscriptions::link::{Link, LinkOrder, News};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
 use crate::router::subscriptions::{Event, Events, Joined};
 use crate::router::topology::Topology;
 use crate::router::{Slot, write};
-
-/// A join that is not confirmed by then is repeated.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the users of subscriptions want.
 #[derive(Debug)]
@@ -207,12 +205,13 @@ impl Keeper {
         for place in &mut wanted.places {
             let due = match place.state {
                 State::Unlinked => true,
-                State::Resting(until) | State::Joining(until) => until <= now,
-                State::Joined(_) => false,
+                State::Resting(until) => until <= now,
+                // The link sends it again, if need be.
+                State::Joining | State::Joined(_) => false,
             };
             if due {
                 place.state = self.join(place, &wanted.channel, now);
-                if let State::Resting(until) | State::Joining(until) = place.state {
+                if let State::Resting(until) = place.state {
                     self.due.push(Reverse((until, slot)));
                 }
             }
@@ -233,7 +232,7 @@ impl Keeper {
                     channel: channel.clone(),
                     asking: place.asking,
                 });
-                State::Joining(now.after(JOIN_TIMEOUT))
+                State::Joining
             }
             Some(LinkState {
                 orders: Some(_),
@@ -248,8 +247,11 @@ impl Keeper {
     }
 
     fn leave(&self, place: &Place, channel: &Bytes) {
+        if let State::Joined(_) = place.state {
+            observe::left(&place.address, Slot::of(channel));
+        }
         let orders = self.links.get(&place.address).and_then(|link| link.orders.as_ref());
-        if let (Some(orders), State::Joining(_) | State::Joined(_)) = (orders, place.state) {
+        if let (Some(orders), State::Joining | State::Joined(_)) = (orders, place.state) {
             let _ = orders.send(LinkOrder::Leave {
                 channel: channel.clone(),
             });
@@ -276,6 +278,7 @@ impl Keeper {
             id: self.links_so_far,
             orders: Some(orders),
             up: false,
+            name: None,
             failures,
             rest_until,
         };
@@ -293,7 +296,7 @@ impl Keeper {
             .map(|place| (slot, place))
     }
 
-    /// Publishes whether a slot's channel is joined at the owner of the slot.
+    /// Publishes at which server a slot's channel is joined, if that is the owner of the slot and has a name.
     pub(super) fn tell_joined(&self, slot: Slot) {
         let owner = self.topology.owner(slot);
         let joined = self.wanted.get(&slot).and_then(|wanted| {
@@ -302,14 +305,27 @@ impl Keeper {
                 .iter()
                 .find(|place| matches!(place.state, State::Joined(_)) && Some(&place.address) == owner.as_ref())
         });
+        let name = joined.and_then(|place| self.links.get(&place.address)?.name.clone());
         let mut table = write(&self.joined);
-        match joined {
-            Some(place) => table.insert(slot, place.address.clone()),
+        match name {
+            Some(name) => table.insert(slot, name),
             None => table.remove(&slot),
         };
     }
 
     pub(super) fn tell(&self, event: Event) {
         self.events.tell(event);
+    }
+}
+
+impl Drop for Keeper {
+    /// With the client its subscriptions end, which is neither the servers' doing nor the network's.
+    fn drop(&mut self) {
+        for (slot, wanted) in &self.wanted {
+            let joined = |place: &&Place| matches!(place.state, State::Joined(_));
+            for place in wanted.places.iter().filter(joined) {
+                observe::left(&place.address, *slot);
+            }
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! One connection that carries subscriptions, from its dial to its end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,9 +13,13 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed};
-use crate::observe;
+use crate::node::{
+    Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed, Subscription, Words, is_about_credentials,
+};
+use crate::observe::{self, Carries};
 use crate::router::Slot;
+use crate::router::connection::server_name;
+use crate::router::subscriptions::joins::Joins;
 use crate::router::subscriptions::{Event, Events};
 
 /// How often the link looks after itself.
@@ -46,7 +52,10 @@ pub(super) struct News {
 
 #[derive(Debug)]
 pub(super) enum What {
-    Up,
+    /// The server at the other end of this very connection, if it tells its name.
+    Up {
+        name: Option<Box<str>>,
+    },
     Joined(Bytes),
     Left(Bytes),
     Refused(Bytes, ServerError),
@@ -76,92 +85,106 @@ enum End {
 
 impl Link {
     pub(super) async fn run(mut self) {
-        let end = match self.dial().await {
-            Ok(subscribed) => {
-                self.tell(What::Up);
+        let began = self.clock.now();
+        let dialled = self.dial().await;
+        let failure = dialled.as_ref().err().map(|failure| failure as &dyn Display);
+        let took = self.clock.now().since(began);
+        observe::dialled(&self.address, Carries::Subscriptions, took, failure);
+        let end = match dialled {
+            Ok((subscribed, name)) => {
+                self.tell(What::Up { name });
                 self.serve(subscribed).await
             }
-            Err(failure) => {
-                observe::subscribe_failed(&self.address, None, &failure);
-                End::Lost
-            }
+            Err(_) => End::Lost,
         };
         self.tell(What::Ended {
             idle: matches!(end, End::Idle),
         });
     }
 
-    async fn dial(&self) -> Result<Subscribed, NodeError> {
+    async fn dial(&self) -> Result<(Subscribed, Option<Box<str>>), NodeError> {
         let until = self.clock.now().after(self.connect_timeout);
-        match future::select(self.connector.subscribe(&self.address), self.clock.sleep_until(until)).await {
+        let dialling = Box::pin(async {
+            let (subscription, notices) = self.connector.subscribe(&self.address).await?;
+            let info = subscription.ask(&Words::new().word("INFO").word("server")).await?;
+            Ok(((subscription, notices), server_name(Some(info))))
+        });
+        match future::select(dialling, self.clock.sleep_until(until)).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(NodeError::unsent(format!("no answer in {:?}", self.connect_timeout))),
         }
     }
 
     async fn serve(&mut self, (subscription, mut notices): Subscribed) -> End {
-        subscription.hear_by(self.ear());
+        // Messages may be heard by another task.
+        let heard = Arc::new(AtomicU64::new(0));
+        subscription.hear_by(self.ear(heard.clone()));
+        let ear = self.ear(heard.clone());
         let mut under_way = FuturesUnordered::new();
         let mut pulse = Pulse::new(self.clock.now());
         let mut tick = self.clock.sleep_until(self.clock.now().after(TICK));
         loop {
-            let order = tokio::select! {
+            while let Some(join) = pulse.next_join(self.clock.now()) {
+                under_way.push(carry_out(subscription.clone(), join));
+            }
+            tokio::select! {
                 biased;
                 notice = notices.recv() => {
                     let Some(notice) = notice else { return End::Lost };
                     pulse.heard(self.clock.now(), &notice);
-                    self.pass_on(notice);
-                    continue;
-                }
-                order = self.orders.recv() => match order {
-                    Some(order) => order,
-                    None => return End::Idle,
-                },
-                Some(outcome) = under_way.next() => match outcome {
-                    Ok(()) => continue,
-                    Err(failure) => {
-                        observe::subscribe_failed(&self.address, None, &failure);
+                    if let Some(failure) = locked_out(&notice) {
+                        observe::subscriptions_broken(&self.address, failure);
                         return End::Lost;
                     }
-                },
+                    self.pass_on(notice, &ear);
+                }
+                order = self.orders.recv() => {
+                    let Some(order) = order else { return End::Idle };
+                    if let Some(leave) = pulse.ordered(self.clock.now(), order) {
+                        under_way.push(carry_out(subscription.clone(), leave));
+                    }
+                }
+                Some(outcome) = under_way.next() => {
+                    if let Err(failure) = outcome {
+                        observe::subscriptions_broken(&self.address, &failure);
+                        return End::Lost;
+                    }
+                }
                 () = &mut tick => {
                     tick = self.clock.sleep_until(self.clock.now().after(TICK));
+                    pulse.overheard(Moment::from_origin(Duration::from_micros(heard.load(Ordering::Relaxed))));
                     match pulse.check(self.clock.now()) {
-                        Check::Well => continue,
-                        Check::Ask(order) => order,
+                        Check::Ask(orders) => {
+                            under_way.extend(orders.into_iter().map(|order| carry_out(subscription.clone(), order)));
+                        }
                         Check::End(end) => return end,
                     }
                 }
-            };
-            pulse.ordered(self.clock.now(), &order);
-            let subscription = subscription.clone();
-            under_way.push(async move {
-                match order {
-                    LinkOrder::Join { channel, asking } => subscription.join(&channel, asking).await,
-                    LinkOrder::Leave { channel } => subscription.leave(&channel).await,
-                }
-            });
+            }
         }
     }
 
-    fn pass_on(&self, notice: Notice) {
+    fn pass_on(&self, notice: Notice, ear: &Ear) {
         match notice {
             Notice::Joined { channel } => self.tell(What::Joined(channel)),
             Notice::Left { channel } => self.tell(What::Left(channel)),
             Notice::Refused { channel, error } => self.tell(What::Refused(channel, error)),
-            Notice::Message { channel, payload } => self.ear()(channel, payload),
+            Notice::Message { channel, payload } => ear(channel, payload),
         }
     }
 
-    /// Passes messages on.
-    fn ear(&self) -> Ear {
+    /// Passes messages on, and notes when the last one came, in microseconds.
+    fn ear(&self, heard: Arc<AtomicU64>) -> Ear {
         let (address, clock, events) = (self.address.clone(), self.clock.clone(), self.events.clone());
         Box::new(move |channel, payload| {
+            let received = clock.now();
+            let micros = u64::try_from(received.since_origin().as_micros()).unwrap_or(u64::MAX);
+            heard.store(micros, Ordering::Relaxed);
             events.tell(Event::Message {
                 slot: Slot::of(&channel),
                 address: address.clone(),
                 payload,
-                received: clock.now(),
+                received,
             });
         })
     }
@@ -175,12 +198,26 @@ impl Link {
     }
 }
 
+/// Why a new connection is needed, for which credentials are asked for anew.
+fn locked_out(notice: &Notice) -> Option<&ServerError> {
+    match notice {
+        Notice::Refused { error, .. } => is_about_credentials(&error.code).then_some(error),
+        _ => None,
+    }
+}
+
+async fn carry_out(subscription: Arc<dyn Subscription>, order: LinkOrder) -> Result<(), NodeError> {
+    match order {
+        LinkOrder::Join { channel, asking } => subscription.join(&channel, asking).await,
+        LinkOrder::Leave { channel } => subscription.leave(&channel).await,
+    }
+}
+
 /// Whether the server is still there, and whether it is still needed.
 struct Pulse {
     /// The joined channels, and whether they were joined as a guest.
     channels: BTreeMap<Bytes, bool>,
-    /// As `channels`, for those that were asked for.
-    asked: HashMap<Bytes, bool>,
+    joins: Joins,
     waiting_since: Option<Moment>,
     last_heard: Moment,
     last_order: Moment,
@@ -188,8 +225,8 @@ struct Pulse {
 
 /// What a look at the pulse says.
 enum Check {
-    Well,
-    Ask(LinkOrder),
+    /// Goes on, and sends these.
+    Ask(Vec<LinkOrder>),
     End(End),
 }
 
@@ -197,48 +234,117 @@ impl Pulse {
     fn new(now: Moment) -> Self {
         Pulse {
             channels: BTreeMap::new(),
-            asked: HashMap::new(),
+            joins: Joins::default(),
             waiting_since: None,
             last_heard: now,
             last_order: now,
         }
     }
 
-    fn ordered(&mut self, now: Moment, order: &LinkOrder) {
-        self.waiting_since.get_or_insert(now);
+    /// Takes an order. What is to be sent at once is given back; a join waits for its turn.
+    fn ordered(&mut self, now: Moment, order: LinkOrder) -> Option<LinkOrder> {
         self.last_order = now;
-        if let LinkOrder::Join { channel, asking } = order {
-            self.asked.insert(channel.clone(), *asking);
+        match order {
+            LinkOrder::Join { channel, asking } => {
+                self.joins.queue(channel, asking);
+                None
+            }
+            LinkOrder::Leave { channel } => self.joins.leave(&channel).then(|| {
+                self.waiting_since.get_or_insert(now);
+                LinkOrder::Leave { channel }
+            }),
         }
+    }
+
+    /// The join whose turn it is.
+    fn next_join(&mut self, now: Moment) -> Option<LinkOrder> {
+        let join = self.joins.next(now)?;
+        self.waiting_since.get_or_insert(now);
+        Some(join)
     }
 
     fn heard(&mut self, now: Moment, notice: &Notice) {
-        self.waiting_since = None;
         self.last_heard = now;
         match notice {
             Notice::Joined { channel } => {
-                let asking = self.asked.remove(channel).unwrap_or(false);
+                let asking = self.joins.answered(channel);
                 self.channels.insert(channel.clone(), asking);
             }
-            Notice::Left { channel } | Notice::Refused { channel, .. } => {
-                self.asked.remove(channel);
+            Notice::Refused { channel, .. } => {
+                self.joins.answered(channel);
                 self.channels.remove(channel);
             }
+            // Of an earlier subscription, if the channel is being joined.
+            Notice::Left { channel } => drop(self.channels.remove(channel)),
             Notice::Message { .. } => {}
         }
+        self.waiting_since = self.joins.has_unanswered().then_some(now);
     }
 
-    fn check(&self, now: Moment) -> Check {
+    /// Takes note that something came by then.
+    fn overheard(&mut self, at: Moment) {
+        self.last_heard = self.last_heard.max(at);
+        self.waiting_since = self.waiting_since.map(|since| since.max(at));
+    }
+
+    fn check(&mut self, now: Moment) -> Check {
         if self.waiting_since.is_some_and(|since| now.since(since) >= PATIENCE) {
             return Check::End(End::Lost);
         }
-        match self.channels.iter().next() {
-            None if now.since(self.last_order) >= IDLE => Check::End(End::Idle),
-            Some((channel, asking)) if now.since(self.last_heard) >= SILENCE => Check::Ask(LinkOrder::Join {
-                channel: channel.clone(),
-                asking: *asking,
-            }),
-            _ => Check::Well,
+        if self.channels.is_empty() && !self.joins.has_unanswered() && now.since(self.last_order) >= IDLE {
+            return Check::End(End::Idle);
         }
+        let mut orders = self.joins.overdue(now, self.last_heard);
+        if let Some((channel, asking)) = self.channels.first_key_value()
+            && now.since(self.last_heard) >= SILENCE
+        {
+            let (channel, asking) = (channel.clone(), *asking);
+            self.joins.sent(now, channel.clone(), asking);
+            self.waiting_since.get_or_insert(now);
+            orders.push(LinkOrder::Join { channel, asking });
+        }
+        Check::Ask(orders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_origin(Duration::from_secs(seconds))
+    }
+
+    /// Waits for the answer to a join since the first second.
+    fn waiting() -> Pulse {
+        let mut pulse = Pulse::new(at(0));
+        let join = LinkOrder::Join {
+            channel: "a".into(),
+            asking: false,
+        };
+        assert!(pulse.ordered(at(1), join).is_none());
+        assert!(pulse.next_join(at(1)).is_some());
+        pulse
+    }
+
+    #[test]
+    fn a_server_that_sends_messages_is_not_given_up() {
+        let mut pulse = waiting();
+        for second in 2..9 {
+            pulse.overheard(at(second));
+            assert!(matches!(pulse.check(at(second)), Check::Ask(orders) if orders.is_empty()));
+        }
+        assert!(matches!(pulse.check(at(9)), Check::Ask(orders) if orders.len() == 1));
+        assert!(matches!(pulse.check(at(10)), Check::End(End::Lost)));
+    }
+
+    #[test]
+    fn a_server_that_answers_one_join_of_two_and_no_more_is_given_up() {
+        let mut pulse = waiting();
+        pulse.joins.queue("b".into(), false);
+        assert!(pulse.next_join(at(1)).is_some());
+        pulse.heard(at(2), &Notice::Joined { channel: "a".into() });
+        assert!(matches!(pulse.check(at(3)), Check::Ask(orders) if orders.len() == 1));
+        assert!(matches!(pulse.check(at(4)), Check::End(End::Lost)));
     }
 }

@@ -36,8 +36,8 @@ pub(super) enum State {
     Unlinked,
     /// Rests until then.
     Resting(Moment),
-    /// Asked for; asked again then.
-    Joining(Moment),
+    /// Its link was told to join it.
+    Joining,
     /// Joined since then.
     Joined(Moment),
 }
@@ -49,6 +49,8 @@ pub(super) struct LinkState {
     /// `None` while there is no link.
     pub(super) orders: Option<mpsc::UnboundedSender<LinkOrder>>,
     pub(super) up: bool,
+    /// Of the server that its connection leads to.
+    pub(super) name: Option<Box<str>>,
     pub(super) failures: u32,
     pub(super) rest_until: Moment,
 }

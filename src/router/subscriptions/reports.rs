@@ -24,8 +24,9 @@ impl Keeper {
             return;
         };
         match what {
-            What::Up => {
+            What::Up { name } => {
                 link.up = true;
+                link.name = name;
                 self.settle_all();
             }
             What::Joined(channel) => {
@@ -44,6 +45,7 @@ impl Keeper {
             Some((slot, place)) => {
                 if !matches!(place.state, State::Joined(_)) {
                     place.state = State::Joined(now);
+                    observe::joined(address, slot);
                     self.tell_joined(slot);
                     self.tell(Event::Look { slot });
                 }
@@ -65,6 +67,7 @@ impl Keeper {
             return;
         };
         let State::Joined(since) = place.state else { return };
+        observe::unsubscribed(address, slot);
         if now.since(since) >= LONGEST_REST {
             place.failures = 0;
         }
@@ -80,7 +83,10 @@ impl Keeper {
             return;
         };
         let was_joined = matches!(place.state, State::Joined(_));
-        observe::subscribe_failed(address, Some(slot), error);
+        observe::subscribe_refused(address, slot, error);
+        if was_joined {
+            observe::unsubscribed(address, slot);
+        }
         if let Some((_, owner)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
             self.fail(slot, address, None);
             self.topology.moved(slot, &owner);
@@ -136,6 +142,7 @@ impl Keeper {
             for place in wanted.places.iter_mut().filter(|place| place.address == address) {
                 needed = true;
                 if matches!(place.state, State::Joined(_)) {
+                    observe::unsubscribed(&address, *slot);
                     lost.push(*slot);
                 }
                 place.state = State::Resting(rest_until);

@@ -90,7 +90,7 @@ async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines()
         assert_eq!((answer.address, answer.loose), (address("b"), Some(0)));
     }
     // The others carried the question who owns the slots.
-    let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER");
+    let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER SLOTS");
     assert_eq!(pipelines, 512 / 128);
 }
 

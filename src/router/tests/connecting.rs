@@ -10,7 +10,10 @@ async fn one_refresh_is_in_flight_at_a_time() {
     bench.fakes.log("a");
     let refreshes = (0..50).map(|_| bench.router.topology.refresh(Whom::First(address("a"))));
     futures::future::join_all(refreshes).await;
-    assert_eq!(bench.fakes.count("a", "CLUSTER") + bench.fakes.count("b", "CLUSTER"), 1);
+    assert_eq!(
+        bench.fakes.count("a", "CLUSTER SLOTS") + bench.fakes.count("b", "CLUSTER SLOTS"),
+        1
+    );
     // And they are not back to back.
     let start = bench.clock.now();
     for _ in 0..10 {
@@ -40,13 +43,13 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
 async fn the_map_is_refreshed_slowly_and_no_more_after_the_router_is_gone() {
     let bench = Bench::with(&[ALL], |settings| settings.refresh_interval = Duration::from_secs(10)).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
-    let refreshes = bench.fakes.count("a", "CLUSTER");
+    let refreshes = bench.fakes.count("a", "CLUSTER SLOTS");
     assert!((5..=12).contains(&refreshes), "{refreshes}");
     let Bench { fakes, router, .. } = bench;
     let connections = Arc::downgrade(&router.connections);
     drop(router);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(fakes.count("a", "CLUSTER") <= refreshes + 1);
+    assert!(fakes.count("a", "CLUSTER SLOTS") <= refreshes + 1);
     assert!(connections.upgrade().is_none(), "nothing holds the connections");
 }
 
@@ -130,4 +133,37 @@ async fn announced_addresses_are_translated() {
     .await;
     bench.fakes.set_slots_of("a.out", crate::node::fake::slots(&[ALL]));
     assert_eq!(bench.call("x").await.unwrap().address, address("a.out"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refreshes_that_bring_nothing_new_become_rare() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.log("a");
+    let spent = async |refreshes: u32| {
+        let start = bench.clock.now();
+        for _ in 0..refreshes {
+            bench.router.topology.refresh(Whom::Anyone).await;
+        }
+        bench.clock.now().since(start)
+    };
+    assert_eq!(spent(1).await, Duration::ZERO, "the first one begins at once");
+    // 50, 100, 200, 400, 800, 1600 ms, and half of that at the least.
+    let six = spent(6).await;
+    assert!(
+        (Duration::from_millis(1_500)..=Duration::from_millis(3_150)).contains(&six),
+        "{six:?}"
+    );
+    let four = spent(4).await;
+    assert!(
+        (Duration::from_secs(4)..=Duration::from_secs(8)).contains(&four),
+        "{four:?}"
+    );
+    // What is learned from a redirect ends that.
+    bench.fakes.set_slots(&[(0, 8191, "a"), (8192, 16383, "b")]);
+    bench.fakes.script("a", [redirect("MOVED", "x", "b")]);
+    bench.call("x").await.unwrap();
+    assert!(spent(1).await <= Duration::from_millis(50));
+    // After a quiet time the next one begins at once, too.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(spent(1).await, Duration::ZERO);
 }

@@ -57,11 +57,13 @@ async fn moved_is_followed_and_remembered() {
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     assert_eq!(bench.call("k").await.unwrap().address, address("b"));
     assert_eq!(bench.call("k").await.unwrap().address, address("b"));
-    assert_eq!(bench.fakes.log("a"), [line("EVALSHA digest", "k", "a")]);
+    let mut calls = bench.fakes.log("a");
+    calls.retain(|line| !line.starts_with("CLUSTER"));
+    assert_eq!(calls, [line("EVALSHA digest", "k", "a")]);
     tokio::time::sleep(Duration::from_millis(200)).await;
     // The rest of the map was fetched aside, from the node that was named.
     assert_eq!(bench.router.topology.owner(Slot::of("m")), Some(address("b")));
-    assert_eq!(bench.fakes.count("b", "CLUSTER"), 1);
+    assert_eq!(bench.fakes.count("b", "CLUSTER SLOTS"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,12 +128,13 @@ async fn what_passes_is_waited_for() {
             "MASTERDOWN x",
             "READONLY x",
             "BUSY x",
+            "NOREPLICAS x",
         ]
         .map(refusal),
     );
     let answer = bench.call("x").await.unwrap();
     assert_eq!(answer.loose, None, "a refusal is an answer");
-    assert_eq!(bench.fakes.count("a", "EVALSHA"), 7);
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 8);
 }
 
 #[tokio::test(start_paused = true)]

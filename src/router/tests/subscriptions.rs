@@ -310,3 +310,85 @@ async fn when_a_master_dies_its_successor_is_looked_for() {
     assert_eq!(looks(&mut events), 2);
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
 }
+
+/// Channels of so many slots.
+fn channels(count: usize) -> Vec<(Slot, Bytes)> {
+    let mut channels = std::collections::BTreeMap::new();
+    for key in 0.. {
+        let channel: Bytes = format!("{{{key}}}news").into();
+        channels.insert(Slot::of(&channel), channel);
+        if channels.len() == count {
+            break;
+        }
+    }
+    channels.into_iter().collect()
+}
+
+/// All of them are wanted at a server that does not answer for now.
+async fn many_wanted(count: usize) -> (Bench, Vec<(Slot, Bytes)>) {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.hold_joins("a");
+    let channels = channels(count);
+    for (slot, channel) in &channels {
+        bench.router.subscriptions().want(*slot, channel.clone());
+    }
+    settled().await;
+    (bench, channels)
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_joins_go_out_in_a_window_and_once() {
+    let (bench, channels) = many_wanted(300).await;
+    assert_eq!(joins(&bench, "a"), 64);
+    for answered in 1..=25 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        bench.fakes.answer_joins("a", 10);
+        settled().await;
+        assert_eq!(joins(&bench, "a"), (64 + 10 * answered).min(300));
+    }
+    bench.fakes.answer_joins("a", 300);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(joins(&bench, "a"), 300, "each of them once");
+    for (slot, _) in channels {
+        assert!(bench.router.subscriptions().joined_at(slot).is_some());
+    }
+    assert_eq!(bench.fakes.dials("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_is_no_longer_wanted_does_not_go_out() {
+    let (bench, channels) = many_wanted(100).await;
+    let sent = bench.fakes.log("a");
+    let is_sent = |channel: &Bytes| sent.contains(&format!("SSUBSCRIBE {}", String::from_utf8_lossy(channel)));
+    let (slot, channel) = channels.iter().find(|(_, channel)| !is_sent(channel)).unwrap();
+    bench.router.subscriptions().unwant(*slot);
+    settled().await;
+    bench.fakes.answer_joins("a", 100);
+    settled().await;
+    bench.fakes.answer_joins("a", 100);
+    settled().await;
+    let log = bench.fakes.log("a").join(", ");
+    assert_eq!(log.matches("SSUBSCRIBE").count(), 100 - 64 - 1, "{log}");
+    assert!(!log.contains(&*String::from_utf8_lossy(channel)), "{log}");
+}
+
+/// Behind one address a connection may lead to this server and the next one to that.
+#[tokio::test(start_paused = true)]
+async fn where_a_channel_is_joined_the_subscriptions_own_connection_says() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.set_run_id("a", "another-server");
+    bench.router.subscriptions().want(slot(), channel());
+    settled().await;
+    assert_eq!(at(&bench).as_deref(), Some("another-serv"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_server_without_a_name_nobody_is_known_to_be_joined() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.set_run_id("a", "");
+    bench.router.subscriptions().want(slot(), channel());
+    settled().await;
+    assert_eq!(joins(&bench, "a"), 1);
+    assert_eq!(at(&bench), None);
+}

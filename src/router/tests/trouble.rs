@@ -101,11 +101,13 @@ async fn a_dead_node_is_dialled_seldom_and_its_replacement_found() {
 #[tokio::test(start_paused = true)]
 async fn one_dial_serves_all_who_wait() {
     let bench = Bench::new(&HALVES).await;
+    bench.fakes.cut("b");
+    let before = bench.fakes.dials("b");
     let calls = (0..20).map(|_| bench.call("x"));
     for answer in futures::future::join_all(calls).await {
         answer.unwrap();
     }
-    assert_eq!(bench.fakes.dials("b"), 1);
+    assert_eq!(bench.fakes.dials("b"), before + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,4 +148,99 @@ async fn calls_to_one_shard_go_on_while_another_hangs() {
         matches!(error.reason, Reason::TimedOut(None)) && error.loose == Some(0),
         "{error}"
     );
+}
+
+/// Answers in 100 ms, but its connection's task comes late to reading that.
+fn unread(bench: &Bench, turns_of_others: usize) -> Act {
+    let ms = i64::try_from(bench.fakes.server_ms()).unwrap();
+    let reply = Reply::List(vec![Reply::Int(ms), text("ok"), Reply::Int(0)]);
+    Act::Unread(Duration::from_millis(100), turns_of_others, reply)
+}
+
+impl Bench {
+    /// Lets the call be sent, has the runtime stand still for so long, and gives what came of the call.
+    async fn stall<T: Send + 'static>(
+        &self,
+        host: &str,
+        stall_ms: u64,
+        calling: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let calling = tokio::spawn(calling);
+        while self.fakes.count(host, "EVALSHA") == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await; // and until the answer is on its way
+        }
+        tokio::time::advance(Duration::from_millis(stall_ms)).await;
+        calling.await.unwrap()
+    }
+}
+
+/// After a stall the time is up and the answer has come, both at once.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server_silent() {
+    let ways = [
+        ("alone", 900, 3),
+        ("many", 900, 3),
+        ("confirmed", 900, 3),
+        ("at its deadline", 900, 3),
+        ("alone", 900, 50),
+        ("alone", 500, 3), // it goes on just when the time is up
+    ];
+    for (way, stall_ms, turns) in ways {
+        let bench = Bench::new(&HALVES).await;
+        let (host, key) = if way == "at its deadline" {
+            ("b", "x")
+        } else {
+            ("a", "k")
+        };
+        let (router, late) = (bench.router.clone(), bench.within(10));
+        let soon = bench.clock.now().after(Duration::from_millis(300));
+        bench.fakes.script(host, [unread(&bench, turns)]);
+        let calling = async move {
+            match way {
+                "alone" => router.call(&call(key), late).await,
+                "many" => router.batch(&[call(key)], late).await.remove(0),
+                "confirmed" => router.call_confirmed(&call(key), 1, late).await,
+                _ => router.call(&call(key), soon).await,
+            }
+        };
+        let answer = bench.stall(host, stall_ms, calling).await;
+        assert_eq!(
+            answer.unwrap_or_else(|error| panic!("{way}: {error}")).loose,
+            None,
+            "{way}"
+        );
+        assert_eq!(bench.fakes.count(host, "EVALSHA"), 1, "{way}: it was not sent again");
+        bench.call(key).await.unwrap();
+        let dials = if way == "confirmed" { 2 } else { 1 }; // one of them for those calls alone
+        assert_eq!(bench.fakes.dials(host), dials, "{way}: the connection is good");
+    }
+}
+
+/// But a server that has said nothing is silent, however late that is found.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [Act::Hang]);
+    let (router, late) = (bench.router.clone(), bench.within(10));
+    let answer = bench
+        .stall("a", 900, async move { router.call(&call("k"), late).await })
+        .await;
+    assert_eq!(answer.unwrap().loose, Some(0));
+    assert_eq!(bench.fakes.dials("a"), 2, "another connection took its place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_known_of_one_attempt_is_not_known_of_the_call() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [Act::Hang, Act::Answer(Reply::Int(1))]);
+    let limited = Call {
+        not_after: Some(bench.clock.now().after(Duration::from_secs(2))),
+        ..call("x")
+    };
+    let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Garbled(_)), "{error}");
+    assert_eq!(error.loose, Some(0), "though the silent one had a limit");
 }

@@ -3,6 +3,7 @@
 use super::ensure;
 use super::moves::some_move;
 use crate::chaos::history::now;
+use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::Result;
 
@@ -14,6 +15,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     if scene.cluster.node(from).say::<u64>(&count).await? == 0 {
         return Ok(()); // nothing is at stake
     }
+    scene.order(Change::TakesSlot(to));
     scene.cluster.move_slots_at_once(slot, slot, to).await?;
     let owner = scene.cluster.owner(slot).await?;
     ensure(owner == to, || format!("slot {slot} is at {owner}, not at {to}"))?;

@@ -4,6 +4,7 @@ use redis::{Pipeline, cmd};
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::{Cluster, Patience, Result, ServerSettings};
 
@@ -14,15 +15,17 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let old = scene.some_master().await?;
     let struck = scene.names_at(old).await?;
     let at = now();
+    scene.order(Change::Joins(scene.cluster.nodes().len()));
     let new = add_node(&mut scene.cluster).await?;
+    let slots: Vec<u16> = scene.cluster.slots_of(old).await?;
+    let (live, empty) = with_keys(&scene.cluster, old, &slots).await?;
+    order(scene, (old, new), live.len() + runs(&empty).count()).await?;
     let cluster = &scene.cluster;
-    let slots: Vec<u16> = cluster.slots_of(old).await?;
-    let (live, empty) = with_keys(cluster, old, &slots).await?;
     for &slot in &live {
         cluster.move_slot(slot, new).await?;
     }
     if cluster.version().has_atomic_moves() {
-        for run in empty.chunk_by(|slot, next| slot + 1 == *next) {
+        for run in runs(&empty) {
             cluster.move_slots_at_once(run[0], run[run.len() - 1], new).await?;
         }
     } else {
@@ -45,6 +48,23 @@ pub async fn strike(scene: &mut Scene) -> Result {
     );
     scene.fault("drain", at, struck, proof);
     Ok(())
+}
+
+/// All that the servers are to do once the new one is there, with so many moves.
+async fn order(scene: &mut Scene, (old, new): (usize, usize), moves: usize) -> Result {
+    for _ in 0..moves {
+        scene.order(Change::TakesSlot(new));
+    }
+    for replica in scene.cluster.replicas_of(old).await? {
+        scene.order(Change::Follows { replica, master: new });
+    }
+    scene.order(Change::Leaves(old));
+    Ok(())
+}
+
+/// Slots that follow one another.
+fn runs(slots: &[u16]) -> impl Iterator<Item = &[u16]> {
+    slots.chunk_by(|slot, next| slot + 1 == *next)
 }
 
 /// A node that knows all others, and has nothing.

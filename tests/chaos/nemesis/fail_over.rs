@@ -1,6 +1,7 @@
 //! A replica is told to take over, in agreement with its master.
 
 use crate::chaos::history::now;
+use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::{Error, Failover, Patience, Result};
 
@@ -11,6 +12,10 @@ pub async fn strike(scene: &mut Scene) -> Result {
     // Before the fault: until then nothing is amiss.
     scene.cluster.forget_election(replica).await?;
     let at = now();
+    scene.order(Change::TakesOver {
+        from: master,
+        to: replica,
+    });
     let patience = Patience::new(format!("node {replica} to have the slots at a new epoch"));
     let after = loop {
         scene.cluster.fail_over(replica, Failover::Orderly).await?;

@@ -2,6 +2,7 @@
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::ledger::Change;
 use crate::chaos::process;
 use crate::chaos::scene::Scene;
 use crate::support::Result;
@@ -11,6 +12,10 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let struck = scene.names_at(master).await?;
     let slot = scene.slot(struck[0]);
     let before = scene.epoch(master).await?;
+    let heir = scene.heir(master).await?;
+    for change in [Change::TakesOver { from: master, to: heir }, Change::Restarts(master)] {
+        scene.order(change);
+    }
     let node = scene.cluster.node(master);
     let process = node.id();
     let at = now();

@@ -13,6 +13,9 @@ pub mod partition;
 mod pause;
 pub mod permission;
 mod split_owner;
+mod unordered;
+
+pub use unordered::Unordered;
 
 use super::scene::Scene;
 use crate::support::{Error, Result};
@@ -35,6 +38,8 @@ pub enum Nemesis {
     SplitOwner,
     Skew,
     Step,
+    /// Does something to the servers and does not say so: with it the harness itself is tested.
+    Unordered(Unordered),
 }
 
 impl Nemesis {
@@ -56,6 +61,7 @@ impl Nemesis {
             Nemesis::Skew => clocks::skew(scene).await,
             Nemesis::Step => clocks::step(scene).await,
             Nemesis::SplitOwner => split_owner::strike(scene).await,
+            Nemesis::Unordered(what) => unordered::strike(scene, what).await,
         }
     }
 }

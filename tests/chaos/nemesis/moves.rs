@@ -2,6 +2,7 @@
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::{Error, Result};
 
@@ -9,6 +10,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let (name, from, to) = some_move(scene).await?;
     let slot = scene.slot(name);
     let at = now();
+    scene.order(Change::TakesSlot(to));
     let step = scene.cluster.begin_move(slot, to).await?;
     let keys = scene.cluster.move_keys(step).await?;
     scene.cluster.finish_move(step).await?;

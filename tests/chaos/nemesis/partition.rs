@@ -9,8 +9,9 @@ use tokio::time::sleep;
 
 use super::ensure;
 use crate::chaos::history::now;
+use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Error, Failover, Namespace, Patience, Result, Server, ServerSettings, Shape};
+use crate::support::{Cluster, Failover, Namespace, Patience, Result, Server, ServerSettings, Shape};
 
 /// The node of the minority.
 const FAR: usize = 0;
@@ -38,10 +39,10 @@ pub async fn prepare(shape: &Shape, space: &Namespace) -> Result<Cluster> {
 pub async fn strike(scene: &mut Scene) -> Result {
     let struck = scene.names_at(FAR).await?;
     let before = scene.epoch(FAR).await?;
-    let near = scene.cluster.replicas_of(FAR).await?;
-    let near = *near.first().ok_or_else(|| Error::new("it has no replica"))?;
+    let near = scene.heir(FAR).await?;
     let lasts = scene.load.lease.mul_f64(scene.random.f64() * 1.5);
     let at = now();
+    scene.order(Change::TakesOver { from: FAR, to: near });
     scene.space()?.cut()?;
     let state = scene.space()?.state()?;
     ensure(state == "down", || format!("the cable is {state}"))?;
@@ -70,5 +71,6 @@ pub async fn strike(scene: &mut Scene) -> Result {
         fault.until = until;
         fault.far = far;
     }
+    scene.order(Change::TakesOver { from: near, to: FAR });
     scene.cluster.fail_over(FAR, Failover::Orderly).await
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clock::apart;
 use super::finding::{Finding, Level};
-use super::probe::{Deployment, Facts, Node, Role};
+use super::probe::{Deployment, Facts, Lua, Node, Role};
 use crate::show;
 
 const SLOTS: usize = 16_384;
@@ -22,15 +22,18 @@ const FULL: f64 = 0.9;
 /// How long a replica may not have been heard of.
 const LAG: u64 = 10;
 
+/// What only the doctor needs ends in this.
+const OF_DOCTOR: &str = "to the user of the doctor";
+
 /// What the user may do without: what it is for, and what is missing.
-const NEEDED_FOR: [(&str, &str); 7] = [
+const NEEDED_FOR: [(&str, &str); 8] = [
     (
         "INFO",
         "the hand-off by push, so those who wait poll, and a look at the version, the memory and its policy, and the replicas here: give +info",
     ),
     (
         "CLUSTER NODES",
-        "a look at slots that move here: give +cluster|nodes to whom runs the doctor",
+        "a look at slots that move here: give +cluster|nodes to the user of the doctor",
     ),
     (
         "SSUBSCRIBE",
@@ -39,12 +42,16 @@ const NEEDED_FOR: [(&str, &str); 7] = [
     ("WAIT 0 1", "`--replicas`: give +wait"),
     ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
     (
+        "CLUSTER MYID",
+        "telling this node from a stranger at its address, and a look at whether the nodes are of one cluster: give +cluster|myid",
+    ),
+    (
         "CLUSTER INFO",
-        "a look at the cluster's state here: give +cluster|info to whom runs the doctor",
+        "telling a newer slot map from an older one, and a look at the cluster's state here: give +cluster|info",
     ),
     (
         "CONFIG GET cluster-node-timeout",
-        "a look at how long a failover takes: give +config|get to whom runs the doctor",
+        "a look at how long a failover takes: give +config|get to the user of the doctor",
     ),
 ];
 
@@ -65,6 +72,8 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
 
 fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
     let mut findings = rights(facts);
+    findings.extend(lua(facts));
+    findings.extend(absent(facts));
     findings.extend(version(facts));
     findings.extend(memory(facts));
     findings.extend(state(facts));
@@ -178,17 +187,43 @@ fn unreachable(node: &Node, why: &str) -> Finding {
     }
 }
 
+fn lua(facts: &Facts) -> Option<Finding> {
+    let says = match facts.lua {
+        Lua::Unknown | Lua::Fine => return None,
+        Lua::Missing => {
+            "has no Lua, which every lock needs; with Valkey from 9.1 on it is a module: install and load it"
+        }
+        Lua::Timeless => "scripts there do not see the time, which every lease needs: this server is not supported",
+    };
+    Some(Finding::new(Level::Wrong, says))
+}
+
 fn rights(facts: &Facts) -> Vec<Finding> {
     let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
+    let found =
+        missing.map(|(_, what_for)| Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}")));
+    found.collect()
+}
+
+fn absent(facts: &Facts) -> Vec<Finding> {
+    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.absent.contains(command));
     let found = missing.map(|(command, what_for)| {
-        let level = if command.starts_with("C") {
-            Level::Note
-        } else {
-            Level::Warning
-        };
-        Finding::new(level, format!("the user lacks a right for {what_for}"))
+        let is_name = |word: &&str| word.bytes().all(|letter| letter.is_ascii_uppercase());
+        let name: Vec<&str> = command.split(' ').take_while(is_name).collect();
+        let needed_for = what_for.split(": give").next().unwrap_or(what_for);
+        let says = format!("the server does not serve {}, needed for {needed_for}", name.join(" "));
+        Finding::new(level_of(what_for), says)
     });
     found.collect()
+}
+
+/// Of a missing command: what only the doctor asks is no fault.
+fn level_of(what_for: &str) -> Level {
+    if what_for.ends_with(OF_DOCTOR) {
+        Level::Note
+    } else {
+        Level::Warning
+    }
 }
 
 fn version(facts: &Facts) -> Option<Finding> {
@@ -351,6 +386,7 @@ mod tests {
         Deployment {
             is_cluster: true,
             nodes,
+            named: Vec::new(),
         }
     }
 
@@ -389,6 +425,7 @@ mod tests {
             agreement(&Deployment {
                 is_cluster: true,
                 nodes,
+                named: Vec::new(),
             })
             .is_none()
         };
@@ -403,6 +440,20 @@ mod tests {
             agree(vec![says(1, "a", 3), away]),
             "one that cannot be asked says nothing"
         );
+    }
+
+    #[test]
+    fn scripts_must_run_and_see_the_time() {
+        let level = |lua| lua_of(lua).map(|finding| finding.level);
+        assert_eq!([Lua::Unknown, Lua::Fine].map(level), [None, None]);
+        assert_eq!([Lua::Missing, Lua::Timeless].map(level), [Some(Level::Wrong); 2]);
+    }
+
+    fn lua_of(lua: Lua) -> Option<Finding> {
+        super::lua(&Facts {
+            lua,
+            ..Facts::default()
+        })
     }
 
     #[test]

@@ -13,6 +13,7 @@ use redis::{
 use rwlease::Slot;
 
 use super::clock::Ahead;
+use super::who::{Named, Who, resolve};
 use crate::args::Servers;
 use crate::connect::Certificates;
 use crate::exit::{Failure, REFUSED, UNAVAILABLE, USAGE};
@@ -26,6 +27,8 @@ pub struct Deployment {
     /// Not a single server.
     pub is_cluster: bool,
     pub nodes: Vec<Node>,
+    /// The URLs, in their order.
+    pub named: Vec<Named>,
 }
 
 pub struct Node {
@@ -62,6 +65,23 @@ pub struct Facts {
     pub node_timeout: Option<Duration>,
     /// Commands that the user may not use.
     pub refused: Vec<&'static str>,
+    /// Commands that the server does not serve.
+    pub absent: Vec<&'static str>,
+    pub lua: Lua,
+    pub who: Who,
+}
+
+/// Whether a server runs scripts as locks need it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lua {
+    /// The user may not ask.
+    #[default]
+    Unknown,
+    Fine,
+    /// No scripts, whoever asks.
+    Missing,
+    /// Scripts see no clock.
+    Timeless,
 }
 
 /// A range of slots and its nodes, the master first.
@@ -86,7 +106,12 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
         .filter(|replica| nodes.iter().all(|node| node.address != *replica));
     let more = more.map(|address| (address, Role::Replica)).collect();
     nodes.extend(entrance.ask(more, origin).await);
-    Ok(Deployment { is_cluster, nodes })
+    let named = join_all(entrance.seeds.iter().map(|seed| entrance.named(seed, &nodes))).await;
+    Ok(Deployment {
+        is_cluster,
+        nodes,
+        named,
+    })
 }
 
 /// As the node itself says.
@@ -104,7 +129,7 @@ fn replicas_of(node: &Node) -> Vec<Address> {
 }
 
 /// How one gets in.
-struct Entrance {
+pub struct Entrance {
     seeds: Vec<Address>,
     session: RedisConnectionInfo,
     /// With TLS.
@@ -140,7 +165,9 @@ impl Entrance {
         if let Some((user, password)) = servers.credentials()? {
             session = session.set_username(user).set_password(password);
         }
-        let session = session.set_protocol(ProtocolVersion::RESP3);
+        let session = session
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         let certificates = tls.then(|| servers.certificates()).transpose()?;
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -163,7 +190,28 @@ impl Entrance {
         join_all(asked).await
     }
 
-    async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
+    pub fn has_tls(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    /// What one of the URLs leads to.
+    async fn named(&self, seed: &Address, nodes: &[Node]) -> Named {
+        let who = match nodes.iter().find(|node| node.address == *seed) {
+            Some(node) => node
+                .facts
+                .as_ref()
+                .map(|facts| facts.who.clone())
+                .map_err(String::clone),
+            None => self.who(seed).await.map_err(|error| error.to_string()),
+        };
+        Named {
+            address: seed.clone(),
+            resolved: resolve(seed).await,
+            who,
+        }
+    }
+
+    pub async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
         let Address { host, port } = address.clone();
         let info = |address: ConnectionAddr| -> Result<ConnectionInfo, RedisError> {
             Ok(address.into_connection_info()?.set_redis_settings(self.session.clone()))
@@ -208,9 +256,7 @@ impl Entrance {
             };
             return match ask(&mut connection, "CLUSTER SLOTS").await {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
-                Err(error) if error.to_string().contains("cluster support disabled") => {
-                    Ok((false, vec![(seed.clone(), Role::Single)]))
-                }
+                Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
                 Err(error) if error.code() == Some("NOPERM") => {
                     let message = "the user may not ask who serves which slot; give it the right +cluster|slots";
                     Err(Failure::new(REFUSED, message))
@@ -252,14 +298,19 @@ impl Entrance {
             facts.try_ask(connection, "CONFIG GET cluster-node-timeout").await?;
         let timeout = timeout.and_then(|pairs| pairs.into_values().next());
         facts.node_timeout = timeout.map(Duration::from_millis);
+        facts.who = self.who(address).await?;
+        facts.lua = lua(connection).await;
         if *role != Role::Single {
+            facts.try_ask::<Value>(connection, "CLUSTER MYID").await?;
             let info: Option<String> = facts.try_ask(connection, "CLUSTER INFO").await?;
             facts.cluster_info = fields(&info.unwrap_or_default());
             facts.map = map(ask(connection, "CLUSTER SLOTS").await?, address);
             let nodes: Option<String> = facts.try_ask(connection, "CLUSTER NODES").await?;
             facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
         }
-        if *role != Role::Replica {
+        // As it says itself: one that was demoted just now, or that the wrong URL leads to, is none of those in the map.
+        let is_replica = facts.info.get("role").is_some_and(|role| role == "slave");
+        if *role != Role::Replica && !is_replica {
             facts.try_ask::<Value>(connection, "SCAN 0 COUNT 1").await?;
             facts.try_ask::<Value>(connection, "WAIT 0 1").await?;
             facts.try_subscribe(connection, role).await?;
@@ -279,6 +330,11 @@ impl Facts {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if error.code() == Some("NOPERM") => {
                 self.refused.push(words);
+                Ok(None)
+            }
+            // Unknown, hidden or switched off: managed servers say so in many words.
+            Err(error) if error.code() == Some("ERR") => {
+                self.absent.push(words);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -304,10 +360,29 @@ impl Facts {
     }
 }
 
-async fn ask<T: FromRedisValue>(connection: &mut MultiplexedConnection, words: &str) -> Result<T, RedisError> {
+/// The server has no such command: it is too old, was built without it, or hides it, as managed ones do.
+fn is_unknown(error: &RedisError) -> bool {
+    error.to_string().contains("unknown command")
+}
+
+/// What a server that is no node of a cluster says when it is asked about one; the client of locks reads it alike.
+pub fn is_alone(error: &RedisError) -> bool {
+    is_unknown(error) || error.to_string().contains("cluster support disabled")
+}
+
+pub async fn ask<T: FromRedisValue>(connection: &mut MultiplexedConnection, words: &str) -> Result<T, RedisError> {
     let mut command = Cmd::new();
     command.arg(words.split(' ').collect::<Vec<_>>());
     command.query_async(connection).await
+}
+
+async fn lua(connection: &mut MultiplexedConnection) -> Lua {
+    match ask::<i64>(connection, "EVAL return(redis.call('TIME')[1]) 0").await {
+        Ok(seconds) if seconds > 0 => Lua::Fine,
+        Ok(_) => Lua::Timeless,
+        Err(error) if is_unknown(&error) || error.to_string().contains("scripting engine") => Lua::Missing,
+        Err(_) => Lua::Unknown,
+    }
 }
 
 async fn clock(connection: &mut MultiplexedConnection, origin: Instant) -> Result<Option<Ahead>, RedisError> {
@@ -379,7 +454,7 @@ fn nodes(map: &[Range]) -> Vec<(Address, Role)> {
         .collect()
 }
 
-fn fields(text: &str) -> BTreeMap<String, String> {
+pub fn fields(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.trim().split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

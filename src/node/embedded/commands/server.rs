@@ -20,7 +20,7 @@ pub(in crate::node::embedded) static COMMANDS: &[Command] = &[
     Command::reads("CONFIG", (1, MANY), Keys::None, Act::Server(config)).not_in_scripts(),
     Command::reads("CLIENT", (1, MANY), Keys::None, Act::Server(client)).not_in_scripts(),
     Command::reads("HELLO", (0, MANY), Keys::None, Act::Server(hello)).not_in_scripts(),
-    Command::reads("WAIT", (2, 2), Keys::None, Act::Server(wait)).not_in_scripts(),
+    Command::reads("WAIT", (2, 2), Keys::None, Act::Wait).not_in_scripts(),
     Command::reads("ASKING", (0, 0), Keys::None, Act::Asking).not_in_scripts(),
 ];
 
@@ -58,10 +58,21 @@ fn cluster(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
     }
     match (args[0].to_ascii_uppercase().as_slice(), &args[1..]) {
         (b"SLOTS", []) => Ok(cluster_slots(world, at.server)),
+        (b"INFO", []) => Ok(cluster_info(world, at.server)),
         (b"MYID", []) => Ok(Answer::bulk(&world.servers[at.server].id)),
         (b"KEYSLOT", [key]) => Ok(Answer::Int(Slot::of(key).get().into())),
         _ => Err(unknown_subcommand("CLUSTER", args[0])),
     }
+}
+
+/// Only what a client looks at.
+fn cluster_info(world: &World, asked: usize) -> Answer {
+    let server = &world.servers[asked];
+    let state = if server.cluster_down { "fail" } else { "ok" };
+    Answer::bulk(format!(
+        "cluster_state:{state}\r\ncluster_current_epoch:{}\r\n",
+        server.slots.epoch()
+    ))
 }
 
 /// As the asked server believes.
@@ -137,27 +148,6 @@ fn hello(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
         Answer::bulk("role"),
         Answer::bulk(role),
     ]))
-}
-
-/// Answers at once, whatever the number asked for. When all replicas have acknowledged, none of the writes until now
-/// can be lost any more.
-fn wait(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
-    number::argument(args[0])?;
-    let timeout =
-        number::argument(args[1]).map_err(|_| Failure::of("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(Failure::of("ERR timeout is negative"));
-    }
-    if world.servers[at.server].role != Role::Master {
-        return Err(Failure::of("ERR WAIT cannot be used with replica instances."));
-    }
-    let replicas = world.replicas_of(at.server).count();
-    let server = &mut world.servers[at.server];
-    let acknowledged = server.acknowledging.unwrap_or(replicas);
-    if acknowledged >= replicas.max(1) {
-        server.store.confirm();
-    }
-    Ok(Answer::count(acknowledged))
 }
 
 pub(super) fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Failure {

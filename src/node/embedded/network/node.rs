@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use futures::future::{self, BoxFuture, Either};
+use futures::future::{self, Either};
 use tokio::sync::oneshot;
 
 use super::line::{Line, broken};
 use super::{Fate, Kind};
-use crate::node::{Node, NodeError, Reply, Words};
+use crate::node::{Answering, Node, NodeError, Reply, Words};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RemoteNode {
     line: Arc<Line>,
     node: Arc<dyn Node>,
@@ -23,19 +23,13 @@ impl RemoteNode {
     }
 
     /// Sends, and waits for the answer. Dropped, what was sent stays sent.
-    async fn exchange(&self, commands: &[Words]) -> Answers {
+    async fn exchange(&self, commands: Vec<Words>) -> Answers {
         if self.line.is_broken() {
             return Err(broken(false));
         }
-        let fate = self.line.fate(Kind::Commands, commands);
+        let fate = self.line.fate(Kind::Commands, &commands);
         let (tell, told) = oneshot::channel();
-        tokio::spawn(carry(
-            self.line.clone(),
-            self.node.clone(),
-            commands.to_vec(),
-            fate,
-            tell,
-        ));
+        tokio::spawn(carry(self.line.clone(), self.node.clone(), commands, fate, tell));
         match future::select(told, Box::pin(self.line.broken())).await {
             Either::Left((Ok(answers), _)) => answers,
             Either::Left((Err(_), broke)) => {
@@ -69,15 +63,17 @@ async fn carry(line: Arc<Line>, node: Arc<dyn Node>, commands: Vec<Words>, fate:
 }
 
 impl Node for RemoteNode {
-    fn call<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn call(&self, command: &Words) -> Answering<Reply> {
+        let (node, command) = (self.clone(), command.clone());
         Box::pin(async move {
-            let mut replies = self.exchange(std::slice::from_ref(command)).await?;
+            let mut replies = node.exchange(vec![command]).await?;
             replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))
         })
     }
 
-    fn pipeline<'a>(&'a self, commands: &'a [Words]) -> BoxFuture<'a, Answers> {
-        Box::pin(self.exchange(commands))
+    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+        let (node, commands) = (self.clone(), commands.to_vec());
+        Box::pin(async move { node.exchange(commands).await })
     }
 
     fn is_usable(&self) -> bool {

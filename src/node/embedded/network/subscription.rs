@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use tokio::sync::mpsc;
+use futures::future::{self, BoxFuture, Either};
+use tokio::sync::{mpsc, oneshot};
 
-use super::Kind;
 use super::line::{Line, broken};
-use crate::node::{NodeError, Notice, Subscribed, Subscription};
+use super::{Fate, Kind};
+use crate::node::{NodeError, Notice, Reply, Subscribed, Subscription, Words};
 
 #[derive(Debug)]
 pub(super) struct RemoteSubscription {
@@ -15,10 +15,21 @@ pub(super) struct RemoteSubscription {
     orders: mpsc::UnboundedSender<Order>,
 }
 
+type Answer = Result<Reply, NodeError>;
+
 #[derive(Debug)]
 enum Order {
-    Join { channel: Vec<u8>, asking: bool },
-    Leave { channel: Vec<u8> },
+    Ask {
+        command: Box<Words>,
+        tell: oneshot::Sender<Answer>,
+    },
+    Join {
+        channel: Vec<u8>,
+        asking: bool,
+    },
+    Leave {
+        channel: Vec<u8>,
+    },
 }
 
 impl RemoteSubscription {
@@ -39,6 +50,22 @@ impl RemoteSubscription {
 }
 
 impl Subscription for RemoteSubscription {
+    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+        Box::pin(async move {
+            let (tell, told) = oneshot::channel();
+            let command = Box::new(command.clone());
+            self.order(Order::Ask { command, tell })?;
+            match future::select(told, Box::pin(self.line.broken())).await {
+                Either::Left((Ok(answer), _)) => answer,
+                Either::Left((Err(_), broke)) => {
+                    broke.await; // the answer does not come any more
+                    Err(broken(true))
+                }
+                Either::Right(_) => Err(broken(true)),
+            }
+        })
+    }
+
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         Box::pin(async move {
             self.order(Order::Join {
@@ -71,6 +98,11 @@ async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut orders: 
             continue;
         }
         let done = match order {
+            Order::Ask { command, tell } => {
+                let answer = subscription.ask(&command).await;
+                tokio::spawn(bring_back(line.clone(), fate, answer, tell));
+                continue;
+            }
             Order::Join { channel, asking } => subscription.join(&channel, asking).await,
             Order::Leave { channel } => subscription.leave(&channel).await,
         };
@@ -78,6 +110,15 @@ async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut orders: 
             line.break_up();
             return;
         }
+    }
+}
+
+async fn bring_back(line: Arc<Line>, fate: Fate, answer: Answer, tell: oneshot::Sender<Answer>) {
+    if line.travel_back(&fate).await {
+        if answer.is_err() {
+            line.break_up();
+        }
+        let _ = tell.send(answer); // nobody may wait any more
     }
 }
 

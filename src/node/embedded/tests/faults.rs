@@ -91,20 +91,6 @@ fn a_script_is_lost_as_a_whole() {
 }
 
 #[test]
-fn what_the_replicas_have_acknowledged_is_not_lost() {
-    let wait = words(&["WAIT", "1", "100"]);
-    let (engine, owner, node) = engine(1);
-    call(&node, &set("1"));
-    assert_eq!(call(&node, &wait), Reply::Int(1));
-    call(&node, &set("2"));
-    engine.faults().set_acknowledging(owner, Some(0));
-    assert_eq!(call(&node, &wait), Reply::Int(0));
-    let new = engine.faults().promote(owner, 100).unwrap();
-    assert_eq!(engine.ask(new, &get()), text("1"));
-    assert_eq!(code(&call(&node, &wait)), "ERR", "a replica has none to wait for");
-}
-
-#[test]
 fn a_master_without_replicas_is_replaced_at_its_address() {
     let (engine, owner, node) = engine(0);
     let before = run_id(&engine, owner);

@@ -6,9 +6,11 @@ mod judge;
 mod moves_equal_server;
 mod random_calls;
 mod real;
+mod replication;
 mod scripts_equal_server;
 mod subscriptions;
 mod throughput;
+mod twin;
 
 use futures::FutureExt;
 

@@ -30,6 +30,13 @@ pub(super) fn heard_channels() -> impl Iterator<Item = String> {
     CLIENTS[..3].iter().map(|client| format!("{{0}}rwlease:{client:_<11}"))
 }
 
+/// Whether the client of this owner hears nothing.
+pub(super) fn is_deaf(owner: &str) -> bool {
+    !CLIENTS[..3]
+        .iter()
+        .any(|client| owner.starts_with(&format!("{client:_<11}")))
+}
+
 /// The greatest token there can be.
 const MOST_EXACT: u64 = 1 << 53;
 
@@ -105,6 +112,32 @@ struct Known {
     ticket: u64,
 }
 
+/// What sort of calls there are.
+#[derive(Clone, Debug)]
+pub(super) struct Habits {
+    /// Whether there are mutexes and two-key locks too.
+    pub(super) all_kinds: bool,
+    /// How many locks there are, at most three.
+    pub(super) locks: usize,
+    /// Of a hundred calls, how many bring a new owner.
+    pub(super) newcomers: u32,
+    /// Of ten newcomers, how many want to write.
+    pub(super) writers: u32,
+    /// Of a thousand calls, how many are odd.
+    pub(super) odd: u32,
+    /// The longest of what is usual, ms.
+    pub(super) lease: u64,
+    pub(super) window: u64,
+    pub(super) liveness: u64,
+    /// How many waiters they allow.
+    pub(super) limits: [u64; 3],
+    /// One lease in so many is any that there can be.
+    pub(super) long_leases: u32,
+    /// How far a token is raised, us; and one in so many farther than it may be.
+    pub(super) raised_by: u64,
+    pub(super) far_raises: u32,
+}
+
 /// Makes the calls up, and goes by their replies.
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -112,36 +145,51 @@ pub(super) struct Calls {
     owners: u32,
     known: Vec<Known>,
     sent: Vec<Call>,
-    /// Of a hundred calls, how many bring a new owner.
-    newcomers: u32,
-    /// Of a thousand calls, how many are odd.
-    odd: u32,
+    habits: Habits,
 }
 
 impl Calls {
     pub(super) fn new(seed: u64) -> Calls {
         let mut rng = Rng::with_seed(seed);
-        Calls {
+        let habits = Habits {
+            all_kinds: true,
+            locks: LOCKS.len(),
             newcomers: [15, 30, 60][rng.usize(..3)],
+            writers: 3,
             odd: [0, 20, 150][rng.usize(..3)],
+            lease: 1_500,
+            window: 400,
+            liveness: 2_000,
+            limits: [0, 3, 1_000],
+            long_leases: 50,
+            raised_by: 3_000_000,
+            far_raises: 8,
+        };
+        Calls::with(rng, habits)
+    }
+
+    pub(super) fn with(rng: Rng, habits: Habits) -> Calls {
+        Calls {
             rng,
             owners: 0,
             known: Vec::new(),
             sent: Vec::new(),
+            habits,
         }
     }
 
     /// The next call, at this time in ms.
     pub(super) fn next(&mut self, now: u64) -> Call {
-        let call = match self.rng.u32(..100) {
+        let draw = self.rng.u32(..100);
+        let call = match draw {
             0..4 if !self.sent.is_empty() => self.sent[self.rng.usize(..self.sent.len())].clone(),
-            4..12 => self.mutex(now),
-            12..16 => self.legacy(now),
+            4..12 if self.habits.all_kinds => self.mutex(now),
+            12..16 if self.habits.all_kinds => self.legacy(now),
             16..22 => self.of_a_lock(),
-            other if other < 22 + self.newcomers => self.newcomer(now),
+            22.. if draw < 22 + self.habits.newcomers => self.newcomer(now),
             _ => self.again(now),
         };
-        let call = if self.rng.u32(..1000) < self.odd {
+        let call = if self.rng.u32(..1000) < self.habits.odd {
             self.made_odd(call)
         } else {
             call
@@ -205,9 +253,9 @@ impl Calls {
         self.owners += 1;
         let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
         let known = Known {
-            key: LOCKS[self.rng.usize(..LOCKS.len())],
+            key: LOCKS[self.rng.usize(..self.habits.locks)],
             owner: format!("{client:_<11}{:07}", self.owners),
-            writes: self.rng.u32(..10) < 3,
+            writes: self.rng.u32(..10) < self.habits.writers,
             token: 0,
             ticket: 0,
         };
@@ -251,7 +299,11 @@ impl Calls {
             }
             18 => call("holds", &known, &[owner]),
             _ => {
-                let higher = known.token + self.rng.u64(..3_000_000);
+                let by_us = match self.rng.u32(..self.habits.far_raises) {
+                    0 => 100_000_000,
+                    _ => self.habits.raised_by,
+                };
+                let higher = known.token + self.rng.u64(..by_us);
                 call("raise_token", &known, &[owner, &higher.to_string()])
             }
         }
@@ -265,11 +317,14 @@ impl Calls {
             1 => now - rng.u64(..100),
             _ => now + rng.u64(..500),
         };
-        let window = rng.u64(1..400).to_string();
-        let liveness = rng.u64(1..2_000).to_string();
-        let limit = [0, 3, 1_000][rng.usize(..3)].to_string();
+        let window = rng.u64(1..self.habits.window).to_string();
+        let liveness = rng.u64(1..self.habits.liveness).to_string();
+        let limit = self.habits.limits[rng.usize(..3)].to_string();
         let node = ["here", "there", "-"][rng.usize(..3)];
-        let ticket = known.ticket.to_string();
+        let ticket = match rng.u32(..150) {
+            0 => rng.u64(..=MOST_EXACT).to_string(),
+            _ => known.ticket.to_string(),
+        };
         let upgrades = script == "upgrade";
         let lease = self.lease();
         let mut args = vec![known.owner.as_str(), &lease, &fifth];
@@ -291,7 +346,7 @@ impl Calls {
     fn of_a_lock(&mut self) -> Call {
         let rng = &mut self.rng;
         let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"][rng.usize(..7)];
-        let key = LOCKS[rng.usize(..LOCKS.len())];
+        let key = LOCKS[rng.usize(..self.habits.locks)];
         let mut args = words(&["here", "0"]);
         if script == "inspect" {
             let from = if rng.bool() { 0 } else { rng.u64(..20) };
@@ -338,9 +393,9 @@ impl Calls {
     }
 
     fn lease(&mut self) -> String {
-        let ms = match self.rng.u32(..50) {
+        let ms = match self.rng.u32(..self.habits.long_leases) {
             0 => self.rng.u64(1..1_000_000_000_000),
-            _ => self.rng.u64(1..1_500),
+            _ => self.rng.u64(1..self.habits.lease),
         };
         ms.to_string()
     }

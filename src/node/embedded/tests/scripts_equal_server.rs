@@ -21,8 +21,8 @@ use super::{at_once, words};
 use crate::node::embedded::Engine;
 use crate::node::{Notice, Reply, Subscription};
 
-const CLOCK: &str = include_str!("../../../../lua/lib/clock.lua");
-const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
+pub(super) const CLOCK: &str = include_str!("../../../../lua/lib/clock.lua");
+pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 
 /// The calls of one round, which begins with nothing and has a seed of its own.
 const ROUND: u64 = 500;
@@ -43,6 +43,7 @@ const MUST_BE_SAID: &[&str] = &[
     "OOM",
     "WRONGTYPE",
     "absent",
+    "ahead",
     "conflict",
     "expired",
     "forced",
@@ -349,6 +350,7 @@ impl Round<'_> {
             }
             1 => drop(self.pair.tell(&["SET", key, "somebody else's"], true)),
             2..5 => drop(self.pair.tell(&["DEL", key], true)),
+            5 if self.rng.u32(..5) == 0 => drop(self.pair.tell(&["HSET", key, "version", "2"], true)),
             _ => {}
         }
     }
@@ -359,7 +361,7 @@ fn since_1970() -> Duration {
 }
 
 /// The status of a reply, or the code of an error.
-fn gist(reply: &Reply) -> Option<String> {
+pub(super) fn gist(reply: &Reply) -> Option<String> {
     match reply {
         Reply::Error(error) => Some(error.code.clone()),
         Reply::List(parts) => match parts.get(1) {
@@ -382,7 +384,7 @@ fn sorted(reply: Reply, sorts: bool) -> Reply {
     }
 }
 
-fn message(reply: &Reply) -> Option<(Bytes, Bytes)> {
+pub(super) fn message(reply: &Reply) -> Option<(Bytes, Bytes)> {
     match reply {
         Reply::List(parts) => match parts.as_slice() {
             [Reply::Text(kind), Reply::Text(channel), Reply::Text(payload)] if kind.as_ref() == b"smessage" => {
@@ -394,7 +396,7 @@ fn message(reply: &Reply) -> Option<(Bytes, Bytes)> {
     }
 }
 
-fn tell(command: &[Vec<u8>]) -> String {
+pub(super) fn tell(command: &[Vec<u8>]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.escape_ascii().to_string()).collect();
     words.join(" ")
 }

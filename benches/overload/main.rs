@@ -1,0 +1,126 @@
+//! More calls than a server can answer: `cargo bench --bench overload`, or with `-- --quick` in a fifth of the time.
+//!
+//! The capacity is fixed by a proxy that lets so many scripts a second through to a server. An open loop asks for half of
+//! that, all of it, twice and four times that, and half again. It exits with 3 if a goal is missed. Then the same without
+//! the proxy's limit, where the machine is the limit: for the record, without goals.
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    unreachable_pub
+)]
+
+#[path = "../common/goal.rs"]
+mod goal;
+mod open_loop;
+mod paced;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+#[path = "../common/table.rs"]
+mod table;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use goal::Goals;
+use open_loop::{Load, Stage};
+use paced::Paced;
+use support::{Result, Single};
+use table::Table;
+
+/// Scripts a second that the proxy lets through. A pair of acquire and release is two.
+const CAPACITY: u32 = 5_000;
+
+/// The load of each stage, in capacities.
+const LOADS: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 0.5];
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let long = Duration::from_secs(if quick { 4 } else { 20 });
+    let server = Single::start().await?;
+    println!("{}, one server, one client.\n", server.version());
+
+    let paced = Paced::start(&server, Some(CAPACITY)).await?;
+    let mut load = Load::connect(&paced).await?;
+    let capacity = f64::from(CAPACITY) / 2.0;
+    let stages = run(&mut load, capacity, long).await;
+    println!("{}", report("5,000 scripts a second", &stages));
+    let goals = goals(&stages);
+    println!("{goals}");
+    drop(load);
+
+    let unpaced = Paced::start(&server, None).await?;
+    let mut load = Load::connect(&unpaced).await?;
+    let capacity = load.capacity(long / 5).await;
+    let stages = run(&mut load, capacity, long / 4).await;
+    println!("{}", report("as much as the machine can", &stages));
+    Ok(goals.verdict())
+}
+
+async fn run(load: &mut Load, capacity: f64, long: Duration) -> Vec<Stage> {
+    let mut stages = Vec::new();
+    for times in LOADS {
+        stages.push(load.stage(times * capacity, long).await);
+    }
+    load.settle(&mut stages).await;
+    stages
+}
+
+fn report(title: &str, stages: &[Stage]) -> Table {
+    let mut table = Table::new(&[
+        title,
+        "pairs asked for a second",
+        "done a second",
+        "acquire p50, ms",
+        "p99, ms",
+        "failed",
+        "of them in doubt",
+        "sent twice",
+        "connections retired",
+        "back to normal after, s",
+    ]);
+    let normal = stages.first().map_or(0.0, |stage| stage.latency(0.5));
+    for (times, stage) in LOADS.iter().zip(stages) {
+        let recovery = stage
+            .back_to(normal)
+            .map_or("never".into(), |after| format!("{after:.1}"));
+        table.add([
+            format!("load {times}"),
+            format!("{:.0}", stage.asked_a_second()),
+            format!("{:.0}", stage.done_a_second()),
+            format!("{:.1}", stage.latency(0.5)),
+            format!("{:.1}", stage.latency(0.99)),
+            stage.failed().to_string(),
+            stage.in_doubt.to_string(),
+            stage.copies.to_string(),
+            stage.retired.to_string(),
+            recovery,
+        ]);
+    }
+    table
+}
+
+fn goals(stages: &[Stage]) -> Goals {
+    let mut goals = Goals::new("overload");
+    let best = stages.iter().map(Stage::done_a_second).fold(1.0, f64::max);
+    let [first, _, twice, four_times, last] = stages else {
+        return goals;
+    };
+    for (what, stage) in [("twice", twice), ("four times", four_times)] {
+        goals.at_least(
+            format!("goodput at {what} the capacity, of the best"),
+            0.9,
+            stage.done_a_second() / best,
+        );
+    }
+    let retired: u64 = stages.iter().map(|stage| stage.retired).sum();
+    goals.at_most("connections retired", 0.0, retired as f64);
+    let asked: f64 = stages.iter().map(|stage| stage.asked as f64).sum();
+    let in_doubt: f64 = stages.iter().map(|stage| stage.in_doubt as f64).sum();
+    goals.at_most("acquisitions in doubt, percent", 0.1, 100.0 * in_doubt / asked);
+    let back = last.back_to(first.latency(0.5)).unwrap_or(f64::INFINITY);
+    goals.at_most("back to normal after, s", 1.0, back);
+    goals
+}

@@ -1,0 +1,209 @@
+//! An open loop: so many pairs a second are begun, whatever comes of those before.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rwlease::Locks;
+use tokio::time::{Instant, sleep};
+
+use crate::paced::{Account, Paced};
+use crate::support::Result;
+
+/// How long a caller waits for its lock.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// What is looked at together to say whether all is normal.
+const BUCKET: Duration = Duration::from_millis(100);
+
+/// So many buckets in a row must be normal.
+const NORMAL_BUCKETS: usize = 5;
+
+/// The tasks of the closed loop that finds the capacity.
+const TASKS: usize = 256;
+
+pub struct Load {
+    locks: Locks,
+    account: Account,
+    /// Each pair has a lock of its own.
+    count: u64,
+}
+
+/// What happened in one stage.
+pub struct Stage {
+    pub asked: u64,
+    pub in_doubt: u64,
+    pub copies: u64,
+    pub retired: u64,
+    seconds: f64,
+    done: u64,
+    outcomes: Arc<Mutex<Outcomes>>,
+}
+
+#[derive(Default)]
+struct Outcomes {
+    /// When it was due, since the begin of the stage, and how long it took.
+    granted: Vec<(Duration, Duration)>,
+    /// When it was due, and the lock's name.
+    failed: Vec<(Duration, String)>,
+}
+
+impl Load {
+    pub async fn connect(paced: &Paced) -> Result<Load> {
+        let locks = Locks::connect([paced.url()]).await?;
+        let load = Load {
+            locks,
+            account: paced.account(),
+            count: 0,
+        };
+        // The server knows the scripts from here on.
+        for number in 0..10 {
+            let lock = load.locks.rwlock(format!("warm:{number}"))?;
+            lock.write().await?.release().await?;
+        }
+        Ok(load)
+    }
+
+    /// Pairs a second in a closed loop.
+    pub async fn capacity(&self, long: Duration) -> f64 {
+        let done = Arc::new(AtomicU64::new(0));
+        let begun = Instant::now();
+        let tasks = (0..TASKS).map(|task| {
+            let (locks, done) = (self.locks.clone(), done.clone());
+            async move {
+                let lock = locks.rwlock(format!("closed:{task}")).expect("a name");
+                while begun.elapsed() < long {
+                    let guard = lock.write().await.expect("a lock");
+                    guard.release().await.expect("an answer");
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let tasks: Vec<_> = tasks.map(tokio::spawn).collect();
+        for task in tasks {
+            task.await.expect("a task that ends");
+        }
+        done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
+    }
+
+    /// Begins so many pairs a second.
+    pub async fn stage(&mut self, a_second: f64, long: Duration) -> Stage {
+        let (connections, copies) = (self.account.connections(), self.account.copies());
+        let outcomes = Arc::<Mutex<Outcomes>>::default();
+        let done = Arc::new(AtomicU64::new(0));
+        let begun = Instant::now();
+        let mut asked = 0;
+        while begun.elapsed() < long {
+            while (asked as f64) < begun.elapsed().as_secs_f64() * a_second {
+                let due = Duration::from_secs_f64(asked as f64 / a_second);
+                let name = format!("overload:{}", self.count);
+                let pair = pair(self.locks.clone(), name, begun, due, outcomes.clone(), done.clone());
+                tokio::spawn(pair);
+                (asked, self.count) = (asked + 1, self.count + 1);
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        Stage {
+            asked,
+            in_doubt: 0,
+            copies: self.account.copies() - copies,
+            retired: self.account.connections() - connections,
+            seconds: begun.elapsed().as_secs_f64(),
+            done: done.load(Ordering::Relaxed),
+            outcomes,
+        }
+    }
+
+    /// Waits for the last pairs, and finds out which of those that failed had been sent.
+    pub async fn settle(&self, stages: &mut [Stage]) {
+        let connections = self.account.connections();
+        sleep(4 * PATIENCE).await;
+        for stage in &mut *stages {
+            let outcomes = stage.outcomes.clone();
+            let outcomes = locked(&outcomes);
+            let sent = |(_, name): &&(Duration, String)| self.account.has_seen(&format!("rwlease:{name}"));
+            stage.in_doubt = outcomes.failed.iter().filter(sent).count() as u64;
+        }
+        if let Some(last) = stages.last_mut() {
+            last.retired += self.account.connections() - connections;
+        }
+    }
+}
+
+async fn pair(
+    locks: Locks,
+    name: String,
+    begun: Instant,
+    due: Duration,
+    outcomes: Arc<Mutex<Outcomes>>,
+    done: Arc<AtomicU64>,
+) {
+    let lock = locks.rwlock(&name).expect("a name");
+    match lock.write().lease(LEASE).timeout(PATIENCE).await {
+        Ok(guard) => {
+            let took = begun.elapsed().saturating_sub(due);
+            locked(&outcomes).granted.push((due, took));
+            if guard.release().await.is_ok() {
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Err(_) => locked(&outcomes).failed.push((due, name)),
+    }
+}
+
+impl Stage {
+    pub fn asked_a_second(&self) -> f64 {
+        self.asked as f64 / self.seconds
+    }
+
+    /// Pairs that ended while the stage lasted.
+    pub fn done_a_second(&self) -> f64 {
+        self.done as f64 / self.seconds
+    }
+
+    pub fn failed(&self) -> usize {
+        locked(&self.outcomes).failed.len()
+    }
+
+    /// How long it took to acquire, in ms.
+    pub fn latency(&self, quantile: f64) -> f64 {
+        let mut histogram = Histogram::<u64>::new_with_max(60_000_000, 3).expect("a histogram");
+        for (_, took) in &locked(&self.outcomes).granted {
+            histogram.saturating_record(took.as_micros() as u64);
+        }
+        histogram.value_at_quantile(quantile) as f64 / 1000.0
+    }
+
+    /// After how many seconds none failed any more, and the median was no more than twice this one (and 2 ms).
+    pub fn back_to(&self, normal_ms: f64) -> Option<f64> {
+        let outcomes = locked(&self.outcomes);
+        let bucket = |due: Duration| (due.as_secs_f64() / BUCKET.as_secs_f64()) as usize;
+        let buckets = (self.seconds / BUCKET.as_secs_f64()) as usize;
+        let mut took = vec![Vec::new(); buckets + 1];
+        for (due, time) in &outcomes.granted {
+            took[bucket(*due).min(buckets)].push(*time);
+        }
+        let mut normal: Vec<bool> = took
+            .iter_mut()
+            .map(|times| {
+                times.sort_unstable();
+                let median = times.get(times.len() / 2);
+                median.is_some_and(|median| median.as_secs_f64() * 1000.0 <= 2.0 * normal_ms + 2.0)
+            })
+            .collect();
+        for (due, _) in &outcomes.failed {
+            normal[bucket(*due).min(buckets)] = false;
+        }
+        let first = normal
+            .windows(NORMAL_BUCKETS)
+            .position(|buckets| buckets.iter().all(|normal| *normal))?;
+        Some(first as f64 * BUCKET.as_secs_f64())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,190 @@
+//! A proxy that lets so many scripts a second through to one server, and keeps account of them.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::support::{Result, Server};
+
+/// What was not used up by then is not made up for.
+const CREDIT: Duration = Duration::from_millis(50);
+
+pub struct Paced {
+    port: u16,
+    shared: Arc<Shared>,
+    acceptor: JoinHandle<()>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    /// From one script to the next.
+    pace: Option<Duration>,
+    next: Mutex<Instant>,
+    connections: AtomicU64,
+    acquires: Mutex<Acquires>,
+    /// The digest and the text of the script that acquires.
+    names: [String; 2],
+}
+
+#[derive(Default)]
+struct Acquires {
+    keys: HashSet<Vec<u8>>,
+    copies: u64,
+}
+
+impl Paced {
+    pub async fn start(server: &Server, a_second: Option<u32>) -> Result<Paced> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let acquire = rwlease::scripts().find(|script| script.name() == "acquire_write");
+        let acquire = acquire.expect("a script that acquires");
+        let shared = Arc::new(Shared {
+            server: server.address().parse()?,
+            pace: a_second.map(|scripts| Duration::from_secs(1) / scripts),
+            next: Mutex::new(Instant::now()),
+            connections: AtomicU64::new(0),
+            acquires: Mutex::default(),
+            names: [acquire.digest().to_owned(), acquire.text().to_owned()],
+        });
+        let acceptor = tokio::spawn(accept(listener, shared.clone()));
+        Ok(Paced { port, shared, acceptor })
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// What this proxy can tell, also when it is gone.
+    pub fn account(&self) -> Account {
+        Account(self.shared.clone())
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+#[derive(Clone)]
+pub struct Account(Arc<Shared>);
+
+impl Account {
+    /// Connections that were made so far.
+    pub fn connections(&self) -> u64 {
+        self.0.connections.load(Ordering::Relaxed)
+    }
+
+    /// Acquires that came more than once.
+    pub fn copies(&self) -> u64 {
+        locked(&self.0.acquires).copies
+    }
+
+    /// Whether this key was ever acquired, or was to be.
+    pub fn has_seen(&self, key: &str) -> bool {
+        locked(&self.0.acquires).keys.contains(key.as_bytes())
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        shared.connections.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(connect(client, shared.clone()));
+    }
+}
+
+async fn connect(client: TcpStream, shared: Arc<Shared>) {
+    let Ok(server) = TcpStream::connect(shared.server).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        _ = shared.forward(from_client, to_server) => {}
+        _ = copy(from_server, to_client) => {}
+    }
+}
+
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Result<()> {
+    tokio::io::copy(&mut from, &mut to).await.map(drop)
+}
+
+impl Shared {
+    /// Forwards commands, each when its turn has come.
+    async fn forward(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Result<()> {
+        let mut buffer = Vec::new();
+        let mut piece = vec![0; 64 * 1024];
+        loop {
+            let length = from.read(&mut piece).await?;
+            if length == 0 {
+                return to.shutdown().await;
+            }
+            buffer.extend_from_slice(&piece[..length]);
+            let (mut written, mut read) = (0, 0);
+            while let Some((words, end)) = command(&buffer[read..]) {
+                if let Some(turn) = self.turn(&words) {
+                    to.write_all(&buffer[written..read]).await?;
+                    written = read;
+                    sleep_until(turn).await;
+                }
+                read += end;
+            }
+            to.write_all(&buffer[written..read]).await?;
+            buffer.drain(..read);
+        }
+    }
+
+    /// When this command is due, if that is not now.
+    fn turn(&self, words: &[&[u8]]) -> Option<Instant> {
+        let is_script = |word: &&[u8]| word.eq_ignore_ascii_case(b"EVALSHA") || word.eq_ignore_ascii_case(b"EVAL");
+        if !words.first().is_some_and(is_script) {
+            return None;
+        }
+        if let [_, script, _, key, ..] = words
+            && self.names.iter().any(|name| name.as_bytes() == *script)
+        {
+            let mut acquires = locked(&self.acquires);
+            if !acquires.keys.insert(key.to_vec()) {
+                acquires.copies += 1;
+            }
+        }
+        let now = Instant::now();
+        let mut next = locked(&self.next);
+        let turn = (*next).max(now.checked_sub(CREDIT)?);
+        *next = turn + self.pace?;
+        (turn > now).then_some(turn)
+    }
+}
+
+/// The words of the first command in a buffer, and where it ends; nothing if it is not whole yet.
+fn command(buffer: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
+    let (count, mut at) = number(buffer, 0)?;
+    let mut words = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, begin) = number(buffer, at)?;
+        words.push(buffer.get(begin..begin + length)?);
+        at = begin + length + 2;
+    }
+    (at <= buffer.len()).then_some((words, at))
+}
+
+/// The number of a line `*<number>` or `$<number>`, and where the next line begins.
+fn number(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
+    let line = buffer.get(at + 1..)?;
+    let length = line.iter().position(|byte| *byte == b'\r')?;
+    let number = std::str::from_utf8(&line[..length]).ok()?.parse().ok()?;
+    Some((number, at + 1 + length + 2))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,305 @@
+//! Are they all who they should be: one cluster, or one server, and no other behind the same address or name?
+
+use super::finding::{Finding, Level};
+use super::probe::{Address, Deployment, Facts, Role};
+use super::who::{Named, Who};
+
+pub fn all(deployment: &Deployment) -> Vec<Finding> {
+    let mut findings = unreachable(deployment);
+    findings.extend(several_behind_one(deployment));
+    findings.extend(strangers(deployment));
+    if deployment.is_cluster {
+        findings.extend(clusters(deployment));
+    } else {
+        findings.extend(singles(deployment));
+        findings.extend(endpoint(deployment));
+    }
+    findings
+}
+
+/// All that were asked, each address once: the nodes that the first URL leads to, then the other URLs.
+fn everyone(deployment: &Deployment) -> Vec<(&Address, &Who)> {
+    let nodes = deployment.nodes.iter();
+    let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.who)));
+    let others = others(deployment).filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
+    nodes.chain(others).collect()
+}
+
+/// The URLs that name none of the nodes.
+fn others(deployment: &Deployment) -> impl Iterator<Item = &Named> {
+    deployment
+        .named
+        .iter()
+        .filter(|named| !is_node(deployment, &named.address))
+}
+
+fn is_node(deployment: &Deployment, address: &Address) -> bool {
+    deployment.nodes.iter().any(|node| node.address == *address)
+}
+
+/// Of the URLs alone: what is said of nodes has its own place.
+fn unreachable(deployment: &Deployment) -> Vec<Finding> {
+    let gone = others(deployment).filter_map(|named| {
+        let why = named.who.as_ref().err()?;
+        let says = format!("this URL cannot be asked: {why}; see that the server runs, or leave it out");
+        Some(Finding::new(Level::Warning, says).at(named.address.to_string()))
+    });
+    gone.collect()
+}
+
+/// One address must be one server, unless it is only a way to find the nodes of a cluster.
+fn several_behind_one(deployment: &Deployment) -> Vec<Finding> {
+    let is_entrance = |address| deployment.is_cluster && !is_node(deployment, address);
+    let several = everyone(deployment)
+        .into_iter()
+        .filter(|(address, who)| who.run_ids.len() > 1 && !is_entrance(address));
+    let findings = several.map(|(address, who)| {
+        let servers = who.run_ids.len();
+        let says = format!(
+            "{servers} servers answer at this address, each with locks of its own: two holders at once; name the server itself \
+             (or was it restarted just now?)"
+        );
+        Finding::new(Level::Wrong, says).at(address.to_string())
+    });
+    findings.collect()
+}
+
+/// A cluster and a server that is in none.
+fn strangers(deployment: &Deployment) -> Vec<Finding> {
+    let wrong = deployment.named.iter().filter_map(|named| {
+        let in_cluster = named.who.as_ref().ok()?.in_cluster?;
+        let says = match (deployment.is_cluster, in_cluster) {
+            (true, false) => {
+                "is no node of the cluster that other URLs lead to, and has locks of its own; leave it out"
+            }
+            (false, true) => {
+                "is a node of a cluster, other URLs lead to a server that is in none; name one or the other"
+            }
+            _ => return None,
+        };
+        Some(Finding::new(Level::Wrong, says).at(named.address.to_string()))
+    });
+    wrong.collect()
+}
+
+/// Nodes that do not know each other.
+fn clusters(deployment: &Deployment) -> Vec<Finding> {
+    let everyone = everyone(deployment);
+    let mut known = everyone
+        .into_iter()
+        .filter_map(|(address, who)| Some((address, who.id.as_ref()?, &who.knows)))
+        .filter(|(_, _, knows)| !knows.is_empty());
+    let Some((first, first_id, first_knows)) = known.next() else {
+        return Vec::new();
+    };
+    let findings = known.filter_map(|(address, id, knows)| {
+        let (level, says) = match (first_knows.contains(id), knows.contains(first_id)) {
+            (true, true) => return None,
+            (false, false) => (
+                Level::Wrong,
+                format!("is a node of another cluster than {first}: each has locks of its own; name the nodes of one"),
+            ),
+            _ => (
+                Level::Warning,
+                format!(
+                    "{first} and this node do not both know each other: one is new, or was forgotten; see CLUSTER NODES"
+                ),
+            ),
+        };
+        Some(Finding::new(level, says).at(address.to_string()))
+    });
+    findings.collect()
+}
+
+/// Servers without a cluster: there may be one, by whatever names.
+fn singles(deployment: &Deployment) -> Vec<Finding> {
+    let servers = deployment.named.iter().filter_map(|named| {
+        let who = named.who.as_ref().ok()?;
+        (who.in_cluster != Some(true)).then_some((&named.address, who.run_ids.first()?))
+    });
+    let mut servers: Vec<_> = servers.collect();
+    let Some(&(first, first_id)) = servers.first() else {
+        return Vec::new();
+    };
+    servers.retain(|(_, id)| *id != first_id);
+    let findings = servers.into_iter().map(|(address, _)| {
+        let says = format!(
+            "is another server than {first}, and they are no cluster: it has locks of its own, or none if it is a replica; name one"
+        );
+        Finding::new(Level::Wrong, says).at(address.to_string())
+    });
+    findings.collect()
+}
+
+/// Whether the name of a server without a cluster can lead to another one some day.
+fn endpoint(deployment: &Deployment) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for node in deployment.nodes.iter().filter(|node| node.role == Role::Single) {
+        let named = deployment.named.iter().find(|named| named.address == node.address);
+        let has_name = named.is_some_and(|named| !named.resolved.is_empty());
+        let facts = node.facts.as_ref().ok();
+        let found = facts
+            .and_then(is_replica)
+            .or_else(|| facts.filter(|_| has_name).and_then(moves));
+        let found = found.into_iter().chain(named.and_then(several_addresses));
+        findings.extend(found.map(|finding| finding.at(node.address.to_string())));
+    }
+    findings
+}
+
+fn is_replica(facts: &Facts) -> Option<Finding> {
+    let is_replica = facts.info.get("role")? == "slave";
+    let part = |name| facts.info.get(name).map_or("?", String::as_str);
+    is_replica.then(|| {
+        let (host, port) = (part("master_host"), part("master_port"));
+        let says = format!(
+            "is a replica of {host}:{port}: it grants nothing; name the primary, or an endpoint that follows it"
+        );
+        Finding::new(Level::Wrong, says)
+    })
+}
+
+/// With replicas, behind a name: somebody moves the name when the primary dies.
+fn moves(facts: &Facts) -> Option<Finding> {
+    let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
+    (replicas > 0).then(|| {
+        Finding::new(
+            Level::Warning,
+            "a primary with replicas behind a name: a failover moves the name to another server, which lacks the last locks, and \
+             until then the old one may still grant; prefer a cluster, use `--replicas` and fencing tokens",
+        )
+    })
+}
+
+/// Of one kind: most servers have one for IPv4 and one for IPv6.
+fn several_addresses(named: &Named) -> Option<Finding> {
+    let addresses = named.resolved.len();
+    let old = named.resolved.iter().filter(|address| address.is_ipv4()).count();
+    (old > 1 || addresses - old > 1).then(|| {
+        let says = format!(
+            "this name stands for {addresses} addresses: without a cluster all must lead to one server, else there are two holders at once"
+        );
+        Finding::new(Level::Warning, says)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::doctor::probe::Node;
+
+    fn address(port: u16) -> Address {
+        Address {
+            host: "name".to_owned(),
+            port,
+        }
+    }
+
+    fn named(port: u16, who: Who) -> Named {
+        Named {
+            address: address(port),
+            resolved: BTreeSet::new(),
+            who: Ok(who),
+        }
+    }
+
+    fn node_of(id: &str, knows: &[&str]) -> Who {
+        Who {
+            in_cluster: Some(true),
+            id: Some(id.to_owned()),
+            knows: knows.iter().map(|id| id.to_string()).collect(),
+            ..Who::default()
+        }
+    }
+
+    fn levels(deployment: &Deployment) -> Vec<Level> {
+        all(deployment).into_iter().map(|finding| finding.level).collect()
+    }
+
+    fn cluster(named: Vec<Named>) -> Deployment {
+        Deployment {
+            is_cluster: true,
+            nodes: Vec::new(),
+            named,
+        }
+    }
+
+    #[test]
+    fn nodes_of_one_cluster_know_each_other() {
+        let with = |other| cluster(vec![named(1, node_of("a", &["a", "b"])), named(2, other)]);
+        assert_eq!(levels(&with(node_of("b", &["a", "b"]))), []);
+        assert_eq!(levels(&with(node_of("c", &["c", "d"]))), [Level::Wrong]);
+        assert_eq!(levels(&with(node_of("b", &["b"]))), [Level::Warning]);
+        let mute = Who {
+            in_cluster: Some(true),
+            ..Who::default()
+        };
+        assert_eq!(levels(&with(mute)), [], "one that does not tell is unknown");
+    }
+
+    #[test]
+    fn a_known_address_at_which_a_node_of_another_cluster_answers() {
+        let node = |port, who| Node {
+            address: address(port),
+            role: Role::Master(vec![(0, 8_191)]),
+            facts: Ok(Facts {
+                who,
+                ..Facts::default()
+            }),
+        };
+        let deployment = Deployment {
+            nodes: vec![node(1, node_of("a", &["a", "b"])), node(2, node_of("c", &["c"]))],
+            ..cluster(Vec::new())
+        };
+        let [stranger] = &all(&deployment)[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(
+            (stranger.level, &*stranger.nodes),
+            (Level::Wrong, &["name:2".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn a_name_that_stands_for_several_addresses() {
+        let with = |resolved: &[&str], info: &[(&str, &str)]| {
+            let who = Who {
+                run_ids: BTreeSet::from(["run".to_owned()]),
+                in_cluster: Some(false),
+                ..Who::default()
+            };
+            let info = info.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let facts = Facts {
+                info: info.collect(),
+                who: who.clone(),
+                ..Facts::default()
+            };
+            let resolved = resolved.iter().map(|address| address.parse::<IpAddr>().unwrap());
+            let deployment = Deployment {
+                is_cluster: false,
+                nodes: vec![Node {
+                    address: address(1),
+                    role: Role::Single,
+                    facts: Ok(facts),
+                }],
+                named: vec![Named {
+                    resolved: resolved.collect(),
+                    ..named(1, who)
+                }],
+            };
+            levels(&deployment)
+        };
+        let (alone, primary) = (("connected_slaves", "0"), ("connected_slaves", "1"));
+        let (one, two) = (["10.0.0.1"], ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(with(&[], &[primary]), []);
+        assert_eq!(with(&one, &[alone]), []);
+        assert_eq!(with(&one, &[primary]), [Level::Warning]);
+        assert_eq!(with(&two, &[alone]), [Level::Warning]);
+        assert_eq!(with(&two, &[primary]), [Level::Warning, Level::Warning]);
+        assert_eq!(with(&["127.0.0.1", "::1"], &[alone]), [], "one of each kind");
+        assert_eq!(with(&one, &[("role", "slave"), primary]), [Level::Wrong]);
+    }
+}

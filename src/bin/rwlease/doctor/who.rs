@@ -1,0 +1,99 @@
+//! Who answers at an address: by more than one connection, since not every one of them need end at the same server.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value};
+use tokio::net::lookup_host;
+
+use super::probe::{Address, Entrance, ask, fields, is_alone};
+
+/// So many connections are made to an address by its name: a load balancer with two servers behind it hardly gives them all to one.
+const CONNECTIONS: usize = 4;
+
+#[derive(Clone, Debug, Default)]
+pub struct Who {
+    /// Of all servers that answered; none if they do not tell.
+    pub run_ids: BTreeSet<String>,
+    /// A node of a cluster, as far as that is known.
+    pub in_cluster: Option<bool>,
+    /// The node's id in its cluster, and those of all the nodes that it knows; nothing if it does not tell.
+    pub id: Option<String>,
+    pub knows: BTreeSet<String>,
+}
+
+/// One of the URLs.
+#[derive(Clone, Debug)]
+pub struct Named {
+    pub address: Address,
+    /// What its name stands for at the moment; nothing if it is no name, or not known.
+    pub resolved: BTreeSet<IpAddr>,
+    /// Or why it could not be asked.
+    pub who: Result<Who, String>,
+}
+
+impl Entrance {
+    pub async fn who(&self, address: &Address) -> Result<Who, RedisError> {
+        let connection = &mut self.open(address).await?;
+        let mut who = self.cluster_identity(connection).await?;
+        who.run_ids.extend(run_id(connection).await);
+        let mut others = vec![address.clone(); CONNECTIONS - 1];
+        // A certificate is good for the name, and hardly for what it stands for.
+        if !self.has_tls() {
+            let addresses = resolve(address).await.into_iter();
+            others.extend(addresses.map(|host| Address {
+                host: host.to_string(),
+                port: address.port,
+            }));
+        }
+        let run_ids = others.iter().map(|other| async move {
+            let connection = &mut self.open(other).await.ok()?;
+            run_id(connection).await
+        });
+        who.run_ids.extend(join_all(run_ids).await.into_iter().flatten());
+        Ok(who)
+    }
+
+    async fn cluster_identity(&self, connection: &mut MultiplexedConnection) -> Result<Who, RedisError> {
+        let in_cluster = match ask::<Value>(connection, "CLUSTER SLOTS").await {
+            Ok(_) => Some(true),
+            Err(error) if is_alone(&error) => Some(false),
+            Err(error) if error.code() == Some("NOPERM") => None,
+            Err(error) => return Err(error),
+        };
+        let (mut id, mut knows) = (None, BTreeSet::new());
+        if in_cluster != Some(false) {
+            id = ask(connection, "CLUSTER MYID").await.ok();
+            let nodes: String = ask(connection, "CLUSTER NODES").await.unwrap_or_default();
+            knows = nodes
+                .lines()
+                .filter_map(|line| line.split(' ').next())
+                .map(str::to_owned)
+                .collect();
+        }
+        Ok(Who {
+            run_ids: BTreeSet::new(),
+            in_cluster,
+            id,
+            knows,
+        })
+    }
+}
+
+async fn run_id(connection: &mut MultiplexedConnection) -> Option<String> {
+    let info: String = ask(connection, "INFO server").await.ok()?;
+    fields(&info).remove("run_id")
+}
+
+/// Nothing for an address, or a name that stands for none.
+pub async fn resolve(address: &Address) -> BTreeSet<IpAddr> {
+    if address.host.parse::<IpAddr>().is_ok() {
+        return BTreeSet::new();
+    }
+    match lookup_host((address.host.as_str(), address.port)).await {
+        Ok(found) => found.map(|address| address.ip()).collect(),
+        Err(_) => BTreeSet::new(),
+    }
+}

@@ -1,0 +1,46 @@
+//! What a server remembers of a connection from one command to the next.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Which writes the replicas that `WAIT` counts must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitCovers {
+    /// All that the master had written when the connection's last command ended, as up to Redis 7.0.
+    #[default]
+    EveryCommand,
+    /// All that the master had written when the connection's last command ended that wrote something, as from Redis 7.2 on and in Valkey. So on
+    /// a connection that has written nothing, `WAIT` counts every connected replica.
+    WritesAlone,
+}
+
+/// A connection, as the server knows it.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// The last command was `ASKING`.
+    asking: AtomicBool,
+    /// The replication offset that `WAIT` compares with.
+    covered: AtomicU64,
+}
+
+impl Session {
+    /// Whether the last command was `ASKING`; from now on it was not.
+    pub(super) fn take_asking(&self) -> bool {
+        self.asking.swap(false, Relaxed)
+    }
+
+    pub(super) fn set_asking(&self) {
+        self.asking.store(true, Relaxed);
+    }
+
+    pub(super) fn covered(&self) -> u64 {
+        self.covered.load(Relaxed)
+    }
+
+    /// A command has ended: the replication offset before it, and now.
+    pub(super) fn end_command(&self, covers: WaitCovers, before: u64, now: u64) {
+        if covers == WaitCovers::EveryCommand || now != before {
+            self.covered.store(now, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! How often each usual path was taken, and each rare state was met.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::super::random_calls::{Call, is_deaf};
+use super::super::scripts_equal_server::gist;
+use super::side::{Lock, Outcome};
+use crate::node::Reply;
+
+/// What the short form must have at least: a third of what it has.
+const LEAST: &[(&str, u64)] = &[
+    ("acquire: a new lock", 38),
+    ("hand-off: and the life of the key", 6),
+    ("hand-off: by a reader to the first of several", 2),
+    ("hand-off: by a reader to the only waiter", 10),
+    ("hand-off: by a writer to the first of several", 10),
+    ("hand-off: by a writer to the only waiter", 17),
+    ("hand-off: taken back", 5),
+    ("read: granted beside many readers", 68),
+    ("read: granted beside readers", 340),
+    ("read: granted to the first", 168),
+    ("read: refused by a writer", 8),
+    ("release: of one in the middle", 59),
+    ("release: of the last in the array", 61),
+    ("release: of the only reader", 98),
+    ("release: of the writer", 138),
+    ("renew: a claim", 24),
+    ("renew: a read", 141),
+    ("renew: a write", 130),
+    ("renew: and the life of the key", 32),
+    ("renew: and the pump", 44),
+    ("renew: what is revoked", 7),
+    ("write: granted to a try", 46),
+    ("write: granted to a waiting request", 141),
+    ("write: refused by a writer", 23),
+    ("write: refused by readers", 27),
+    ("a call comes too late", 462),
+    ("a dead holder is in the way", 700),
+    ("a dead waiter is in the queue", 849),
+    ("a grant is taken back", 40),
+    ("a grant lapses", 81),
+    ("a lapse is left over", 12),
+    ("a lease ends at this moment", 29),
+    ("a sweep begins that takes several calls", 91),
+    ("a sweep ends", 90),
+    ("a sweep goes on", 98),
+    ("a ticket is left over", 49),
+    ("a ticket leaps", 9),
+    ("a token is too far ahead", 1),
+    ("a waiter is dead for its client's lapse", 158),
+    ("a waiter is put back", 74),
+    ("a waiter is put back before others", 27),
+    ("an upgrader waits", 75),
+    ("another call grants the upgrade", 1),
+    ("holders are revoked", 1327),
+    ("more is left over", 9),
+    ("more than 16 readers", 54),
+    ("more than 16 waiters", 90),
+    ("readers are forced out", 2),
+    ("readers of a phase wait", 563),
+    ("revoked is left over", 8),
+    ("several dead readers are in the way", 92),
+    ("the clock goes back", 97),
+    ("the clock is behind the last token", 465),
+    ("the clock stands at the last token", 145),
+    ("the hash is a table", 1429),
+    ("the memory is full", 138),
+    ("the ninth reader comes", 26),
+];
+
+/// The scripts that have usual paths.
+const WITH_USUAL_PATHS: [&str; 4] = ["acquire_read", "acquire_write", "release", "renew"];
+
+/// One call, with all that is known of it.
+pub(super) struct Step<'a> {
+    pub(super) call: &'a Call,
+    pub(super) before: &'a Lock,
+    pub(super) after: &'a Lock,
+    pub(super) quick: &'a Outcome,
+    pub(super) slow: &'a Outcome,
+    pub(super) us: u64,
+    pub(super) went_back: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Census {
+    steps: u64,
+    usual: BTreeMap<&'static str, u64>,
+    rare: BTreeMap<&'static str, u64>,
+    /// By script and what it said.
+    said: BTreeMap<(&'static str, String), u64>,
+}
+
+impl Census {
+    pub(super) fn count(&mut self, step: &Step<'_>) {
+        self.steps += 1;
+        if let Some(said) = gist(&step.quick.reply) {
+            let is_answer = matches!(step.slow.reply, Reply::List(_));
+            assert!(
+                !is_answer || step.slow.machinery.is_some(),
+                "{} has a usual path on the slow side too",
+                step.call.script
+            );
+            *self.said.entry((step.call.script, said)).or_default() += 1;
+        }
+        for path in step.usual_paths() {
+            *self.usual.entry(path).or_default() += 1;
+        }
+        for (state, is_met) in step.rare_states() {
+            *self.rare.entry(state).or_default() += u64::from(is_met);
+        }
+    }
+
+    pub(super) fn must_be_rich(&self) {
+        let count = |what: &str| self.usual.get(what).or(self.rare.get(what)).copied().unwrap_or(0);
+        let too_seldom: Vec<_> = LEAST.iter().filter(|(what, least)| count(what) < *least).collect();
+        assert!(too_seldom.is_empty(), "too seldom: {too_seldom:?}\n{self}");
+        let counted = self.usual.keys().chain(self.rare.keys());
+        let unexpected: Vec<_> = counted
+            .filter(|what| LEAST.iter().all(|(name, _)| name != *what))
+            .collect();
+        assert!(unexpected.is_empty(), "without a least number: {unexpected:?}");
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} steps\n\nusual paths", self.steps)?;
+        for (what, count) in &self.usual {
+            writeln!(f, "{count:>9}  {what}")?;
+        }
+        writeln!(f, "\nrare states")?;
+        for (what, count) in &self.rare {
+            writeln!(f, "{count:>9}  {what}")?;
+        }
+        writeln!(f, "\nanswers")?;
+        for ((script, said), count) in &self.said {
+            writeln!(f, "{count:>9}  {script} {said}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Step<'_> {
+    /// The usual paths that this call took on the quick side.
+    fn usual_paths(&self) -> Vec<&'static str> {
+        let said = gist(&self.quick.reply).unwrap_or_default();
+        let (script, is_answer) = (self.call.script, matches!(self.quick.reply, Reply::List(_)));
+        if !is_answer || !WITH_USUAL_PATHS.contains(&script) {
+            return Vec::new();
+        }
+        match self.quick.machinery.as_deref() {
+            None if script == "release" => self.usual_releases(),
+            None if script == "renew" => self.usual_renewal(&said),
+            None => vec![self.usual_acquire(&said)],
+            Some(b"unheard") => vec!["hand-off: taken back"],
+            Some(_) if script == "renew" && (said == "renewed" || said == "revoked") => vec!["renew: and the pump"],
+            Some(_) => Vec::new(),
+        }
+    }
+
+    fn usual_acquire(&self, said: &str) -> &'static str {
+        let (is_write, tries) = (self.call.script == "acquire_write", self.call.args.len() == 5);
+        let is_new = self.before.fields.is_empty();
+        let others = self.number("readers");
+        match (said, is_write) {
+            ("granted", _) if is_new => "acquire: a new lock",
+            ("granted", true) if tries => "write: granted to a try",
+            ("granted", true) => "write: granted to a waiting request",
+            ("granted", false) if others > 8 => "read: granted beside many readers",
+            ("granted", false) if others > 0 => "read: granted beside readers",
+            ("granted", false) => "read: granted to the first",
+            ("refused", true) if others > 0 => "write: refused by readers",
+            ("refused", true) => "write: refused by a writer",
+            ("refused", false) => "read: refused by a writer",
+            _ => "acquire: something else",
+        }
+    }
+
+    fn usual_releases(&self) -> Vec<&'static str> {
+        let mut paths = vec![self.usual_release()];
+        if self.number("waiters") > 0 && self.before.ends < self.after.ends {
+            paths.push("hand-off: and the life of the key");
+        }
+        paths
+    }
+
+    fn usual_release(&self) -> &'static str {
+        let writes = self.record("writer").is_some_and(|record| record.rest == self.caller());
+        let index = self.own_record().and_then(|record| record.rest.parse::<u64>().ok());
+        let last = self.number("readers").checked_sub(1);
+        let waits = self.number("waiters");
+        match (writes, waits) {
+            (true, 0) => "release: of the writer",
+            (false, 0) if last == Some(0) => "release: of the only reader",
+            (false, 0) if index == last => "release: of the last in the array",
+            (false, 0) => "release: of one in the middle",
+            (true, 1) => "hand-off: by a writer to the only waiter",
+            (true, _) => "hand-off: by a writer to the first of several",
+            (false, 1) => "hand-off: by a reader to the only waiter",
+            (false, _) => "hand-off: by a reader to the first of several",
+        }
+    }
+
+    fn usual_renewal(&self, said: &str) -> Vec<&'static str> {
+        let record = self.own_record();
+        let writes = record.as_ref().is_some_and(|record| record.rest == self.caller());
+        let mut paths = vec![match (said, writes) {
+            ("renewed", true) => "renew: a write",
+            ("renewed", false) => "renew: a read",
+            _ => "renew: what is revoked",
+        }];
+        if record.is_some_and(|record| record.state == "g") {
+            paths.push("renew: a claim");
+        }
+        if self.before.ends != self.after.ends {
+            paths.push("renew: and the life of the key");
+        }
+        paths
+    }
+
+    fn rare_states(&self) -> Vec<(&'static str, bool)> {
+        let (before, after) = (&self.before.fields, &self.after.fields);
+        let has = |field: &str| before.contains_key(field);
+        let changed = |field: &str| before.get(field) != after.get(field);
+        let now = self.us / 1000;
+        let is_used = has("writer") || has("readers") || has("waiters");
+        let records = || {
+            before
+                .iter()
+                .filter(|(field, _)| *field == "writer" || field.starts_with("r:"))
+        };
+        let dead = records()
+            .filter(|(_, text)| Record::of(text).is_some_and(|record| record.deadline <= now))
+            .count();
+        let said = gist(&self.quick.reply).unwrap_or_default();
+        let acquires = self.call.script.starts_with("acquire");
+        let place = after
+            .get(&format!("q:{}", self.caller()))
+            .and_then(|text| Waiter::of(text));
+        let joins = acquires && !has(&format!("q:{}", self.caller()));
+        let asked = self
+            .call
+            .args
+            .get(7)
+            .and_then(|word| str::from_utf8(word).ok()?.parse::<u64>().ok());
+        let returns = joins && asked.is_some_and(|ticket| ticket > 0) && place.is_some();
+        vec![
+            ("the clock goes back", self.went_back),
+            ("the clock is behind the last token", self.number("fence") >= self.us),
+            ("the clock stands at the last token", self.number("fence") == self.us),
+            ("the memory is full", said == "OOM"),
+            ("a call comes too late", said == "stale"),
+            ("a token is too far ahead", said == "ahead"),
+            ("more is left over", self.says_more()),
+            ("a grant lapses", after.contains_key("lapsed") && changed("lapsed")),
+            (
+                "a waiter is dead for its client's lapse",
+                self.waiters().any(|(owner, waiter)| self.has_lapsed(owner, &waiter)),
+            ),
+            (
+                "a grant is taken back",
+                self.waiters().any(|(owner, waiter)| self.is_taken_back(owner, &waiter)),
+            ),
+            (
+                "a dead waiter is in the queue",
+                self.waiters().any(|(_, waiter)| waiter.ends <= now),
+            ),
+            ("a dead holder is in the way", dead > 0),
+            ("several dead readers are in the way", dead > 2),
+            (
+                "a lease ends at this moment",
+                self.own_record().is_some_and(|record| record.deadline == now),
+            ),
+            ("an upgrader waits", has("upgrader")),
+            ("another call grants the upgrade", self.grants_the_upgrade()),
+            (
+                "a sweep begins that takes several calls",
+                !has("sweep") && after.contains_key("sweep"),
+            ),
+            (
+                "a sweep goes on",
+                has("sweep") && after.contains_key("sweep") && changed("sweep"),
+            ),
+            ("a sweep ends", has("sweep") && !after.contains_key("sweep")),
+            ("readers are forced out", has("forced")),
+            ("holders are revoked", has("revoked") && is_used),
+            ("revoked is left over", has("revoked") && !is_used),
+            ("a ticket is left over", has("ticket") && !is_used),
+            ("a lapse is left over", has("lapsed") && !is_used),
+            ("readers of a phase wait", has("phase") && has("readers_head")),
+            ("a waiter is put back", returns),
+            (
+                "a waiter is put back before others",
+                returns && place.as_ref().is_some_and(|place| place.next != "-"),
+            ),
+            (
+                "a ticket leaps",
+                returns && place.is_some_and(|place| Some(place.ticket) < asked),
+            ),
+            (
+                "the ninth reader comes",
+                self.number("readers") == 8 && after.get("readers").is_some_and(|count| count == "9"),
+            ),
+            ("the hash is a table", has("wide")),
+            ("more than 16 readers", self.number("readers") > 16),
+            ("more than 16 waiters", self.number("waiters") > 16),
+        ]
+    }
+
+    fn caller(&self) -> &str {
+        let owner = self.call.args.get(2).and_then(|word| str::from_utf8(word).ok());
+        owner.unwrap_or_default()
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.before
+            .fields
+            .get(field)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
+    }
+
+    fn record(&self, field: &str) -> Option<Record<'_>> {
+        self.before.fields.get(field).and_then(|text| Record::of(text))
+    }
+
+    fn own_record(&self) -> Option<Record<'_>> {
+        let writes = self.record("writer").filter(|record| record.rest == self.caller());
+        self.record(&format!("r:{}", self.caller())).or(writes)
+    }
+
+    fn says_more(&self) -> bool {
+        match &self.quick.reply {
+            Reply::List(parts) => matches!(parts.get(2), Some(Reply::Int(1))),
+            _ => false,
+        }
+    }
+
+    /// Those that waited before the call, but for the caller.
+    fn waiters(&self) -> impl Iterator<Item = (&str, Waiter<'_>)> {
+        let entries = self.before.fields.iter();
+        let waiters = entries.filter_map(|(field, text)| Some((field.strip_prefix("q:")?, Waiter::of(text)?)));
+        waiters.filter(|(owner, _)| *owner != self.caller())
+    }
+
+    fn has_lapsed(&self, owner: &str, waiter: &Waiter<'_>) -> bool {
+        let lapsed = self.before.fields.get("lapsed").map_or("", String::as_str);
+        let words: Vec<&str> = lapsed.split(' ').collect();
+        let mut lapses = words.chunks_exact(2);
+        lapses.any(|lapse| owner.starts_with(lapse[0]) && lapse[1].parse().is_ok_and(|at: u64| at > waiter.seen))
+    }
+
+    /// It lived, and is gone without having held: its client hears nothing at the server where it says it listens.
+    fn is_taken_back(&self, owner: &str, waiter: &Waiter<'_>) -> bool {
+        let after = &self.after.fields;
+        let is_gone = !["q:", "r:"]
+            .iter()
+            .any(|kind| after.contains_key(&format!("{kind}{owner}")))
+            && after.get("writer").is_none_or(|writer| !writer.ends_with(owner));
+        let lives = waiter.ends > self.us / 1000 && !self.has_lapsed(owner, waiter);
+        is_gone && lives && waiter.node == "here" && is_deaf(owner) && waiter.mode != "u"
+    }
+
+    fn grants_the_upgrade(&self) -> bool {
+        let upgrader = self
+            .before
+            .fields
+            .get("upgrader")
+            .filter(|owner| *owner != self.caller());
+        let writer = self.after.fields.get("writer");
+        upgrader
+            .zip(writer)
+            .is_some_and(|(owner, writer)| writer.ends_with(owner.as_str()))
+    }
+}
+
+/// A holder's record.
+struct Record<'a> {
+    state: &'a str,
+    deadline: u64,
+    rest: &'a str,
+}
+
+impl Record<'_> {
+    fn of(text: &str) -> Option<Record<'_>> {
+        Some(Record {
+            state: text.get(..1)?,
+            deadline: text.get(1..14)?.parse().ok()?,
+            rest: text.get(30..)?,
+        })
+    }
+}
+
+/// A waiter's entry.
+struct Waiter<'a> {
+    mode: &'a str,
+    next: &'a str,
+    ticket: u64,
+    seen: u64,
+    /// When it is dead if it does not call.
+    ends: u64,
+    node: &'a str,
+}
+
+impl Waiter<'_> {
+    fn of(text: &str) -> Option<Waiter<'_>> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+        Some(Waiter {
+            mode: words.first()?,
+            next: words.get(2)?,
+            ticket: number(3)?,
+            seen: number(4)?,
+            ends: number(4)? + number(5)?,
+            node: words.get(9)?,
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! The usual paths of the scripts have a twin: the same scripts without them. The same random history goes to both, and each call must give the same reply,
+//! the same hash, the same end of its life and the same pushes.
+//!
+//! What is allowed to differ: a lock that became idle by the usual release keeps the fields `ticket`, `phase`, `lapsed` and `revoked`, which say nothing then.
+//!
+//! Time is given to the scripts, and goes back now and then. Claim windows and livenesses are short, so that what is rare elsewhere is frequent here; how often
+//! each usual path was taken and each rare state was met is counted, and must not be too seldom.
+//!
+//! `make twin STEPS=500000` is the long form (`ON=server` on two real servers instead of engines); `RWLEASE_SEED=n` begins with that round, `RWLEASE_LUA`
+//! names another folder of scripts to be held against itself without its usual paths.
+
+mod census;
+mod round;
+mod scripts;
+mod side;
+
+use std::env;
+
+use census::Census;
+use round::{ROUND, Round};
+use scripts::Folder;
+use side::{Dialect, Embedded, Real, Server, Side};
+
+/// The steps of the short form.
+const STEPS: u64 = 20_000;
+
+/// From so many steps on, nothing is too seldom from whichever seed.
+const ENOUGH: u64 = 5 * STEPS;
+
+/// What is compared: two folders of scripts.
+struct Twins {
+    quick: Side,
+    slow: Side,
+    census: Census,
+}
+
+impl Twins {
+    fn new(quick: &Folder, slow: &Folder, start: fn() -> Box<dyn Server>) -> Twins {
+        Twins {
+            quick: Side::new(start(), quick, Dialect::VERSION_1),
+            slow: Side::new(start(), slow, Dialect::VERSION_1),
+            census: Census::default(),
+        }
+    }
+
+    /// The scripts that are looked at, and the same without their usual paths.
+    fn of_the_scripts(start: fn() -> Box<dyn Server>) -> Twins {
+        Twins::new(&Folder::as_they_are(), &Folder::without_usual_paths(), start)
+    }
+
+    /// So many steps, in rounds that each begin with nothing and have a seed of their own. The first difference, if there is one.
+    fn compare(&mut self, first_seed: u64, steps: u64) -> Result<(), String> {
+        (first_seed..first_seed + steps.div_ceil(ROUND)).try_for_each(|seed| Round::new(self, seed).run())
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    env::var(name).ok().and_then(|number| number.parse().ok())
+}
+
+#[test]
+fn the_usual_paths_do_as_the_machinery() {
+    let mut twins = Twins::of_the_scripts(Embedded::start);
+    let seed = setting("RWLEASE_SEED");
+    twins.compare(seed.unwrap_or(1), STEPS).unwrap();
+    if seed.is_none() {
+        twins.census.must_be_rich();
+        twins
+            .compare(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10)
+            .unwrap();
+    }
+}
+
+#[test]
+fn the_usual_paths_do_as_the_machinery_on_a_server() {
+    let mut twins = Twins::of_the_scripts(Real::start);
+    twins.compare(1, STEPS / 10).unwrap();
+}
+
+/// Else two equal folders would be equal whatever the comparison overlooks.
+#[test]
+fn what_differs_is_seen() {
+    let differences = [
+        // In a reply; in the hash; in the end of the key's life; in a push.
+        (
+            "lib/acquire.lua",
+            "{ now, 'full', more, number('waiters') }",
+            "{ now, 'full', more, 7 }",
+        ),
+        (
+            "lib/readers.lua",
+            "string.sub(text, 1, 30) .. index)",
+            "string.sub(text, 1, 30) .. '0' .. index)",
+        ),
+        (
+            "lib/hash.lua",
+            "math.floor(number('fence') / 1000)) + GRACE",
+            "math.floor(number('fence') / 1000)) + GRACE + 1",
+        ),
+        ("lib/pump.lua", "' %s %.0f %.0f'", "'  %s %.0f %.0f'"),
+    ];
+    for (file, old, new) in differences {
+        let changed = Folder::as_they_are();
+        changed.change(file, old, new);
+        let mut twins = Twins::new(&changed, &Folder::without_usual_paths(), Embedded::start);
+        assert!(twins.compare(1, STEPS).is_err(), "{new}");
+    }
+}
+
+/// `make twin`
+#[test]
+#[ignore = "takes as long as STEPS says"]
+fn long() {
+    let steps = setting("STEPS").unwrap_or(500_000);
+    let first = setting("RWLEASE_SEED").unwrap_or_else(|| fastrand::u64(1_000_000..u64::MAX / 2));
+    let on_servers = env::var("ON").is_ok_and(|on| on == "server");
+    println!("{steps} steps from RWLEASE_SEED={first} on");
+    let mut twins = Twins::of_the_scripts(if on_servers { Real::start } else { Embedded::start });
+    let outcome = twins.compare(first, steps);
+    println!("{}", twins.census);
+    outcome.unwrap();
+    if steps >= ENOUGH {
+        twins.census.must_be_rich();
+    }
+}

@@ -1,0 +1,326 @@
+//! One history, told to both sides.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fastrand::Rng;
+
+use super::super::random_calls::{Call, Calls, Habits, LOCKS};
+use super::Twins;
+use super::census::Step;
+use super::side::{Lock, Outcome, Words};
+use crate::node::Reply;
+
+/// The steps of a round.
+pub(super) const ROUND: u64 = 500;
+
+/// The given time begins here, far ahead of any server's own clock, so that no key ends by that: the first of January 2050, s.
+const BEGINNING: u64 = 2_524_608_000;
+
+/// What a lock that became idle by the usual release still has.
+const LEFT_OVER: [&str; 4] = ["ticket", "phase", "lapsed", "revoked"];
+
+/// How many of the last calls are told with a difference.
+const TOLD: usize = 12;
+
+pub(super) struct Round<'a> {
+    twins: &'a mut Twins,
+    seed: u64,
+    rng: Rng,
+    calls: Calls,
+    us: u64,
+    /// Time goes on by so many ms at the most between two usual calls.
+    pace: u64,
+    /// Of so many calls, 45 are by one that holds.
+    by_holders: u32,
+    went_back: bool,
+    is_full: bool,
+    /// Of the locks that are used.
+    keys: &'static [&'static str],
+    /// Something else stands in the place of a lock.
+    is_foreign: bool,
+    /// As the quick side has them.
+    locks: BTreeMap<String, Lock>,
+    told: VecDeque<String>,
+}
+
+impl Round<'_> {
+    pub(super) fn new(twins: &mut Twins, seed: u64) -> Round<'_> {
+        let mut rng = Rng::with_seed(seed);
+        let is_crowd = rng.u32(..4) == 0;
+        let mut one_of = |numbers: [u64; 3]| numbers[rng.usize(..3)];
+        let mut habits = Habits {
+            all_kinds: false,
+            locks: one_of([1, 1, 2]) as usize,
+            newcomers: one_of([10, 25, 60]) as u32,
+            writers: one_of([1, 4, 9]) as u32,
+            odd: one_of([0, 10, 40]) as u32,
+            lease: one_of([200, 1_500, 15_000]),
+            window: one_of([50, 400, 40_000]),
+            liveness: one_of([100, 1_000, 10_000]),
+            limits: [one_of([0, 100, 100]), one_of([3, 100, 100]), 1_000],
+            long_leases: 1_000,
+            raised_by: one_of([100, 10_000, 300_000]),
+            far_raises: 30,
+        };
+        let (mut pace, mut by_holders) = (one_of([2, 20, 60]), one_of([200, 500, 4_000]) as u32);
+        if is_crowd {
+            (habits.locks, habits.newcomers, habits.writers, habits.lease) = (1, 60, 1, 4_000);
+            (pace, by_holders) = (10, 1_000);
+        }
+        let locks = habits.locks;
+        Round {
+            us: BEGINNING * 1_000_000 + rng.u64(..1_000_000),
+            calls: Calls::with(rng.fork(), habits),
+            pace,
+            by_holders,
+            rng,
+            twins,
+            keys: &LOCKS[..locks],
+            is_foreign: false,
+            seed,
+            went_back: false,
+            is_full: false,
+            locks: BTreeMap::new(),
+            told: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<(), String> {
+        LOCKS.iter().for_each(|key| self.end(key));
+        let outcome = (1..=ROUND).try_for_each(|step| {
+            self.step().map_err(|difference| {
+                let (seed, told) = (self.seed, self.told.make_contiguous().join("\n"));
+                format!("RWLEASE_SEED={seed}, step {step}\n{told}\n{difference}")
+            })
+        });
+        self.set_full(false);
+        outcome
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let odds = if self.is_full { 10 } else { 200 };
+        let turns = self.rng.u32(..odds) == 0;
+        self.set_full(self.is_full ^ turns);
+        self.pass_time();
+        self.tamper();
+        let by_holder = self.call_by_holder();
+        let call = by_holder.unwrap_or_else(|| self.calls.next(self.us / 1000));
+        call.keys.iter().for_each(|key| self.end_if_over(key));
+        self.tell_history(&call);
+        let quick = self.twins.quick.call(&call);
+        let slow = self.twins.slow.call(&call);
+        self.calls.learn(&call, &quick.reply);
+        self.count(&call, &quick, &slow);
+        self.compare(&call, &quick, &slow)?;
+        for ((key, quick), slow) in call.keys.iter().zip(quick.locks).zip(&slow.locks) {
+            let lock = self.with_what_is_left_over(key, quick, slow);
+            self.locks.insert(key.clone(), lock);
+        }
+        Ok(())
+    }
+
+    /// Now and then, a call by one that holds, whether its client knows or not: else hand-offs and claims are rare. And the end of a crowd.
+    fn call_by_holder(&mut self) -> Option<Call> {
+        let key = self.keys[self.rng.usize(..self.keys.len())];
+        let fields = &self.locks.get(key)?.fields;
+        let writer = fields.get("writer").and_then(|record| record.get(30..));
+        let holders = fields.keys().filter_map(|field| field.strip_prefix("r:")).chain(writer);
+        let holder = self.rng.choice(holders.collect::<Vec<_>>())?;
+        let lease = self.rng.u64(1..20_000).to_string();
+        let is_crowd = fields.get("readers").is_some_and(|count| count.len() > 1);
+        let is_forced = fields.contains_key("forced");
+        let (script, args) = match self.rng.u32(..if is_forced { 60 } else { self.by_holders }) {
+            0..30 => ("release", vec![holder, "all"]),
+            30..45 => ("renew", vec![holder, &lease]),
+            _ if is_crowd && self.rng.u32(..20) == 0 => ("force_release", vec![fields.get("fence")?.as_str()]),
+            _ => return None,
+        };
+        let args = ["here", "0"].into_iter().chain(args);
+        Some(Call {
+            script,
+            keys: vec![key.to_owned()],
+            args: command(args),
+        })
+    }
+
+    fn compare(&self, call: &Call, quick: &Outcome, slow: &Outcome) -> Result<(), String> {
+        let before: Vec<_> = call.keys.iter().map(|key| (key, self.locks.get(key))).collect();
+        let differ = |what: &str, quick: String, slow: String| {
+            Err(format!(
+                "{what} differs, from {before:#?}\n usual path {quick}\n machinery  {slow}"
+            ))
+        };
+        if essence(&quick.reply) != essence(&slow.reply) {
+            return differ("the reply", format!("{:?}", quick.reply), format!("{:?}", slow.reply));
+        } else if quick.pushes != slow.pushes {
+            return differ(
+                "what is pushed",
+                format!("{:?}", quick.pushes),
+                format!("{:?}", slow.pushes),
+            );
+        }
+        for (quick, slow) in quick.locks.iter().zip(&slow.locks) {
+            if quick.ends != slow.ends || !(quick.fields == slow.fields || is_slow_with_more(quick, slow)) {
+                return differ("the lock", format!("{quick:#?}"), format!("{slow:#?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, call: &Call, quick: &Outcome, slow: &Outcome) {
+        let none = Lock::default();
+        let key = call.keys.first();
+        self.twins.census.count(&Step {
+            call,
+            before: key.and_then(|key| self.locks.get(key)).unwrap_or(&none),
+            after: quick.locks.first().unwrap_or(&none),
+            quick,
+            slow,
+            us: self.us,
+            went_back: self.went_back,
+        });
+    }
+
+    /// Both go on with what the usual release has left over, or both without it.
+    fn with_what_is_left_over(&mut self, key: &str, quick: Lock, slow: &Lock) -> Lock {
+        let more: Vec<(&String, &String)> = quick
+            .fields
+            .iter()
+            .filter(|(field, _)| !slow.fields.contains_key(*field))
+            .collect();
+        if more.is_empty() {
+            return quick;
+        }
+        if self.rng.bool() && !self.is_full {
+            let set = more.into_iter().flat_map(|(field, value)| [field.as_str(), value]);
+            let command = command(["HSET", key].into_iter().chain(set));
+            self.twins.slow.tell(&[command]);
+            return quick;
+        }
+        let gone = more.into_iter().map(|(field, _)| field.as_str());
+        let command = command(["HDEL", key].into_iter().chain(gone));
+        self.twins.quick.tell(&[command]);
+        slow.clone()
+    }
+
+    fn tell(&mut self, words: &[&str]) {
+        let command = [command(words.iter().copied())];
+        self.twins.quick.tell(&command);
+        self.twins.slow.tell(&command);
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            self.twins.quick.fill(is_full);
+            self.twins.slow.fill(is_full);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let us = match self.rng.u32(..400) {
+            0 => self.rng.u64(..30_000_000),
+            1..20 => self.rng.u64(..2_500_000),
+            20..60 => 0,
+            60..160 => 1,
+            _ => self.rng.u64(1..self.pace * 1_000),
+        };
+        self.went_back = self.rng.u32(..60) == 0;
+        self.us = match self.went_back {
+            true => self.us - us.min(500_000),
+            false => self.deadline_ahead().unwrap_or(self.us + us),
+        };
+        let clock = format!("{} {}", self.us / 1_000_000, self.us % 1_000_000);
+        let is_full = self.is_full;
+        self.set_full(false); // else the server would not take it
+        self.tell(&["SET", "clock", &clock]);
+        self.set_full(is_full);
+    }
+
+    /// Now and then, the very moment at which somebody's lease ends.
+    fn deadline_ahead(&mut self) -> Option<u64> {
+        if self.rng.u32(..20) > 0 {
+            return None;
+        }
+        let fields = self.locks.values().flat_map(|lock| &lock.fields);
+        let records = fields.filter(|(field, _)| *field == "writer" || field.starts_with("r:"));
+        let ends = records.filter_map(|(_, text)| Some(text.get(1..14)?.parse::<u64>().ok()? * 1000));
+        ends.filter(|ends| (self.us..self.us + 300_000).contains(ends)).min()
+    }
+
+    /// A key whose life has ended by the given clock is gone.
+    fn end_if_over(&mut self, key: &str) {
+        let ends = self.locks.get(key).and_then(|lock| lock.ends);
+        if ends.is_some_and(|ends| ends <= self.us / 1000) {
+            self.end(key);
+        }
+    }
+
+    fn end(&mut self, key: &str) {
+        self.tell(&["DEL", key]);
+        self.locks.remove(key);
+    }
+
+    /// Somebody deletes a lock, or puts something else there for some time.
+    fn tamper(&mut self) {
+        let key = self.keys[self.rng.usize(..self.keys.len())];
+        let draw = if self.is_foreign {
+            self.rng.u32(..10)
+        } else {
+            self.rng.u32(..2_000)
+        };
+        match draw {
+            0 if self.is_foreign => {
+                self.is_foreign = false;
+                self.keys.iter().for_each(|key| self.end(key));
+            }
+            0 => self.put_something_else(key, &["SET", key, "somebody else's"]),
+            1 if !self.is_foreign => self.put_something_else(key, &["HSET", key, "version", "2"]),
+            2..5 if !self.is_foreign => self.end(key),
+            _ => {}
+        }
+    }
+
+    fn put_something_else(&mut self, key: &str, command: &[&str]) {
+        self.end(key);
+        self.tell(command);
+        self.is_foreign = true;
+    }
+
+    fn tell_history(&mut self, call: &Call) {
+        let args: Vec<_> = call.args.iter().map(|word| word.escape_ascii().to_string()).collect();
+        if self.told.len() == TOLD {
+            self.told.pop_front();
+        }
+        let us = self.us;
+        self.told
+            .push_back(format!("{us} {} {:?} {}", call.script, call.keys, args.join(" ")));
+    }
+}
+
+fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Words {
+    words.into_iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// Whether nobody holds or waits on either side, and the usual path has left over what it may.
+fn is_slow_with_more(quick: &Lock, slow: &Lock) -> bool {
+    let is_idle = |lock: &Lock| {
+        ["writer", "readers", "waiters"]
+            .iter()
+            .all(|field| !lock.fields.contains_key(*field))
+    };
+    let mut lessened = quick.fields.clone();
+    lessened.retain(|field, _| slow.fields.contains_key(field) || !LEFT_OVER.contains(&field.as_str()));
+    is_idle(quick) && lessened == slow.fields
+}
+
+/// Of an error that is not the scripts' own, its code: its text names the line.
+fn essence(reply: &Reply) -> Reply {
+    let mut reply = reply.clone();
+    if let Reply::Error(error) = &mut reply
+        && !error.code.starts_with("LOCK")
+    {
+        error.detail.clear();
+    }
+    reply
+}

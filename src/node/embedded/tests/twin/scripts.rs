@@ -1,0 +1,104 @@
+//! The scripts of a folder, made ready for the comparison; and the folder of those that have no usual paths.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::scripts_equal_server::{CLOCK, GIVEN_CLOCK};
+use crate::protocol::Scripts;
+
+/// Where the machinery says that a call has come to it.
+pub(super) const MACHINERY: &str = "machinery";
+
+/// The line behind which it begins.
+const BEGINS: &str = "-- @include prelude\n";
+
+/// What shuts the usual paths: of acquires in `lib/simple.lua`, of releases and hand-offs in `release.lua`.
+const OPEN: &str = "local simple = ";
+const SHUT: &str = "local simple = false and ";
+
+/// `renew.lua` has no other path than the usual one, so its twin is written by hand.
+const RENEW: &str = include_str!("renew.lua");
+
+/// A folder that is gone with this value.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// The scripts that are looked at: those of this crate, or those in the folder that `RWLEASE_LUA` names.
+    pub(super) fn as_they_are() -> Folder {
+        let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+        Folder::copy_of(&env::var_os("RWLEASE_LUA").map_or_else(own, PathBuf::from))
+    }
+
+    /// The same without their usual paths.
+    pub(super) fn without_usual_paths() -> Folder {
+        let folder = Folder::as_they_are();
+        for file in ["lib/simple.lua", "release.lua"] {
+            folder.change(file, OPEN, SHUT);
+        }
+        fs::write(folder.0.join("renew.lua"), RENEW).unwrap();
+        folder
+    }
+
+    pub(super) fn change(&self, file: &str, old: &str, new: &str) {
+        let path = self.0.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches(old).count(), 1, "places in {file} for {old}");
+        fs::write(path, text.replace(old, new)).unwrap();
+    }
+
+    /// The scripts, which go by the given clock, and say when they come to the machinery.
+    pub(super) fn scripts(&self) -> Scripts {
+        self.change("lib/clock.lua", CLOCK, GIVEN_CLOCK);
+        for entry in fs::read_dir(&self.0).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(name) = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .filter(|_| path.is_file())
+            else {
+                continue;
+            };
+            if fs::read_to_string(&path).unwrap().contains(BEGINS) {
+                // A hand-off comes to the machinery with what it has done.
+                let with = if name == "release.lua" {
+                    "tostring(handed)"
+                } else {
+                    "''"
+                };
+                let says = format!("redis.pcall('SPUBLISH', '{MACHINERY}', {with})\n{BEGINS}");
+                self.change(name, BEGINS, &says);
+            }
+        }
+        Scripts::from_folder(&self.0).unwrap()
+    }
+
+    fn copy_of(folder: &Path) -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let copy = env::temp_dir().join(format!("rwlease-twin-{}-{count}", process::id()));
+        copy_all(folder, &copy);
+        Folder(copy)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_all(&path, &copy);
+        } else {
+            fs::copy(path, copy).unwrap();
+        }
+    }
+}

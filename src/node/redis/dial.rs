@@ -1,0 +1,50 @@
+//! The way to a server: a TCP connection, with what goes over it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ::redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use futures::FutureExt;
+use futures::future::select_ok;
+use tokio::net::{TcpStream, lookup_host};
+
+use crate::node::Address;
+
+/// When nothing was heard for this long the kernel asks the other side whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Connects to all addresses of the host at once; the first one that also gets over `handshake` is taken. With `place`, the host was
+/// resolved to that address already.
+pub(super) async fn dial<S, F>(
+    address: &Address,
+    place: Option<IpAddr>,
+    handshake: impl Fn(TcpStream) -> F + Sync,
+) -> io::Result<S>
+where
+    F: Future<Output = io::Result<S>> + Send,
+{
+    if let Some(place) = place {
+        return handshake(connect(SocketAddr::new(place, address.port)).await?).await;
+    }
+    let handshake = &handshake;
+    let dials: Vec<_> = lookup_host((&*address.host, address.port))
+        .await?
+        .map(|resolved| async move { handshake(connect(resolved).await?).await }.boxed())
+        .collect();
+    if dials.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+    }
+    select_ok(dials).await.map(|(stream, _)| stream)
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE_INTERVAL);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}

@@ -1,0 +1,184 @@
+//! What TLS needs of a client: made once, so that the system's certificates are read once and sessions resume.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::node::redis::TlsFiles;
+use crate::node::redis::dial::dial;
+use crate::node::{Address, NodeError};
+
+/// How many sessions with one server are kept. A resumed one gives new ones.
+const SESSIONS: usize = 8;
+
+/// How many servers sessions are kept for. Where servers come and go under new addresses, all are forgotten now and then.
+const SERVERS: usize = 1024;
+
+/// The configuration of one client, which makes all its connections. A copy of it begins anew: the settings may be changed
+/// before it is used.
+#[derive(Default)]
+pub(crate) struct Tls(Mutex<Configurations>);
+
+#[derive(Default)]
+struct Configurations {
+    shared: Option<ClientConfig>,
+    /// One for each server, with sessions of its own: `rustls` keeps them by host name, and several servers may share one.
+    by_server: HashMap<Address, Arc<ClientConfig>>,
+}
+
+impl Clone for Tls {
+    fn clone(&self) -> Tls {
+        Tls::default()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Connects, and agrees on TLS. The certificate is for the host, also where that was resolved to `place` already.
+    pub(super) async fn dial(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        files: &TlsFiles,
+    ) -> Result<TlsStream<TcpStream>, NodeError> {
+        let connector = TlsConnector::from(self.configuration(address, files)?);
+        let name = ServerName::try_from(address.host.to_string())
+            .map_err(|error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")))?;
+        dial(address, place, |stream| connector.connect(name.clone(), stream))
+            .await
+            .map_err(|error| super::connect_failure(error.into()))
+    }
+
+    /// The configuration for that server.
+    fn configuration(&self, address: &Address, files: &TlsFiles) -> Result<Arc<ClientConfig>, NodeError> {
+        // What it holds is whole at every moment.
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.by_server.get(address) {
+            return Ok(known.clone());
+        }
+        let shared = match made.shared.take() {
+            Some(shared) => shared,
+            None => configuration(files)?,
+        };
+        let mut own = shared.clone();
+        own.resumption = Resumption::in_memory_sessions(SESSIONS);
+        let own = Arc::new(own);
+        made.shared = Some(shared);
+        if made.by_server.len() >= SERVERS {
+            made.by_server.clear();
+        }
+        made.by_server.insert(address.clone(), own.clone());
+        Ok(own)
+    }
+}
+
+/// Reads what is in the files, or in the system's.
+fn configuration(files: &TlsFiles) -> Result<ClientConfig, NodeError> {
+    // If the application has installed a provider of cryptography, that one.
+    let provider = CryptoProvider::get_default()
+        .cloned()
+        .unwrap_or_else(|| ring::default_provider().into());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| hopeless(error.to_string()))?
+        .with_root_certificates(roots(files)?);
+    let Some((certificate, key)) = &files.client else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|error| hopeless(format!("the client's key cannot be read: {error}")))?;
+    builder
+        .with_client_auth_cert(certificates(certificate)?, key)
+        .map_err(|error| hopeless(format!("the client's certificate cannot be used: {error}")))
+}
+
+fn roots(files: &TlsFiles) -> Result<RootCertStore, NodeError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = &files.roots {
+        for certificate in certificates(pem)? {
+            roots
+                .add(certificate)
+                .map_err(|error| hopeless(format!("a root certificate cannot be used: {error}")))?;
+        }
+        return Ok(roots);
+    }
+    // One that cannot be read, among hundreds, is missed only where a server needs it.
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    match found.errors.first() {
+        Some(error) if roots.is_empty() => Err(hopeless(format!("the system's certificates cannot be read: {error}"))),
+        _ => Ok(roots),
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NodeError> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| hopeless(format!("a certificate cannot be read: {error}")))
+}
+
+/// A failure that no retry mends.
+fn hopeless(message: String) -> NodeError {
+    NodeError {
+        permanent: true,
+        ..super::connect_failure(io::Error::new(io::ErrorKind::InvalidInput, message).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        Address {
+            host: "host".into(),
+            port,
+        }
+    }
+
+    fn root(pem: &str) -> TlsFiles {
+        TlsFiles {
+            roots: Some(pem.into()),
+            client: None,
+        }
+    }
+
+    #[test]
+    fn certificates_are_read_once_and_sessions_kept_by_server() {
+        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
+        let (good, bad) = (root(&authority.cert.pem()), root("-----BEGIN CERTIFICATE-----"));
+        let tls = Tls::default();
+        let first = tls.configuration(&address(1), &good).unwrap();
+        // What is not read again cannot be found wrong.
+        assert!(Arc::ptr_eq(&first, &tls.configuration(&address(1), &bad).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &tls.configuration(&address(2), &bad).unwrap()));
+        let error = tls.clone().configuration(&address(1), &bad).unwrap_err();
+        assert!(error.permanent, "{error}");
+    }
+
+    #[test]
+    fn servers_that_come_and_go_do_not_add_up() {
+        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
+        let (tls, files) = (Tls::default(), root(&authority.cert.pem()));
+        for port in 1..=2 * SERVERS as u16 {
+            tls.configuration(&address(port), &files).unwrap();
+        }
+        assert!(tls.0.lock().unwrap().by_server.len() <= SERVERS);
+    }
+}

@@ -1,0 +1,517 @@
+//! Which node's view of the cluster is believed. Decisions only: `topology` asks the nodes, and installs what is decided here.
+//!
+//! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
+//! - A view of a lower epoch is not believed while a node of a higher one answers. A lower epoch than the known one
+//!   counts only if most of the nodes that were asked tell no higher one.
+//! - Among views of the highest epoch those of nodes that serve (`cluster_state:ok`) come first, then the majority.
+//! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
+
+use std::collections::HashMap;
+
+use crate::node::Address;
+use crate::router::Slot;
+use crate::router::map::SlotMap;
+
+/// What a server says of itself when a connection to it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// A node of a cluster, with this id.
+    Node(Box<str>),
+    /// A server without cluster mode.
+    Alone,
+    /// The user may not ask, or the server does not know the question.
+    Unknown,
+}
+
+/// What one node says of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) node: Address,
+    pub(crate) told: Told,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// The node has no cluster mode. The name of its process, if it tells that.
+    Alone(Option<Box<str>>),
+    Cluster {
+        map: SlotMap,
+        /// `cluster_current_epoch`
+        epoch: Option<u64>,
+        /// Whether `cluster_state` is `ok`.
+        serves: Option<bool>,
+    },
+}
+
+/// What is known of the servers.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) kind: Kind,
+    pub(crate) map: SlotMap,
+    /// The epoch of the view that was installed last.
+    epoch: Option<u64>,
+    /// Owners that redirects named, and when.
+    lessons: HashMap<Slot, (u64, Address)>,
+    /// Counts lessons.
+    lesson: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// No server has said anything yet.
+    Nothing,
+    /// A server without cluster mode, and the name of its process, if it tells that.
+    Single(Option<Box<str>>),
+    Cluster,
+}
+
+/// Why a server is not believed, and gets no commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stranger {
+    #[error("a server without cluster mode, where a node of the known cluster was")]
+    Standalone,
+    #[error("a node of another cluster, where one of the known cluster was")]
+    OtherCluster,
+    #[error("another server of the same name, and the one that was met first may still be there")]
+    OtherServer,
+}
+
+impl Stranger {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Stranger::Standalone => "standalone",
+            Stranger::OtherCluster => "other_cluster",
+            Stranger::OtherServer => "other_server",
+        }
+    }
+}
+
+/// Whether a server that was just connected to is one of those that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Welcome,
+    /// Its id is not known: its map tells whether it is of the same cluster.
+    AskItsMap,
+    /// It is not the process that was met first at this name.
+    FindTheFirst,
+    Refused(Stranger),
+}
+
+/// Whether servers without a cluster are one deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sole {
+    Fine,
+    /// They are several servers, and each would grant what the others have granted.
+    Several(String),
+    /// Not all seeds have answered: they may be several.
+    Unsure(String),
+}
+
+/// Judges the first views that there are, of so many seeds. One server may have several names.
+pub(crate) fn sole(views: &[View], seeds: usize) -> Sole {
+    let alone = views.iter().map(|view| match &view.told {
+        Told::Alone(process) => Some((&view.node, process.as_deref())),
+        Told::Cluster { .. } => None,
+    });
+    let Some(alone) = alone.collect::<Option<Vec<_>>>() else {
+        return Sole::Fine;
+    };
+    let [(first, process), others @ ..] = &*alone else {
+        return Sole::Fine;
+    };
+    if let Some((other, _)) = others.iter().find(|(_, other)| process.is_none() || other != process) {
+        return Sole::Several(format!(
+            "{first} and {other} are servers without cluster mode: name one of them, or the nodes of a cluster"
+        ));
+    }
+    if alone.len() < seeds {
+        return Sole::Unsure(format!(
+            "{first} is a server without cluster mode, and not all of the other {} named servers tell whether they are the same",
+            seeds - 1
+        ));
+    }
+    Sole::Fine
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Known {
+            kind: Kind::Nothing,
+            map: SlotMap::empty(),
+            epoch: None,
+            lessons: HashMap::new(),
+            lesson: 0,
+        }
+    }
+}
+
+impl Known {
+    /// Notes that a server named the owner of a slot. True if that is news.
+    pub(crate) fn moved(&mut self, slot: Slot, to: &Address) -> bool {
+        self.lesson += 1;
+        self.lessons.insert(slot, (self.lesson, to.clone()));
+        self.map.moved(slot, to)
+    }
+
+    /// The number of lessons so far: what is asked from now on knows of them, or should.
+    pub(crate) fn lesson(&self) -> u64 {
+        self.lesson
+    }
+
+    /// Whether a server that says this of itself may be sent commands.
+    pub(crate) fn admission(&self, address: &Address, identity: &Identity, process: Option<&str>) -> Admission {
+        match (&self.kind, identity) {
+            (Kind::Cluster, Identity::Alone) => Admission::Refused(Stranger::Standalone),
+            (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => Admission::AskItsMap,
+            (Kind::Single(Some(first)), Identity::Alone | Identity::Unknown)
+                if self.map.has(address) && process.is_some_and(|process| process != &**first) =>
+            {
+                Admission::FindTheFirst
+            }
+            _ => Admission::Welcome,
+        }
+    }
+
+    /// Why this view does not count at all, if so.
+    pub(crate) fn refusal(&self, view: &View) -> Option<Stranger> {
+        match (&self.kind, &view.told) {
+            (Kind::Cluster, Told::Alone(_)) => Some(Stranger::Standalone),
+            (Kind::Cluster, Told::Cluster { map, .. }) if self.map.is_disjoint(map) => Some(Stranger::OtherCluster),
+            _ => None,
+        }
+    }
+
+    /// Whether this view says nothing new, so that no other node need be asked.
+    pub(crate) fn is_confirmed_by(&self, view: &View) -> bool {
+        match (&self.kind, &view.told) {
+            (Kind::Single(_), Told::Alone(_)) => true,
+            (Kind::Cluster, Told::Cluster { map, epoch, serves }) => {
+                let same_epoch = self.epoch.zip(*epoch).is_none_or(|(known, told)| known == told);
+                same_epoch && *serves != Some(false) && self.map.has_all_of(map)
+            }
+            _ => false,
+        }
+    }
+
+    /// The view to install, of those that `asked` nodes have given; none if too few have answered to go back to a lower epoch.
+    pub(crate) fn choose<'a>(&self, views: &'a [View], asked: usize) -> Option<&'a View> {
+        let views: Vec<&View> = views.iter().filter(|view| self.refusal(view).is_none()).collect();
+        let in_cluster = |view: &&&View| matches!(view.told, Told::Cluster { .. });
+        if !views.iter().any(|view| in_cluster(&view)) {
+            return views.first().copied();
+        }
+        let highest = views.iter().filter_map(|view| view.epoch()).max();
+        let falls_back = self.epoch.zip(highest).is_some_and(|(known, highest)| highest < known);
+        if falls_back && 2 * views.len() <= asked {
+            return None;
+        }
+        let newest = |view: &&&View| in_cluster(view) && view.epoch().is_none_or(|epoch| Some(epoch) == highest);
+        let newest: Vec<&View> = views.iter().filter(newest).copied().collect();
+        let rank = |view: &&View| {
+            let same: Vec<_> = newest.iter().filter(|other| view.agrees(other)).collect();
+            let serving = same.iter().filter(|other| other.serves()).count();
+            (serving, same.len(), self.agrees(view))
+        };
+        // The first one among equals.
+        newest.iter().copied().rev().max_by_key(rank)
+    }
+
+    /// Installs a view that was asked for when `since` lessons were known. True if a slot has another owner now.
+    pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
+        let map = match view.told {
+            Told::Alone(process) => {
+                self.kind = Kind::Single(process);
+                SlotMap::single(view.node)
+            }
+            Told::Cluster { map, epoch, .. } => {
+                let known = std::mem::replace(&mut self.kind, Kind::Cluster) == Kind::Cluster;
+                self.epoch = epoch.or(self.epoch);
+                if known { map.filled_from(&self.map) } else { map }
+            }
+        };
+        let before = std::mem::replace(&mut self.map, map);
+        self.lessons.retain(|_, (lesson, _)| *lesson > since);
+        for (slot, (_, owner)) in &self.lessons {
+            self.map.moved(*slot, owner);
+        }
+        !before.agrees(&self.map)
+    }
+
+    fn agrees(&self, view: &View) -> bool {
+        matches!(&view.told, Told::Cluster { map, .. } if self.map.agrees(map))
+    }
+}
+
+impl View {
+    fn epoch(&self) -> Option<u64> {
+        match self.told {
+            Told::Cluster { epoch, .. } => epoch,
+            Told::Alone(_) => None,
+        }
+    }
+
+    /// A node that does not tell is taken to serve.
+    fn serves(&self) -> bool {
+        match self.told {
+            Told::Cluster { serves, .. } => serves.unwrap_or(true),
+            Told::Alone(_) => true,
+        }
+    }
+
+    fn agrees(&self, other: &View) -> bool {
+        match (&self.told, &other.told) {
+            (Told::Cluster { map, .. }, Told::Cluster { map: others, .. }) => map.agrees(others),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Reply;
+    use crate::node::fake::{address, id_of, slots, text};
+    use crate::router::translation::Translation;
+
+    const BEFORE: [(u16, u16, &str); 3] = [(0, 5460, "a"), (5461, 10922, "b"), (10923, 16383, "c")];
+    const AFTER: [(u16, u16, &str); 3] = [(0, 5460, "d"), (5461, 10922, "b"), (10923, 16383, "c")];
+
+    fn map(ranges: &[(u16, u16, &str)]) -> SlotMap {
+        SlotMap::parse(&slots(ranges), &address("asked"), &Translation::default()).unwrap()
+    }
+
+    fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> View {
+        let (map, epoch, serves) = (map(ranges), Some(epoch), Some(true));
+        let told = Told::Cluster { map, epoch, serves };
+        View {
+            node: address(node),
+            told,
+        }
+    }
+
+    /// One that does not serve.
+    fn down(view: View) -> View {
+        let Told::Cluster { map, epoch, .. } = view.told else {
+            panic!()
+        };
+        let told = Told::Cluster {
+            map,
+            epoch,
+            serves: Some(false),
+        };
+        View { told, ..view }
+    }
+
+    /// One that tells neither epoch nor state.
+    fn silent(view: View) -> View {
+        let Told::Cluster { map, .. } = view.told else { panic!() };
+        let told = Told::Cluster {
+            map,
+            epoch: None,
+            serves: None,
+        };
+        View { told, ..view }
+    }
+
+    fn alone(node: &str, process: Option<&str>) -> View {
+        let told = Told::Alone(process.map(Into::into));
+        View {
+            node: address(node),
+            told,
+        }
+    }
+
+    /// The same slots, and other nodes behind them.
+    fn of_others() -> View {
+        let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
+        let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
+        let map = SlotMap::parse(&Reply::List(vec![all]), &address("a"), &Translation::default()).unwrap();
+        let told = Told::Cluster {
+            map,
+            epoch: Some(99),
+            serves: Some(true),
+        };
+        View {
+            node: address("a"),
+            told,
+        }
+    }
+
+    fn known(ranges: &[(u16, u16, &str)], epoch: u64) -> Known {
+        let mut known = Known::default();
+        known.install(view("a", ranges, epoch), 0);
+        known
+    }
+
+    fn owner(known: &Known, slot: u16) -> Option<String> {
+        known
+            .map
+            .owner(Slot::new(slot).unwrap())
+            .map(|owner| owner.host.to_string())
+    }
+
+    #[test]
+    fn after_a_cluster_there_is_no_single_server() {
+        let known = known(&BEFORE, 1);
+        assert_eq!(known.refusal(&alone("a", None)), Some(Stranger::Standalone));
+        assert!(known.choose(&[alone("a", None)], 1).is_none());
+        let refused = Admission::Refused(Stranger::Standalone);
+        assert_eq!(known.admission(&address("a"), &Identity::Alone, None), refused);
+        assert_eq!(Known::default().refusal(&alone("a", None)), None);
+    }
+
+    #[test]
+    fn a_map_that_shares_no_id_is_of_another_cluster() {
+        let known = known(&BEFORE, 1);
+        assert_eq!(known.refusal(&of_others()), Some(Stranger::OtherCluster));
+        assert!(known.choose(&[of_others()], 1).is_none());
+        // One node in common will do.
+        let few = view("c", &[(0, 5460, "x"), (5461, 16383, "c")], 1);
+        assert_eq!(known.refusal(&few), None);
+    }
+
+    #[test]
+    fn a_node_whose_id_is_not_known_shows_its_map() {
+        let known = known(&BEFORE, 1);
+        let admission = |id: &str| known.admission(&address("a"), &Identity::Node(id.into()), None);
+        assert_eq!(admission(&id_of("a")), Admission::Welcome);
+        assert_eq!(admission(&id_of("b")), Admission::Welcome, "addresses change");
+        assert_eq!(admission("z-id"), Admission::AskItsMap);
+        // What is not told is not a no.
+        assert_eq!(
+            known.admission(&address("a"), &Identity::Unknown, None),
+            Admission::Welcome
+        );
+        assert_eq!(
+            Known::default().admission(&address("a"), &Identity::Alone, None),
+            Admission::Welcome
+        );
+    }
+
+    #[test]
+    fn a_single_server_is_known_by_its_process() {
+        let mut known = Known::default();
+        known.install(alone("a", Some("first")), 0);
+        let admission = |process| known.admission(&address("a"), &Identity::Alone, process);
+        assert_eq!(admission(Some("first")), Admission::Welcome);
+        assert_eq!(admission(Some("second")), Admission::FindTheFirst);
+        assert_eq!(admission(None), Admission::Welcome);
+    }
+
+    #[test]
+    fn the_highest_epoch_counts_however_few_have_it() {
+        let known = known(&BEFORE, 1);
+        let views = [view("a", &BEFORE, 1), view("b", &BEFORE, 1), view("d", &AFTER, 2)];
+        assert_eq!(known.choose(&views, 3).unwrap().node, address("d"));
+        // Even if it does not serve: the others have been overtaken.
+        let views = [view("a", &BEFORE, 1), down(view("d", &AFTER, 2))];
+        assert_eq!(known.choose(&views, 2).unwrap().node, address("d"));
+        // Nothing known: the same.
+        let views = [view("a", &BEFORE, 1), view("d", &AFTER, 2)];
+        assert_eq!(Known::default().choose(&views, 2).unwrap().node, address("d"));
+    }
+
+    #[test]
+    fn an_epoch_below_the_known_one_needs_most_of_the_asked() {
+        let known = known(&AFTER, 5);
+        let old = |node| view(node, &BEFORE, 3);
+        assert!(known.choose(&[old("a")], 2).is_none());
+        assert!(known.choose(&[old("a"), old("b")], 4).is_none());
+        assert!(known.choose(&[old("a"), old("b"), old("c")], 5).is_some());
+        // Not while one node has the known one.
+        let views = [old("a"), old("b"), old("c"), view("d", &AFTER, 5)];
+        assert_eq!(known.choose(&views, 5).unwrap().node, address("d"));
+    }
+
+    #[test]
+    fn among_equals_those_that_serve_and_then_the_majority() {
+        let known = known(&BEFORE, 1);
+        let views = [view("a", &BEFORE, 2), view("b", &AFTER, 2), view("c", &AFTER, 2)];
+        assert_eq!(known.choose(&views, 3).unwrap().node, address("b"));
+        let views = [
+            down(view("a", &BEFORE, 2)),
+            down(view("b", &BEFORE, 2)),
+            view("c", &AFTER, 2),
+        ];
+        assert_eq!(known.choose(&views, 3).unwrap().node, address("c"));
+        // In a draw what is known stays.
+        let views = [view("c", &AFTER, 1), view("a", &BEFORE, 1)];
+        assert_eq!(known.choose(&views, 2).unwrap().node, address("a"));
+    }
+
+    #[test]
+    fn epochs_that_are_not_told_are_not_lower() {
+        let known = known(&BEFORE, 7);
+        let views = [silent(view("b", &AFTER, 0)), silent(view("c", &AFTER, 0))];
+        assert_eq!(known.choose(&views, 2).unwrap().node, address("b"));
+        assert!(known.is_confirmed_by(&silent(view("b", &BEFORE, 0))));
+    }
+
+    #[test]
+    fn what_confirms_and_what_is_news() {
+        let known = known(&BEFORE, 2);
+        assert!(known.is_confirmed_by(&view("b", &BEFORE, 2)));
+        assert!(known.is_confirmed_by(&view("b", &BEFORE[..2], 2)), "a part of it");
+        for news in [
+            view("b", &AFTER, 2),
+            view("b", &BEFORE, 3),
+            view("b", &BEFORE, 1),
+            down(view("b", &BEFORE, 2)),
+            alone("a", None),
+        ] {
+            assert!(!known.is_confirmed_by(&news), "{news:?}");
+        }
+        assert!(!Known::default().is_confirmed_by(&view("b", &BEFORE, 2)));
+    }
+
+    #[test]
+    fn a_part_of_the_map_takes_nothing_away() {
+        let mut known = known(&BEFORE, 1);
+        assert!(known.install(view("d", &[(0, 99, "d"), (100, 5460, "a")], 2), 0));
+        let owners = [7, 100, 6000, 16383].map(|slot| owner(&known, slot).unwrap());
+        assert_eq!(owners, ["d", "a", "b", "c"]);
+        for host in ["a", "b", "c", "d"] {
+            assert!(known.map.has_id(&id_of(host)), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_lesson_outlives_what_was_asked_before_it() {
+        let mut known = known(&BEFORE, 1);
+        let (early, late) = (Slot::new(1).unwrap(), Slot::new(2).unwrap());
+        known.moved(early, &address("b"));
+        let since = known.lesson();
+        known.moved(late, &address("c"));
+        known.install(view("d", &AFTER, 2), since);
+        assert_eq!([1, 2, 3].map(|slot| owner(&known, slot).unwrap()), ["d", "c", "d"]);
+        let since = known.lesson();
+        known.install(view("d", &AFTER, 2), since);
+        assert_eq!(
+            owner(&known, 2).as_deref(),
+            Some("d"),
+            "one that was asked later knows better"
+        );
+    }
+
+    #[test]
+    fn several_single_servers_are_no_deployment() {
+        let (first, other) = (Some("first"), Some("other"));
+        assert_eq!(sole(&[alone("a", first)], 1), Sole::Fine);
+        assert_eq!(sole(&[alone("a", None)], 1), Sole::Fine);
+        assert_eq!(
+            sole(&[alone("a", first), alone("b", first)], 2),
+            Sole::Fine,
+            "two names of one"
+        );
+        assert!(matches!(
+            sole(&[alone("a", first), alone("b", other)], 2),
+            Sole::Several(_)
+        ));
+        assert!(matches!(
+            sole(&[alone("a", None), alone("b", None)], 2),
+            Sole::Several(_)
+        ));
+        assert!(matches!(sole(&[alone("a", first)], 2), Sole::Unsure(_)));
+        assert_eq!(sole(&[alone("a", first), view("b", &BEFORE, 1)], 3), Sole::Fine);
+    }
+}

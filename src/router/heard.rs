@@ -1,0 +1,67 @@
+//! How long a connection has been quiet while something was asked on it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// When a connection was heard last. A server answers in order: whatever it answers, it is at work on what came before.
+///
+/// One word: microseconds, and in the last bit whether something was asked since.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(AtomicU64);
+
+impl Heard {
+    /// Something is asked. If all was answered before, the quiet begins now.
+    pub(crate) fn asked(&self, now: Moment) {
+        let last = self.0.load(Ordering::Relaxed);
+        if last & 1 == 0 {
+            let asked = micros(now) << 1 | 1;
+            let _ = self
+                .0
+                .compare_exchange(last, asked, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// An answer came, to whatever it was.
+    pub(crate) fn answered(&self, now: Moment) {
+        self.0.store(micros(now) << 1, Ordering::Relaxed);
+    }
+
+    /// Since when nothing was heard, for a call that was sent at `sent` and has no answer.
+    pub(crate) fn quiet_since(&self, sent: Moment) -> Moment {
+        sent.max(self.last())
+    }
+
+    /// The last answer, or what was asked first since.
+    pub(crate) fn last(&self) -> Moment {
+        Moment::from_origin(Duration::from_micros(self.0.load(Ordering::Relaxed) >> 1))
+    }
+}
+
+fn micros(at: Moment) -> u64 {
+    u64::try_from(at.since_origin().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_quiet_begins_with_the_first_question_and_anew_with_each_answer() {
+        let heard = Heard::default();
+        heard.asked(at(5));
+        heard.asked(at(7));
+        assert_eq!(heard.last(), at(5));
+        assert_eq!(heard.quiet_since(at(7)), at(7));
+        heard.answered(at(9));
+        assert_eq!(heard.quiet_since(at(7)), at(9), "the second question has no answer yet");
+        heard.asked(at(11));
+        heard.asked(at(12));
+        assert_eq!(heard.last(), at(11));
+    }
+}

@@ -1,0 +1,121 @@
+//! Lets connections in that lead to the known servers, and no others.
+
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use crate::clock::Clock;
+use crate::node::{Address, Connector, NodeError};
+use crate::observe;
+use crate::router::belief::{Admission, Kind, Known, Stranger};
+use crate::router::connection::{Connection, Limits};
+use crate::router::translation::Translation;
+use crate::router::views::view;
+use crate::router::{read, write};
+
+/// What is known of the servers, for all who connect to them.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    known: RwLock<Known>,
+    translation: Translation,
+    response_timeout: Duration,
+}
+
+impl Membership {
+    pub(crate) fn new(translation: Translation, response_timeout: Duration) -> Self {
+        Membership {
+            known: RwLock::default(),
+            translation,
+            response_timeout,
+        }
+    }
+
+    pub(crate) fn translation(&self) -> &Translation {
+        &self.translation
+    }
+
+    pub(crate) fn known(&self) -> RwLockReadGuard<'_, Known> {
+        read(&self.known)
+    }
+
+    pub(crate) fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+        write(&self.known)
+    }
+
+    /// Connects, and makes sure that the server is one of those that are known.
+    pub(crate) async fn open(
+        &self,
+        connector: &dyn Connector,
+        clock: &Arc<dyn Clock>,
+        address: &Address,
+        limits: Limits,
+    ) -> Result<Arc<Connection>, NodeError> {
+        let connection = Arc::new(Connection::open(connector, clock.clone(), address, None, limits).await?);
+        match self.admission(address, &connection) {
+            Admission::Welcome => Ok(connection),
+            Admission::AskItsMap => self.ask_its_map(&**clock, address, connection).await,
+            Admission::FindTheFirst => self.find_the_first(connector, clock, address, limits, connection).await,
+            Admission::Refused(why) => Err(refused(address, why)),
+        }
+    }
+
+    pub(crate) fn admission(&self, address: &Address, connection: &Connection) -> Admission {
+        self.known()
+            .admission(address, connection.identity(), connection.process())
+    }
+
+    /// A node that the known map does not have: it may have joined since, or be of another cluster.
+    async fn ask_its_map(
+        &self,
+        clock: &dyn Clock,
+        address: &Address,
+        connection: Arc<Connection>,
+    ) -> Result<Arc<Connection>, NodeError> {
+        let view = view(&connection, address, clock, self.response_timeout, &self.translation).await?;
+        match self.known().refusal(&view) {
+            None => Ok(connection),
+            Some(why) => Err(refused(address, why)),
+        }
+    }
+
+    /// Another process than the first one that was met at this name. It counts when that one is gone: not while it answers at one of
+    /// the addresses of the name, nor while one of them neither answers nor refuses.
+    async fn find_the_first(
+        &self,
+        connector: &dyn Connector,
+        clock: &Arc<dyn Clock>,
+        address: &Address,
+        limits: Limits,
+        found: Arc<Connection>,
+    ) -> Result<Arc<Connection>, NodeError> {
+        let places = connector.places(address).await;
+        let places: &[Arc<str>] = if places.len() > 1 { &places } else { &[] };
+        let dials = places
+            .iter()
+            .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
+        let mut may_be_there = false;
+        for dialled in join_all(dials).await {
+            match dialled {
+                Ok(connection) if self.admission(address, &connection) == Admission::Welcome => {
+                    return Ok(Arc::new(connection));
+                }
+                Ok(_) => {}
+                Err(failure) => may_be_there |= !failure.refused,
+            }
+        }
+        if may_be_there {
+            return Err(refused(address, Stranger::OtherServer));
+        }
+        self.known_mut().kind = Kind::Single(found.process().map(Into::into));
+        Ok(found)
+    }
+}
+
+fn refused(address: &Address, why: Stranger) -> NodeError {
+    observe::stranger(address, why.word(), &why);
+    NodeError {
+        source: Some(Arc::new(why)),
+        ..NodeError::unsent(format!("at {address} there is {why}"))
+    }
+}

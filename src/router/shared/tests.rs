@@ -1,0 +1,165 @@
+//! A call that must carry the server's time, over the connection of an application, to a server that does not tell it in time.
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicUsize;
+
+use ::redis::cluster::ClusterClient;
+use bytes::Bytes;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::node::Words;
+use crate::router::Script;
+
+const NOW_S: u64 = 1_700_000_000;
+
+/// For one attempt.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script {
+    name: "test",
+    text: "return {}".into(),
+    digest: "digest".into(),
+});
+
+/// A cluster of one server that serves every slot.
+struct Server {
+    port: u16,
+    /// How many questions for the time it answers too late.
+    late: AtomicUsize,
+    /// Refuses to tell the time.
+    refuses: bool,
+    /// The `not_after` of each script that came.
+    scripts: Mutex<Vec<String>>,
+}
+
+impl Server {
+    async fn start(late: usize, refuses: bool) -> Arc<Server> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Arc::new(Server {
+            port: listener.local_addr().unwrap().port(),
+            late: late.into(),
+            refuses,
+            scripts: Mutex::default(),
+        });
+        let serving = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().serve(stream));
+            }
+        });
+        server
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        while let Some(command) = command(&mut stream).await {
+            let answer = self.answer(&command);
+            if command[0] == "TIME" && self.is_late() {
+                tokio::time::sleep(2 * PATIENCE).await;
+            }
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, command: &[String]) -> String {
+        match command[0].as_str() {
+            "CLUSTER" => format!(
+                "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n",
+                self.port
+            ),
+            "TIME" if self.refuses => "-NOPERM this user has no permissions to run the 'time' command\r\n".into(),
+            "TIME" => format!("*2\r\n$10\r\n{NOW_S}\r\n$1\r\n0\r\n"),
+            "EVALSHA" => {
+                self.scripts.lock().unwrap().push(command[5].clone());
+                format!("*2\r\n:{}\r\n$2\r\nok\r\n", NOW_S * 1000)
+            }
+            _ => "+OK\r\n".into(),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        let less = |left: usize| left.checked_sub(1);
+        self.late
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok()
+    }
+
+    /// One call that is to be good for a second, with a connection of its own.
+    async fn call(&self, within: Duration) -> Result<Answer, CallError> {
+        let client = ClusterClient::new([format!("redis://127.0.0.1:{}", self.port)]).unwrap();
+        let clock = Arc::new(SystemClock);
+        let mut shared = Shared::new(
+            client.get_async_connection().await.unwrap(),
+            clock.clone(),
+            Duration::ZERO,
+        );
+        shared.patience = PATIENCE;
+        let now = clock.now();
+        let call = Call {
+            script: &SCRIPT,
+            slot: Slot::of("k"),
+            key: Bytes::from_static(b"k"),
+            second_key: None,
+            args: Words::new(),
+            not_after: Some(now.after(Duration::from_secs(1))),
+        };
+        shared.call(&call, now.after(within)).await
+    }
+
+    fn scripts(&self) -> Vec<String> {
+        self.scripts.lock().unwrap().clone()
+    }
+}
+
+/// The next command, or `None` when the other side has hung up.
+async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let words = length(stream).await?;
+    let mut command = Vec::new();
+    for _ in 0..words {
+        let mut word = vec![0; length(stream).await? + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(word.len() - 2);
+        command.push(String::from_utf8(word).ok()?);
+    }
+    Some(command)
+}
+
+/// The number in a line such as `*3` or `$5`.
+async fn length(stream: &mut BufReader<TcpStream>) -> Option<usize> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    line.trim_end().get(1..)?.parse().ok()
+}
+
+#[tokio::test]
+async fn without_the_servers_time_nothing_is_sent() {
+    let server = Server::start(usize::MAX, false).await;
+    let error = server.call(Duration::from_millis(700)).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::TimedOut(None)), "{error:?}");
+    assert_eq!(error.loose, None, "nothing can still arrive");
+    assert!(server.scripts().is_empty(), "sent with {:?}", server.scripts());
+}
+
+#[tokio::test]
+async fn the_servers_time_is_asked_for_again() {
+    let server = Server::start(1, false).await;
+    server.call(Duration::from_secs(20)).await.unwrap();
+    let [not_after] = &server.scripts()[..] else {
+        panic!("sent with {:?}", server.scripts())
+    };
+    assert!(not_after.parse::<u64>().unwrap() > NOW_S * 1000, "{not_after}");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_for_the_time_is_told_at_once() {
+    let server = Server::start(0, true).await;
+    let error = server.call(Duration::from_secs(20)).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
+    assert!(server.scripts().is_empty(), "sent with {:?}", server.scripts());
+}

@@ -1,0 +1,139 @@
+//! Which joins are under way on one connection, and which wait for their turn.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::clock::Moment;
+use crate::router::subscriptions::link::LinkOrder;
+
+/// The most joins without an answer. More would only wait at the server, and with them the commands of others there.
+const WINDOW: usize = 64;
+
+/// A join is sent again if the whole connection was silent for so long since. While it is heard of, the answer is on its way, behind others.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// But not for longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    asked: HashMap<Bytes, Asked>,
+    /// With whether it is joined as a guest.
+    queued: HashMap<Bytes, bool>,
+    /// The order of `queued`. A channel that is not there any more was left meanwhile.
+    turns: VecDeque<Bytes>,
+}
+
+/// A join that has no answer yet.
+#[derive(Debug)]
+struct Asked {
+    asking: bool,
+    sent: Moment,
+}
+
+impl Joins {
+    /// Has a channel joined when its turn comes.
+    pub(super) fn queue(&mut self, channel: Bytes, asking: bool) {
+        self.turns.push_back(channel.clone());
+        self.queued.insert(channel, asking);
+    }
+
+    /// Takes a channel off. False if it was not asked for yet: then there is nothing to leave.
+    pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
+        self.asked.remove(channel);
+        self.queued.remove(channel).is_none()
+    }
+
+    /// The next one to send, if there is room in the window.
+    pub(super) fn next(&mut self, now: Moment) -> Option<LinkOrder> {
+        if self.asked.len() >= WINDOW {
+            return None;
+        }
+        loop {
+            let channel = self.turns.pop_front()?;
+            if let Some(asking) = self.queued.remove(&channel) {
+                self.sent(now, channel.clone(), asking);
+                return Some(LinkOrder::Join { channel, asking });
+            }
+        }
+    }
+
+    /// Notes one that is sent.
+    pub(super) fn sent(&mut self, now: Moment, channel: Bytes, asking: bool) {
+        self.asked.insert(channel, Asked { asking, sent: now });
+    }
+
+    /// Takes an answer. Whether the channel was asked for as a guest.
+    pub(super) fn answered(&mut self, channel: &Bytes) -> bool {
+        self.asked.remove(channel).is_some_and(|asked| asked.asking)
+    }
+
+    pub(super) fn has_unanswered(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Those to send again.
+    pub(super) fn overdue(&mut self, now: Moment, last_heard: Moment) -> Vec<LinkOrder> {
+        let mut overdue = Vec::new();
+        for (channel, asked) in &mut self.asked {
+            let silence = now.since(asked.sent.max(last_heard));
+            if silence >= SILENCE || now.since(asked.sent) >= LONGEST {
+                asked.sent = now;
+                overdue.push(LinkOrder::Join {
+                    channel: channel.clone(),
+                    asking: asked.asking,
+                });
+            }
+        }
+        overdue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    fn asked(channel: &'static str) -> Joins {
+        let mut joins = Joins::default();
+        joins.queue(channel.into(), true);
+        assert!(joins.next(at(0)).is_some());
+        joins
+    }
+
+    #[test]
+    fn a_join_is_sent_again_when_the_connection_is_silent() {
+        let mut joins = asked("a");
+        assert!(joins.overdue(at(999), at(0)).is_empty());
+        assert!(joins.overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
+        assert_eq!(joins.overdue(at(1600), at(600)).len(), 1);
+        assert!(joins.overdue(at(1601), at(600)).is_empty(), "just sent");
+        assert!(joins.answered(&"a".into()), "as a guest");
+        assert!(joins.overdue(at(60_000), at(600)).is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
+        let mut joins = asked("a");
+        assert!(joins.overdue(at(9_999), at(9_998)).is_empty());
+        assert_eq!(joins.overdue(at(10_000), at(9_999)).len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_is_not_sent_again() {
+        let mut joins = asked("a");
+        joins.queue("b".into(), false);
+        assert!(joins.leave(&"a".into()));
+        assert!(!joins.leave(&"b".into()), "it was never sent");
+        assert!(joins.next(at(1)).is_none());
+        assert!(joins.overdue(at(60_000), at(0)).is_empty());
+        joins.queue("b".into(), false);
+        assert!(joins.next(at(1)).is_some(), "wanted again");
+        assert!(joins.next(at(1)).is_none());
+    }
+}

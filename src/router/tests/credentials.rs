@@ -1,0 +1,90 @@
+//! A server that does not accept, or no longer accepts, who the client says it is.
+
+use super::*;
+use crate::node::fake::text;
+
+fn unauthenticated() -> Act {
+    refusal("NOAUTH Authentication required.")
+}
+
+/// A cluster whose clients ask for their credentials at each dial.
+async fn renewing() -> Bench {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.renew_credentials();
+    // The connections so far are of a client that does not.
+    bench.fakes.cut("a");
+    bench.call("x").await.unwrap();
+    bench
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_command_goes_out_again_over_a_new_connection() {
+    let bench = renewing().await;
+    let dials = bench.fakes.dials("a");
+    bench.fakes.script("a", [unauthenticated()]);
+    let answer = bench.call("x").await.unwrap();
+    assert_eq!(answer.loose, None, "what was refused does not arrive later");
+    assert_eq!(bench.fakes.dials("a"), dials + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_answered_beside_a_refused_command_may_have_been_carried_out() {
+    let bench = renewing().await;
+    let done = Reply::List(vec![Reply::Int(1), text("ok"), Reply::Int(0)]);
+    bench.fakes.script("a", [Act::Answer(done), unauthenticated()]);
+    let calls = [call("x"), call("{x}2")];
+    let answers = std::sync::Mutex::new(Vec::new());
+    bench
+        .router
+        .each(&calls, bench.within(10), |at, outcome| {
+            answers.lock().unwrap().push((at, outcome.unwrap().loose.is_some()));
+        })
+        .await;
+    let mut answers = answers.into_inner().unwrap();
+    answers.sort_unstable();
+    assert_eq!(answers, [(0, true), (1, true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_dial_is_repeated_with_pauses_until_the_credentials_are_accepted() {
+    let bench = renewing().await;
+    bench.fakes.set_door("a", Door::Locked);
+    bench.fakes.cut("a");
+    let (router, until) = (bench.router.clone(), bench.within(30));
+    let calling = tokio::spawn(async move { router.call(&call("x"), until).await });
+    let dials = bench.fakes.dials("a");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let dials = bench.fakes.dials("a") - dials;
+    assert!((8..30).contains(&dials), "{dials} dials in 10 s");
+    assert!(!calling.is_finished());
+    bench.fakes.set_door("a", Door::Open);
+    calling.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_stay_the_same_are_refused_for_good() {
+    let bench = Bench::new(&[ALL]).await;
+    let dials = bench.fakes.dials("a");
+    bench.fakes.script("a", [unauthenticated()]);
+    let error = bench.call("x").await.unwrap_err();
+    assert!(
+        matches!(&error.reason, Reason::Refused(said) if said.code == "NOAUTH"),
+        "{error}"
+    );
+    assert_eq!(bench.fakes.dials("a"), dials);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_subscription_is_made_over_a_new_connection() {
+    let bench = Bench::new(&[ALL]).await;
+    let refused = crate::node::fake::JoinAct::Refuse("NOAUTH Authentication required.");
+    bench.fakes.on_join("a", [refused]);
+    let dials = bench.fakes.dials("a");
+    bench
+        .router
+        .subscriptions()
+        .want(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(bench.router.subscriptions().joined_at(Slot::of("k")).is_some());
+    assert_eq!(bench.fakes.dials("a"), dials + 2);
+}

@@ -1,0 +1,339 @@
+//! Whose view of the cluster counts: strangers at known addresses, two histories, nodes that lag or know little.
+
+use super::*;
+use crate::node::fake::{cluster_info, server_error, slots};
+use crate::router::Whom;
+
+/// A third node, which serves the lower half after a change.
+const TAKEN_OVER: [(u16, u16, &str); 2] = [(0, 8191, "c"), (8192, 16383, "b")];
+
+/// The node that serves the key's slot, as far as the router knows.
+fn owner(bench: &Bench, key: &str) -> Option<String> {
+    let owner = bench.router.topology.owner(Slot::of(key));
+    owner.map(|address| address.host.to_string())
+}
+
+async fn refresh(bench: &Bench, first: &str) {
+    bench.router.topology.refresh(Whom::First(address(first))).await;
+}
+
+async fn connect(fakes: &Fakes, seeds: &[&str]) -> Result<Arc<Router>, CallError> {
+    let settings = RouterSettings {
+        seeds: seeds.iter().map(|host| address(host)).collect(),
+        ..RouterSettings::default()
+    };
+    Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seed_that_comes_back_without_cluster_mode_takes_over_nothing() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.restart("a", "again");
+    bench.fakes.set_alone("a");
+    for _ in 0..5 {
+        refresh(&bench, "a").await;
+        assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+    }
+    let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
+    assert_eq!(error.loose, None, "nothing was sent there: {error}");
+    let said = error.last.unwrap().to_string();
+    assert!(said.contains("without cluster mode"), "{said}");
+    assert_eq!(bench.fakes.count("a", "EVAL"), 0);
+    bench.call("x").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_servers_without_a_cluster_are_no_deployment() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    for seeds in [["a", "b"], ["b", "a"]] {
+        let error = connect(&fakes, &seeds).await.unwrap_err();
+        assert!(error.to_string().contains("without cluster mode"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_one_of_two_seeds_stands_still_the_other_is_not_taken_for_all() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    for (stopped, seeds) in [("a", ["a", "b"]), ("b", ["a", "b"]), ("a", ["b", "a"])] {
+        fakes.stop(stopped, true);
+        assert!(connect(&fakes, &seeds).await.is_err(), "{stopped} stands still");
+        fakes.stop(stopped, false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_of_another_cluster_at_a_known_address_is_sent_nothing() {
+    let bench = Bench::new(&HALVES).await;
+    // A node that calls itself `z` has the address now, and a cluster of its own.
+    bench.fakes.restart("a", "z");
+    bench.fakes.set_id_of("a", text("z-id"));
+    let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
+    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
+    bench.fakes.set_slots_of("a", Reply::List(vec![all]));
+    for _ in 0..5 {
+        refresh(&bench, "a").await;
+        assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+    }
+    let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
+    let said = error.last.unwrap().to_string();
+    assert!(said.contains("another cluster"), "{said}");
+    assert_eq!(bench.fakes.count("a", "EVAL"), 0);
+    // As soon as the others name another owner, calls go there.
+    bench.fakes.set_slots_of("b", slots(&TAKEN_OVER));
+    bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
+    assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_opened_before_the_map_was_known_is_judged_by_it() {
+    let fakes = Fakes::new(&HALVES);
+    // It stands at the address of a node of the cluster, is asked first, and knows no slots.
+    fakes.set_id_of("a", text("z-id"));
+    fakes.set_slots_of("a", Reply::List(vec![]));
+    let router = connect(&fakes, &["a", "b"]).await.unwrap();
+    let clock = TestClock::start();
+    let deadline = clock.now().after(Duration::from_secs(1));
+    router.call(&call("k"), deadline).await.unwrap_err();
+    assert_eq!(fakes.count("a", "EVAL"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
+    let fakes = Fakes::new(&HALVES);
+    for host in ["b", "c"] {
+        fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        fakes.set_info_of(host, cluster_info("ok", 2));
+    }
+    // Both sides say that all is well. Whom a client asks first does not matter.
+    let router = connect(&fakes, &["a"]).await.unwrap();
+    let lower = Slot::of("k");
+    assert_eq!(router.topology.owner(lower), Some(address("c")));
+    for _ in 0..10 {
+        router.topology.refresh(Whom::First(address("a"))).await;
+        assert_eq!(router.topology.owner(lower), Some(address("c")));
+    }
+    // Nor when it is the only one to answer.
+    for host in ["b", "c"] {
+        fakes.stop(host, true);
+    }
+    router.topology.refresh(Whom::First(address("a"))).await;
+    assert_eq!(router.topology.owner(lower), Some(address("c")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_of_a_lower_epoch_counts_if_most_nodes_have_it() {
+    let bench = Bench::with(&HALVES, |_| ()).await;
+    bench.fakes.set_info_of("b", cluster_info("ok", 9));
+    bench.fakes.set_slots_of("b", slots(&TAKEN_OVER));
+    bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
+    refresh(&bench, "b").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    // The cluster was set up again from older files.
+    for host in ["a", "b", "c"] {
+        bench.fakes.set_info_of(host, cluster_info("ok", 3));
+        bench.fakes.set_slots_of(host, slots(&HALVES));
+    }
+    refresh(&bench, "b").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lags_is_outvoted() {
+    let ranges = [(0, 8191, "a"), (8192, 12287, "b"), (12288, 16383, "c")];
+    let bench = Bench::new(&ranges).await;
+    let moved = [(0, 99, "b"), (100, 8191, "a"), (8192, 12287, "b"), (12288, 16383, "c")];
+    let early = Slot::new(7).unwrap();
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&moved));
+    }
+    refresh(&bench, "b").await;
+    assert_eq!(bench.router.topology.owner(early), Some(address("b")));
+    for _ in 0..5 {
+        refresh(&bench, "a").await;
+        assert_eq!(bench.router.topology.owner(early), Some(address("b")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
+    let bench = Bench::new(&HALVES).await;
+    // Two slots move; the map that is under way knows of the first one only.
+    let (moved, other) = (Slot::of("k").get(), 9000);
+    let news = [
+        (0, 8191, "a"),
+        (8192, other - 1, "b"),
+        (other, other, "a"),
+        (other + 1, 16383, "b"),
+    ];
+    bench.fakes.set_slots(&news);
+    for host in ["a", "b"] {
+        bench.fakes.set_slots_take(host, Duration::from_millis(50));
+        bench.fakes.set_info_of(host, cluster_info("ok", 2));
+    }
+    let begun = bench.router.topology.refresh(Whom::First(address("b")));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    begun.await;
+    assert_eq!(
+        bench.router.topology.owner(Slot::new(other).unwrap()),
+        Some(address("a"))
+    );
+    assert_eq!(
+        bench.router.topology.owner(Slot::new(moved).unwrap()),
+        Some(address("b"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_fresh_node_does_not_know_stays_known() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.stop("b", true);
+    bench.fakes.set_slots_of("c", slots(&[(0, 99, "c"), (100, 8191, "a")]));
+    bench.fakes.set_slots_of("a", slots(&[(0, 99, "c"), (100, 8191, "a")]));
+    refresh(&bench, "c").await;
+    assert_eq!(bench.router.topology.owner(Slot::new(7).unwrap()), Some(address("c")));
+    assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+    // One that knows nothing at all is passed by.
+    bench.fakes.set_slots_of("c", Reply::List(vec![]));
+    refresh(&bench, "c").await;
+    assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_came_new_to_the_cluster_is_served_by() {
+    let bench = Bench::new(&HALVES).await;
+    for host in ["a", "b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+    }
+    bench.fakes.script("a", [redirect("MOVED", "k", "c")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_is_not_a_no() {
+    let denied = || Reply::Error(server_error("NOPERM this user has no permissions to run the command"));
+    let unknown = || Reply::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
+    for reply in [denied(), unknown()] {
+        let fakes = Fakes::new(&HALVES);
+        for host in ["a", "b"] {
+            fakes.set_id_of(host, reply.clone());
+            fakes.set_info_of(host, reply.clone());
+        }
+        let router = connect(&fakes, &["a"]).await.unwrap();
+        let clock = TestClock::start();
+        for key in ["k", "x"] {
+            let deadline = clock.now().after(Duration::from_secs(1));
+            router.call(&call(key), deadline).await.unwrap();
+        }
+        // What changes is seen all the same.
+        fakes.set_slots(&[(0, 16383, "b")]);
+        router.topology.refresh(Whom::First(address("b"))).await;
+        assert_eq!(router.topology.owner(Slot::of("k")), Some(address("b")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_name_of_two_servers_is_the_first_one_met_until_that_is_gone() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async |seconds| {
+        let deadline = clock.now().after(Duration::from_secs(seconds));
+        router.call(&call("k"), deadline).await
+    };
+    call(1).await.unwrap();
+    // The name leads to the other one now, but the first one is still there.
+    fakes.set_name("both", &["b", "a"]);
+    fakes.cut("a");
+    call(1).await.unwrap();
+    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (2, 0));
+    // It stands still: nobody can tell that it is gone.
+    fakes.stop("a", true);
+    fakes.cut("a");
+    call(3).await.unwrap_err();
+    assert_eq!(fakes.count("b", "EVAL"), 0);
+    // It is gone.
+    fakes.set_door("a", Door::Refuses);
+    fakes.cut("a");
+    call(10).await.unwrap();
+    assert_eq!(fakes.count("b", "EVAL"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_server_may_be_restarted() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    let router = connect(&fakes, &["a"]).await.unwrap();
+    let clock = TestClock::start();
+    for process in ["a", "again"] {
+        fakes.restart("a", process);
+        let deadline = clock.now().after(Duration::from_secs(2));
+        router.call(&call("k"), deadline).await.unwrap();
+    }
+    assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seed_is_among_the_first_that_are_asked() {
+    let many: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    let ranges: Vec<_> = (0..40u16)
+        .map(|at| (at * 400, at * 400 + 399, &*many[usize::from(at)]))
+        .collect();
+    let bench = Bench::with(&ranges, |settings| {
+        settings.seeds = vec![address("n0"), address("seed")]
+    })
+    .await;
+    bench.fakes.set_slots_of("seed", slots(&[(0, 16383, "seed")]));
+    let whole = Reply::List(vec![
+        Reply::Int(0),
+        Reply::Int(16383),
+        Reply::List(vec![text("seed"), Reply::Int(1), text("n0-id")]),
+    ]);
+    bench.fakes.set_slots_of("seed", Reply::List(vec![whole]));
+    bench.fakes.set_id_of("seed", text("n0-id"));
+    // All that was known has gone; the name of the seed leads to what took its place.
+    for host in &many {
+        bench.fakes.stop(host, true);
+    }
+    bench.fakes.set_info_of("seed", cluster_info("ok", 2));
+    let start = bench.clock.now();
+    bench.router.topology.refresh(Whom::Anyone).await;
+    assert_eq!(owner(&bench, "x").as_deref(), Some("seed"));
+    let took = bench.clock.now().since(start);
+    assert!(took <= Duration::from_millis(700), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_is_heard_of_in_the_background_though_the_old_master_denies_it() {
+    let bench = Bench::with(&HALVES, |settings| settings.refresh_interval = Duration::from_secs(10)).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 2));
+    }
+    // The old master is asked first: it is the one that is connected.
+    bench.fakes.cut("b");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_starts_is_sent_nothing_before_it_tells_what_it_is() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.restart("a", "again");
+    bench.fakes.set_alone("a");
+    let loading = server_error("LOADING Redis is loading the dataset in memory");
+    bench.fakes.set_id_of("a", Reply::Error(loading));
+    bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
+    assert_eq!(bench.fakes.count("a", "EVAL"), 0);
+}

@@ -1,0 +1,302 @@
+//! More calls than a server answers, and servers that answer what is of no use.
+
+use futures::future::join_all;
+
+use super::*;
+use crate::Locks;
+use crate::protocol::Scripts;
+use crate::settings::Settings;
+
+fn ran() -> Reply {
+    Reply::List(vec![Reply::Int(EPOCH_MS as i64), text("ok"), Reply::Int(0)])
+}
+
+fn late(ms: u64) -> Act {
+    Act::Late(Duration::from_millis(ms), ran())
+}
+
+fn in_flight(calls: usize) -> impl FnOnce(&mut RouterSettings) {
+    move |settings| settings.max_in_flight = calls
+}
+
+impl Bench {
+    async fn call_for(&self, key: &str, ms: u64) -> Result<Answer, CallError> {
+        let deadline = self.clock.now().after(Duration::from_millis(ms));
+        self.router.call(&call(key), deadline).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_has_no_more_calls_to_answer_than_the_setting_says() {
+    let bench = Bench::with(&[ALL], in_flight(8)).await;
+    bench.fakes.always("a", late(100));
+    let keys: Vec<String> = (0..80).map(|number| number.to_string()).collect();
+    let begin = bench.clock.now();
+    let calls = join_all(keys.iter().map(|key| bench.call(key)));
+    let look = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(bench.fakes.count("a", "EVALSHA"), 8);
+    };
+    let (answers, ()) = tokio::join!(calls, look);
+    let mut last = begin;
+    for answer in answers {
+        let answer = answer.unwrap();
+        assert!(answer.sent >= last, "first come, first served");
+        assert_eq!(answer.loose, None);
+        last = answer.sent;
+    }
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 80);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.log("a");
+    // One answer every 100 ms: the last comes after 2 s.
+    bench.fakes.script("a", (1..=20).map(|number| late(100 * number)));
+    let keys: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    for answer in join_all(keys.iter().map(|key| bench.call(key))).await {
+        assert_eq!(answer.unwrap().loose, None);
+    }
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 20);
+    assert_eq!(bench.fakes.dials("a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_not_sent_twice_either() {
+    let bench = Bench::new(&[ALL]).await;
+    bench
+        .fakes
+        .script("a", (0..128).map(|_| late(0)).chain([late(400), late(300)]));
+    let calls: Vec<Call> = (0..130).map(|number| call(&number.to_string())).collect();
+    let within = bench.within(5);
+    let alive = async {
+        // Something else is answered meanwhile.
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            bench.call("k").await.unwrap();
+        }
+    };
+    let (outcomes, ()) = tokio::join!(bench.router.batch(&calls, within), alive);
+    assert!(outcomes.into_iter().all(|outcome| outcome.unwrap().loose.is_none()));
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 134);
+    assert_eq!(bench.fakes.dials("a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_too_late_in_the_queue_has_sent_nothing() {
+    let bench = Bench::with(&[ALL], in_flight(1)).await;
+    bench.fakes.script("a", [late(400)]);
+    let begin = bench.clock.now();
+    let waiter = async {
+        let outcome = bench.call_for("x", 300).await;
+        (outcome, bench.clock.now().since(begin))
+    };
+    let (first, (second, after), third) = tokio::join!(bench.call("k"), waiter, bench.call("{k}2"));
+    first.unwrap();
+    let error = second.unwrap_err();
+    assert!(matches!(error.reason, Reason::Overloaded), "{error}");
+    assert_eq!(error.loose, None);
+    assert!(after < Duration::from_millis(300), "in time: {after:?}");
+    assert_eq!(third.unwrap().loose, None, "it does not hold up those behind it");
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.always("a", late(3));
+    // 128 of them take 384 ms, each pipeline for itself; those behind the first four have no turn before.
+    let calls: Vec<Call> = (0..1536).map(|number| call(&number.to_string())).collect();
+    bench.fakes.log("a");
+    let outcomes = bench.router.batch(&calls, bench.within(1)).await;
+    let (had, not): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert!(!had.is_empty() && !not.is_empty());
+    for error in not.into_iter().map(Result::unwrap_err) {
+        assert!(matches!(error.reason, Reason::Overloaded), "{error}");
+        assert_eq!(error.loose, None);
+    }
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), had.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_to_a_call_that_was_given_up_shows_that_the_server_is_at_work() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [late(400), late(600)]);
+    let error = bench.call_for("k", 100).await.unwrap_err();
+    assert_eq!(error.loose, Some(0));
+    // Sent at 100 ms, answered at 700 ms, and something was heard at 400 ms.
+    let answer = bench.call("x").await.unwrap();
+    assert_eq!(answer.loose, None);
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
+    assert_eq!(bench.fakes.dials("a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_given_up_counts_until_it_is_answered() {
+    let bench = Bench::with(&[ALL], in_flight(1)).await;
+    bench.fakes.script("a", [late(400)]);
+    let begin = bench.clock.now();
+    bench.call_for("k", 100).await.unwrap_err();
+    let answer = bench.call("x").await.unwrap();
+    assert_eq!(answer.sent.since(begin), Duration::from_millis(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_queue_leave_a_server_that_has_fallen_silent() {
+    let bench = Bench::with(&HALVES, in_flight(1)).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.stop("a", true);
+    let fakes = bench.fakes.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    });
+    let keys: Vec<String> = (0..50).map(|number| format!("{{k}}{number}")).collect();
+    let answers = join_all(keys.iter().map(|key| bench.call(key))).await;
+    let loose = answers
+        .iter()
+        .filter(|answer| answer.as_ref().unwrap().loose.is_some())
+        .count();
+    assert_eq!(loose, 1, "the others had not been sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_of_no_use_retires_the_connection() {
+    let bench = Bench::new(&[ALL]).await;
+    bench
+        .fakes
+        .script("a", [refusal("READONLY You can't write against a read only replica.")]);
+    assert_eq!(bench.call("k").await.unwrap().loose, None);
+    assert_eq!(bench.fakes.dials("a"), 2);
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [refusal("NOAUTH Authentication required.")]);
+    assert!(matches!(bench.call("k").await.unwrap_err().reason, Reason::Refused(_)));
+    bench.call("k").await.unwrap();
+    assert_eq!(bench.fakes.dials("a"), 2);
+    for act in [
+        Act::Answer(text("OK")),
+        Act::Answer(Reply::Nil),
+        refusal("MOVED 1 a:1"),
+        refusal("ASK x"),
+    ] {
+        let bench = Bench::new(&[ALL]).await;
+        bench.fakes.script("a", [act.clone()]);
+        assert!(matches!(bench.call("k").await.unwrap_err().reason, Reason::Garbled(_)));
+        bench.call("k").await.unwrap();
+        assert_eq!(bench.fakes.dials("a"), 2, "{act:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_a_replica_is_dialled_seldom() {
+    for act in [refusal("READONLY x"), Act::Break { maybe_sent: true }] {
+        let bench = Bench::new(&HALVES).await;
+        bench.call("x").await.unwrap();
+        bench.fakes.always("a", act.clone());
+        bench.router.call(&call("k"), bench.within(10)).await.unwrap_err();
+        let dials = bench.fakes.dials("a");
+        assert!((5..30).contains(&dials), "{dials} dials in 10 s, {act:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("x").await.unwrap();
+    bench.fakes.cut("a");
+    bench.fakes.set_door("a", Door::Refuses);
+    let keys: Vec<String> = (0..50).map(|number| format!("{{k}}{number}")).collect();
+    let calls = join_all(keys.iter().map(|key| bench.call(key)));
+    let repair = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        bench.fakes.set_door("a", Door::Open);
+    };
+    let (answers, ()) = tokio::join!(calls, repair);
+    let sent: Vec<Moment> = answers.into_iter().map(|answer| answer.unwrap().sent).collect();
+    assert!(
+        sent.iter().all(|moment| *moment == sent[0]),
+        "all at the moment when it is back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn redirects_are_counted_in_a_row() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("x").await.unwrap();
+    bench.fakes.always("a", redirect("MOVED", "k", "b"));
+    bench.fakes.script("b", (0..30).map(|_| refusal("CLUSTERDOWN x")));
+    let answer = bench.call("k").await.unwrap();
+    assert_eq!(answer.address, address("b"));
+    let redirects = bench.fakes.count("a", "EVALSHA");
+    assert!(redirects > 16, "{redirects}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_dialled_for_confirmed_calls_after_the_end() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.router.close().await;
+    let (at, call) = (address("a"), call("k"));
+    let sending = bench.router.durable.send(&at, &call, 1, false, false, Arc::default());
+    drop(tokio::time::timeout(Duration::from_secs(1), sending).await);
+    assert!(!bench.router.durable.is_ready(&at, 1));
+}
+
+/// Locks over these servers.
+async fn locks(fakes: &Fakes, change: impl FnOnce(&mut RouterSettings)) -> Locks {
+    let mut settings = RouterSettings {
+        seeds: vec![address("a")],
+        ..RouterSettings::default()
+    };
+    change(&mut settings);
+    let (scripts, clock) = (Scripts::built_in(), TestClock::start());
+    let connector = Arc::new(fakes.clone());
+    Locks::start(connector, clock, scripts, Settings::default(), settings)
+        .await
+        .unwrap()
+}
+
+/// What an acquire is answered that has the lock for a minute.
+fn granted() -> Reply {
+    let now = EPOCH_MS as i64;
+    let numbers = [Reply::Int(0), Reply::Int(1), Reply::Int(now + 60_000)];
+    Reply::List([Reply::Int(now), text("granted")].into_iter().chain(numbers).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_name_each_other_do_not_end_an_unlimited_wait() {
+    let fakes = Fakes::new(&HALVES);
+    let locks = locks(&fakes, |_| ()).await;
+    let lock = locks.rwlock("k").unwrap();
+    let moved = |host: &str| refusal(&format!("MOVED {} {host}:1", lock.slot()));
+    fakes.always("a", moved("b"));
+    fakes.always("b", moved("a"));
+    let agreement = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let asked = fakes.count("a", "EVALSHA") + fakes.count("b", "EVALSHA");
+        assert!(
+            (18..300).contains(&asked),
+            "{asked} in 5 s: neither given up nor a storm"
+        );
+        fakes.always("a", Act::Answer(granted()));
+    };
+    let (guard, ()) = tokio::join!(async { lock.write().await }, agreement);
+    assert!(guard.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_was_never_sent_owes_no_release() {
+    let fakes = Fakes::new(&[ALL]);
+    let locks = locks(&fakes, in_flight(1)).await;
+    fakes.always("a", Act::Late(Duration::from_millis(400), granted()));
+    let (held, late) = (locks.rwlock("k").unwrap(), locks.rwlock("x").unwrap());
+    let late = async { late.write().timeout(Duration::from_millis(300)).await };
+    let (guard, error) = tokio::join!(async { held.write().await }, late);
+    let (guard, error) = (guard.unwrap(), error.unwrap_err());
+    assert_eq!(error.kind(), crate::ErrorKind::Unavailable, "{error}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(fakes.count("a", "EVALSHA"), 1, "{:?}", fakes.log("a"));
+    drop(guard);
+}

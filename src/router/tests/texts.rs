@@ -1,0 +1,100 @@
+//! Servers that do not know a script.
+
+use futures::future::join_all;
+
+use super::*;
+
+const CALLS: usize = 10_000;
+
+#[tokio::test(start_paused = true)]
+async fn after_a_promotion_the_text_is_sent_once_however_many_calls_are_in_flight() {
+    let bench = Bench::with(&HALVES, |settings| settings.max_in_flight = CALLS).await;
+    bench.call("x").await.unwrap();
+    bench.fakes.stop("a", true);
+    bench.fakes.forget_scripts("b");
+    let keys: Vec<String> = (0..CALLS).map(|number| format!("{{k}}{number}")).collect();
+    let calls = join_all(keys.iter().map(|key| bench.call(key)));
+    let promotion = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(bench.fakes.count("a", "EVALSHA"), CALLS, "in flight");
+        bench.fakes.set_slots(&[(0, 16383, "b")]);
+    };
+    let (answers, ()) = tokio::join!(calls, promotion);
+    for answer in answers {
+        assert_eq!(answer.unwrap().address, address("b"));
+    }
+    assert_eq!(bench.fakes.count("b", "EVAL "), 1);
+    assert!(bench.fakes.count("b", "EVALSHA") <= 1 + 2 * CALLS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_and_confirmed_calls_wait_for_the_same_text() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.forget_scripts("a");
+    let calls: Vec<Call> = (0..300).map(|number| call(&number.to_string())).collect();
+    let keys: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let within = bench.within(5);
+    let (batch, confirmed, single) = tokio::join!(
+        bench.router.batch(&calls, within),
+        join_all(calls.iter().map(|call| bench.router.call_confirmed(call, 1, within))),
+        join_all(keys.iter().map(|key| bench.call(key))),
+    );
+    for answer in batch.into_iter().chain(confirmed).chain(single) {
+        answer.unwrap();
+    }
+    assert_eq!(bench.fakes.count("a", "EVAL "), 1);
+}
+
+/// Has a call send the text, whose answer does not come before this act says so, and makes the next script unknown too.
+async fn one_who_sends(bench: &Bench, act: Act) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
+    bench
+        .fakes
+        .script("a", [refusal("NOSCRIPT x"), act, refusal("NOSCRIPT x")]);
+    let (router, deadline) = (bench.router.clone(), bench.within(10));
+    let sender = tokio::spawn(async move { router.call(&call("k"), deadline).await });
+    while bench.fakes.count("a", "EVAL ") == 0 {
+        tokio::task::yield_now().await;
+    }
+    sender
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
+    let bench = Bench::new(&[ALL]).await;
+    let sender = one_who_sends(&bench, Act::Hang).await;
+    let giving_up = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(bench.fakes.count("a", "EVAL "), 1, "the other one waits");
+        sender.abort();
+    };
+    let (other, ()) = tokio::join!(bench.call("x"), giving_up);
+    assert_eq!(other.unwrap().loose, None);
+    assert_eq!(bench.fakes.count("a", "EVAL "), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_text_is_bound_by_its_own_deadline() {
+    let bench = Bench::new(&[ALL]).await;
+    let late = Act::Late(Duration::from_millis(400), Reply::List(vec![Reply::Int(1)]));
+    let sender = one_who_sends(&bench, late).await;
+    let deadline = bench.clock.now().after(Duration::from_millis(50));
+    let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
+    assert_eq!(bench.clock.now(), deadline);
+    assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
+    assert_eq!(
+        error.loose, None,
+        "what was refused cannot come later, and nothing else was sent"
+    );
+    sender.await.unwrap().unwrap();
+    assert_eq!(bench.fakes.count("a", "EVAL "), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgets_again_is_told_again() {
+    let bench = Bench::new(&[ALL]).await;
+    for _ in 0..3 {
+        bench.fakes.forget_scripts("a");
+        bench.call("k").await.unwrap();
+    }
+    assert_eq!(bench.fakes.count("a", "EVAL "), 3);
+}

@@ -1,0 +1,149 @@
+//! Asks a node what it says of the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::router::belief::{Identity, Told, View};
+use crate::router::connection::{Connection, Failure};
+use crate::router::map::SlotMap;
+use crate::router::translation::Translation;
+
+/// The slots of the cluster as the node at `node` has them, its epoch, and whether it serves.
+pub(crate) async fn view(
+    connection: &Arc<Connection>,
+    node: &Address,
+    clock: &dyn Clock,
+    patience: Duration,
+    translation: &Translation,
+) -> Result<View, NodeError> {
+    let commands = [
+        Words::new().word("CLUSTER").word("SLOTS"),
+        Words::new().word("CLUSTER").word("INFO"),
+    ];
+    let until = clock.now().after(patience);
+    let mut replies = match connection.pipeline(clock, &commands, until).await {
+        Ok(exchange) => exchange.value.into_iter(),
+        Err(Failure::Broken(failure)) => return Err(failure),
+        Err(Failure::Silent) => {
+            connection.gave_up(clock.now(), patience);
+            return Err(NodeError::unsent(format!("{node} did not answer in {patience:?}")));
+        }
+    };
+    let told = match replies.next().unwrap_or(Reply::Nil) {
+        Reply::Error(error) if is_alone(&error) => Told::Alone(connection.process().map(Into::into)),
+        Reply::Error(error) => {
+            return Err(NodeError {
+                permanent: error.code == "NOPERM",
+                source: Some(Arc::new(error)),
+                ..NodeError::unsent(format!("{node} does not tell the slots of the cluster"))
+            });
+        }
+        reply => match SlotMap::parse(&reply, node, translation) {
+            Ok(map) if map.is_empty() => {
+                return Err(NodeError::unsent(format!("{node} knows no owner of any slot")));
+            }
+            Ok(map) => {
+                let (epoch, serves) = standing(replies.next());
+                Told::Cluster { map, epoch, serves }
+            }
+            Err(what) => {
+                return Err(NodeError::unsent(format!(
+                    "{node} answers CLUSTER SLOTS with nonsense: {what}"
+                )));
+            }
+        },
+    };
+    let node = node.clone();
+    Ok(View { node, told })
+}
+
+impl Identity {
+    /// What the answer to `CLUSTER MYID` tells. A server that starts, or is busy, may be anyone: it is asked again.
+    pub(crate) fn told(reply: Option<Reply>) -> Result<Identity, NodeError> {
+        Ok(match reply {
+            Some(Reply::Text(id)) if !id.is_empty() => Identity::Node(String::from_utf8_lossy(&id).into()),
+            Some(Reply::Error(error)) if error.detail.contains(DISABLED) => Identity::Alone,
+            Some(Reply::Error(error)) if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") => {
+                return Err(NodeError {
+                    source: Some(Arc::new(error)),
+                    ..NodeError::unsent("the server does not tell its id yet")
+                });
+            }
+            _ => Identity::Unknown,
+        })
+    }
+}
+
+const DISABLED: &str = "cluster support disabled";
+
+/// A server that is no cluster node: it serves all slots.
+fn is_alone(error: &ServerError) -> bool {
+    error.code == "ERR" && (error.detail.contains(DISABLED) || error.detail.starts_with("unknown command"))
+}
+
+/// Epoch and state in the answer to `CLUSTER INFO`, as far as the server tells them.
+fn standing(reply: Option<Reply>) -> (Option<u64>, Option<bool>) {
+    let Some(Reply::Text(info)) = reply else {
+        return (None, None);
+    };
+    let info = String::from_utf8_lossy(&info);
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::trim)
+    };
+    let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok());
+    (epoch, field("cluster_state").map(|state| state == "ok"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Text(text.into())
+    }
+
+    fn error(detail: &str) -> Reply {
+        Reply::Error(ServerError {
+            code: "ERR".into(),
+            detail: detail.into(),
+        })
+    }
+
+    #[test]
+    fn epoch_and_state_are_read() {
+        let info = "cluster_state:ok\r\ncluster_slots_ok:16384\r\ncluster_current_epoch:12\r\ncluster_my_epoch:2\r\n";
+        assert_eq!(standing(Some(text(info))), (Some(12), Some(true)));
+        assert_eq!(standing(Some(text("cluster_state:fail\r\n"))), (None, Some(false)));
+        assert_eq!(standing(Some(text("cluster_current_epoch:x"))), (None, None));
+        assert_eq!(standing(Some(error("unknown subcommand"))), (None, None));
+        assert_eq!(standing(None), (None, None));
+    }
+
+    #[test]
+    fn who_says_nothing_of_itself_is_unknown() {
+        assert_eq!(Identity::told(Some(text("abc"))).unwrap(), Identity::Node("abc".into()));
+        let disabled = error("This instance has cluster support disabled");
+        assert_eq!(Identity::told(Some(disabled)).unwrap(), Identity::Alone);
+        for reply in [
+            error("unknown subcommand 'MYID'"),
+            error("unknown command"),
+            text(""),
+            Reply::Nil,
+        ] {
+            assert_eq!(
+                Identity::told(Some(reply.clone())).unwrap(),
+                Identity::Unknown,
+                "{reply:?}"
+            );
+        }
+        assert_eq!(Identity::told(None).unwrap(), Identity::Unknown);
+        let loading = Reply::Error(ServerError {
+            code: "LOADING".into(),
+            detail: "Redis is loading the dataset in memory".into(),
+        });
+        assert!(Identity::told(Some(loading)).is_err(), "it is asked again");
+    }
+}

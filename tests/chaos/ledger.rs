@@ -1,0 +1,365 @@
+//! What the servers say of themselves, and what changed there that no nemesis ordered: a run in which something else
+//! happened than was ordered shows nothing, and is void.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use super::history::now;
+use crate::support::{Cluster, Patience, Result, Server, View};
+
+/// What a server logs when it makes itself a master: after an election, or by `CLUSTER FAILOVER TAKEOVER`. Redis and
+/// Valkey end these sentences in different words.
+const PROMOTED: [&str; 2] = ["Failover election won", "Taking over the "];
+
+/// A change that a nemesis orders. Servers are named by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A replica becomes a master in place of its own, which follows it from then on, as its other replicas do.
+    TakesOver {
+        from: usize,
+        to: usize,
+    },
+    /// A master is given a slot, and may take a new epoch for it.
+    TakesSlot(usize),
+    Restarts(usize),
+    /// A master without slots.
+    Joins(usize),
+    Leaves(usize),
+    Follows {
+        replica: usize,
+        master: usize,
+    },
+}
+
+/// How the time since the last look ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All that was ordered has happened.
+    Done,
+    /// An error came between: what was ordered may have happened or not.
+    CutShort,
+}
+
+/// What a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Master,
+    ReplicaOf(usize),
+    /// Of a server that is not of this cluster.
+    ReplicaOfStranger,
+}
+
+/// What one server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// New with each start of its process.
+    pub run_id: String,
+    pub role: Role,
+    /// Of its configuration: the one of its master, if it is a replica.
+    pub epoch: u64,
+    /// The highest that it has heard of.
+    pub current_epoch: u64,
+    /// How often it has made itself a master, by its log; a server in a container shows none.
+    pub promotions: usize,
+}
+
+/// What all servers that answer say, by their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census(pub BTreeMap<usize, Told>);
+
+impl Census {
+    /// Asks all that were neither killed nor frozen by order. One that has ended by itself is missing.
+    pub async fn take(cluster: &Cluster) -> Result<Census> {
+        let mut all = BTreeMap::new();
+        for number in cluster.running() {
+            all.extend(ask(cluster, number).await?.map(|told| (number, told)));
+        }
+        Ok(Census(all))
+    }
+
+    /// The highest that any server has heard of.
+    pub fn current_epoch(&self) -> u64 {
+        self.0.values().map(|told| told.current_epoch).max().unwrap_or(0)
+    }
+
+    /// What has changed since an earlier one and was not ordered, in words.
+    pub fn unordered(&self, before: &Census, ordered: &[Change], ended: Ended) -> Vec<String> {
+        let allowed = Allowed::of(before, ordered, ended);
+        let numbers = before.0.keys().chain(self.0.keys()).copied();
+        let mut numbers: Vec<usize> = numbers.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut found = Vec::new();
+        for number in numbers {
+            let (was, is) = (before.0.get(&number), self.0.get(&number));
+            found.extend(allowed.of_node(number, was, is));
+        }
+        found.extend(allowed.of_epoch(before.current_epoch(), self.current_epoch()));
+        found
+    }
+}
+
+/// Nothing if its process has ended.
+async fn ask(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
+    let node = cluster.node(number);
+    let patience = Patience::new(format!("node {number} to say what it is"));
+    while !node.has_ended()? {
+        match Told::by(cluster, number, node).await {
+            Ok(told) => return Ok(Some(told)),
+            Err(error) => patience.pause(error).await?,
+        }
+    }
+    Ok(None)
+}
+
+impl Told {
+    async fn by(cluster: &Cluster, number: usize, node: &Server) -> Result<Told> {
+        let server = node.info("server").await?;
+        let view = View::of(node).await?;
+        let entry = view.0.get(cluster.id(number));
+        let role = match entry.and_then(|entry| entry.master.as_ref()) {
+            None => Role::Master,
+            Some(id) => cluster.number(id).map_or(Role::ReplicaOfStranger, Role::ReplicaOf),
+        };
+        let info: String = node.say("CLUSTER INFO").await?;
+        let current = info
+            .lines()
+            .find_map(|line| line.strip_prefix("cluster_current_epoch:"));
+        Ok(Told {
+            run_id: server.get("run_id").cloned().unwrap_or_default(),
+            role,
+            epoch: entry.map_or(0, |entry| entry.epoch),
+            current_epoch: current.unwrap_or_default().trim().parse()?,
+            promotions: promotions(node),
+        })
+    }
+}
+
+fn promotions(node: &Server) -> usize {
+    if node.container().is_some() {
+        return 0; // its log is not here
+    }
+    let log = std::fs::read(node.folder().join("server.log")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    log.lines()
+        .filter(|line| PROMOTED.iter().any(|words| line.contains(words)))
+        .count()
+}
+
+/// What orders make of what was before.
+struct Allowed<'a> {
+    ordered: &'a [Change],
+    ended: Ended,
+    /// What each server was after each of the orders, first to last.
+    roles: Vec<BTreeMap<usize, Role>>,
+}
+
+impl<'a> Allowed<'a> {
+    fn of(before: &Census, ordered: &'a [Change], ended: Ended) -> Allowed<'a> {
+        let mut roles: BTreeMap<usize, Role> = before.0.iter().map(|(&number, told)| (number, told.role)).collect();
+        let mut all = vec![roles.clone()];
+        for change in ordered {
+            change.apply(&mut roles);
+            all.push(roles.clone());
+        }
+        Allowed {
+            ordered,
+            ended,
+            roles: all,
+        }
+    }
+
+    fn has(&self, change: Change) -> bool {
+        self.ordered.contains(&change)
+    }
+
+    fn of_node(&self, number: usize, was: Option<&Told>, is: Option<&Told>) -> Vec<String> {
+        let restarts = self.has(Change::Restarts(number));
+        match (was, is) {
+            (None, None) => Vec::new(),
+            (None, Some(_)) if self.has(Change::Joins(number)) => Vec::new(),
+            (None, Some(_)) => vec![format!("node {number} has come")],
+            (Some(_), None) if self.has(Change::Leaves(number)) => Vec::new(),
+            (Some(_), None) if restarts && self.ended == Ended::CutShort => Vec::new(),
+            (Some(was), None) => vec![format!("node {number}, {}, has ended", was.role)],
+            (Some(_), Some(_)) if self.has(Change::Leaves(number)) => Vec::new(),
+            (Some(was), Some(is)) => {
+                let mut found = Vec::new();
+                if was.run_id != is.run_id && !restarts {
+                    found.push(format!(
+                        "node {number}, {}, was started again: run id {} to {}",
+                        was.role, was.run_id, is.run_id
+                    ));
+                }
+                found.extend(self.of_role(number, was, is));
+                found.extend(self.of_promotions(number, was, is));
+                found
+            }
+        }
+    }
+
+    fn of_role(&self, number: usize, was: &Told, is: &Told) -> Option<String> {
+        let role_after = |roles: &BTreeMap<usize, Role>| roles.get(&number).copied();
+        let may_be = match self.ended {
+            Ended::Done => self.roles.last().and_then(role_after) == Some(is.role),
+            Ended::CutShort => self.roles.iter().any(|roles| role_after(roles) == Some(is.role)),
+        };
+        if !may_be {
+            return Some(format!(
+                "node {number} is {} at epoch {}, and was {} at epoch {}",
+                is.role, is.epoch, was.role, was.epoch
+            ));
+        }
+        let is_new = |change: &Change| match *change {
+            Change::TakesOver { to, .. } | Change::TakesSlot(to) => to == number,
+            _ => false,
+        };
+        let stays = is.role == Role::Master && was.role == Role::Master && !self.ordered.iter().any(is_new);
+        (stays && was.epoch != is.epoch).then(|| {
+            format!(
+                "node {number}, a master all the time, went from epoch {} to {}",
+                was.epoch, is.epoch
+            )
+        })
+    }
+
+    /// Also those that left no other trace, since the next one undid them.
+    fn of_promotions(&self, number: usize, was: &Told, is: &Told) -> Option<String> {
+        let to_it = |change: &&Change| matches!(change, Change::TakesOver { to, .. } if *to == number);
+        let ordered = self.ordered.iter().filter(to_it).count();
+        let seen = is.promotions.saturating_sub(was.promotions);
+        let has_log = is.promotions > 0;
+        let may_be = match self.ended {
+            Ended::Done => seen == ordered || !has_log,
+            Ended::CutShort => seen <= ordered,
+        };
+        (!may_be)
+            .then(|| format!("node {number} made itself a master; promotions in its log: {seen}, ordered: {ordered}"))
+    }
+
+    /// Each vote raises it, also one that comes to nothing, and each slot by one at the most.
+    fn of_epoch(&self, was: u64, is: u64) -> Option<String> {
+        let count = |is_it: fn(&Change) -> bool| self.ordered.iter().filter(|change| is_it(change)).count();
+        let slots = count(|change| matches!(change, Change::TakesSlot(_)));
+        let votes = count(|change| matches!(change, Change::TakesOver { .. }));
+        let most = if votes > 0 { u64::MAX } else { was + slots as u64 };
+        (!(was..=most).contains(&is)).then(|| {
+            format!("the epoch of the cluster went from {was} to {is}, with {slots} slots ordered to another master")
+        })
+    }
+}
+
+impl Change {
+    fn apply(self, roles: &mut BTreeMap<usize, Role>) {
+        match self {
+            Change::TakesOver { from, to } => {
+                for role in roles.values_mut().filter(|role| **role == Role::ReplicaOf(from)) {
+                    *role = Role::ReplicaOf(to);
+                }
+                roles.insert(to, Role::Master);
+                roles.insert(from, Role::ReplicaOf(to));
+            }
+            Change::Joins(number) => {
+                roles.insert(number, Role::Master);
+            }
+            Change::Leaves(number) => {
+                roles.remove(&number);
+            }
+            Change::Follows { replica, master } => {
+                roles.insert(replica, Role::ReplicaOf(master));
+            }
+            Change::TakesSlot(_) | Change::Restarts(_) => {}
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Master => f.write_str("a master"),
+            Role::ReplicaOf(master) => write!(f, "a replica of node {master}"),
+            Role::ReplicaOfStranger => f.write_str("a replica of a server that is not of this cluster"),
+        }
+    }
+}
+
+/// What was ordered in a run, and what happened beside it.
+#[derive(Debug)]
+pub struct Ledger {
+    first: Census,
+    last: Census,
+    /// Since the last look.
+    ordered: Vec<Change>,
+    /// Before it.
+    done: Vec<Change>,
+    unordered: Vec<String>,
+    /// All looks, to be read by somebody who wonders.
+    log: File,
+}
+
+impl Ledger {
+    /// Begins with what the servers say now.
+    pub async fn open(cluster: &Cluster, log: &Path) -> Result<Ledger> {
+        let first = Census::take(cluster).await?;
+        let mut log = File::create(log)?;
+        writeln!(log, "{} at the start: {first:?}", now())?;
+        Ok(Ledger {
+            last: first.clone(),
+            first,
+            ordered: Vec::new(),
+            done: Vec::new(),
+            unordered: Vec::new(),
+            log,
+        })
+    }
+
+    /// To be said before it is done.
+    pub fn order(&mut self, change: Change) {
+        self.ordered.push(change);
+    }
+
+    /// Compares what the servers say now with what they said the last time and what was ordered since then.
+    pub async fn settle(&mut self, cluster: &Cluster, ended: Ended) -> Result {
+        let census = Census::take(cluster).await?;
+        let ordered = std::mem::take(&mut self.ordered);
+        let found = census.unordered(&self.last, &ordered, ended);
+        writeln!(
+            self.log,
+            "{} {ended:?}, ordered {ordered:?}, beside it {found:?}: {census:?}",
+            now()
+        )?;
+        self.done.extend(ordered);
+        self.unordered.extend(found);
+        self.last = census;
+        Ok(())
+    }
+
+    /// What nobody ordered, in words.
+    pub fn unordered(&self) -> &[String] {
+        &self.unordered
+    }
+
+    /// One line for the report of a run.
+    pub fn told(&self) -> String {
+        let promotions = |census: &Census| census.0.values().map(|told| told.promotions).sum::<usize>();
+        let ordered = |is_it: fn(&Change) -> bool| self.done.iter().filter(|change| is_it(change)).count();
+        format!(
+            "servers: {} at the start and {} at the end, the cluster's epoch {} and then {}; ordered {} takeovers, {} slots to another master, {} restarts, {} to come and {} to go; {} takeovers are in the logs of \
+             those at the end; {} changes that nobody ordered",
+            self.first.0.len(),
+            self.last.0.len(),
+            self.first.current_epoch(),
+            self.last.current_epoch(),
+            ordered(|change| matches!(change, Change::TakesOver { .. })),
+            ordered(|change| matches!(change, Change::TakesSlot(_))),
+            ordered(|change| matches!(change, Change::Restarts(_))),
+            ordered(|change| matches!(change, Change::Joins(_))),
+            ordered(|change| matches!(change, Change::Leaves(_))),
+            promotions(&self.last).saturating_sub(promotions(&self.first)),
+            self.unordered.len(),
+        )
+    }
+}
