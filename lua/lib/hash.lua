@@ -92,7 +92,7 @@ local function flush(frees)
   elseif #set > 0 then
     local done = redis.pcall('HSET', key, unpack(set))
     if type(done) == 'table' then
-      return { err = string.match(done.err, ERROR) or done.err }
+      return server_error(done)
     end
   end
   if #gone > 0 then

@@ -8,6 +8,11 @@ local function refuse(what)
   return { err = 'LOCKARGS ' .. what }
 end
 
+-- A server's error as a script answers it: without the place in the script that old servers put before it.
+local function server_error(refused)
+  return { err = string.match(refused.err, ERROR) or refused.err }
+end
+
 -- The whole number in ARGV[at], or nil if it is none from least to most.
 local function whole(at, least, most)
   local number = tonumber(ARGV[at])

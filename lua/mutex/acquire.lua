@@ -32,7 +32,7 @@ end
 local deadline = now + lease
 local set = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadline))
 if set and set.err then
-  return set
+  return server_error(set)
 elseif set then
   return { now, 'granted', 0, 0, deadline }
 end
@@ -43,7 +43,11 @@ end
 local left = call('PTTL', key)
 local ends = left >= 0 and now + left or 0
 if value == ARGV[3] then
-  call('SET', key, value, 'XX', 'KEEPTTL') -- changes nothing, and replicas can confirm it
+  -- The same value with the same end: it changes nothing, and replicas can confirm it.
+  local again = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
+  if again.err then
+    return server_error(again)
+  end
   return { now, 'granted', 0, 0, ends }
 end
 return { now, 'refused', 0, ends }
