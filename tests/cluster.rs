@@ -130,6 +130,7 @@ async fn masters_die_and_are_replaced() -> Result {
     cluster.fail_over(replica, Failover::Takeover).await?;
     assert_eq!(cluster.owner(slot).await?, replica);
 
+    cluster.forget_election(old).await?;
     cluster.node(replica).kill()?;
     assert_eq!(spawnable(cluster.new_owner(slot, replica)).await?, old);
     cluster.node(replica).restart().await?;
