@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::node::{NodeError, ServerError};
-use crate::router::{CallError, CrossSlot, Reason, Slot};
+use crate::router::{CallError, Reason};
+use crate::slot::{CrossSlot, Slot};
 
 /// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -52,67 +52,40 @@
 #[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
 extern crate self as rwlease;
 
-mod acquisition;
-mod asking;
 mod client;
 mod clock;
-mod core;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod error;
-mod guard;
-mod lease;
-#[cfg(feature = "legacy")]
-mod legacy;
-mod listing;
-mod locks;
-mod losses;
-mod multi;
-mod mutex;
+mod lock;
 mod node;
-mod observe;
-mod options;
-mod owner;
 mod protocol;
-mod quorum;
-mod retry;
 mod router;
-mod running;
-mod rwlock;
-mod seize;
-mod settings;
-mod status;
-mod upgrade;
-mod worker;
+mod slot;
 
-pub use asking::Renewal;
+pub use client::acquire::Renewal;
+pub use client::lost::Loss;
 pub use error::{Error, ErrorKind, Result};
-pub use guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
-pub use lease::{Lease, LeaseState};
+pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
+pub use lock::lease::{Lease, LeaseState};
+pub use lock::list::Listing;
+pub use lock::locks::{Builder, Locks};
+pub use lock::multi::{Multi, MultiGuard};
+pub use lock::mutex::{Mutex, MutexStatus};
+pub use lock::quorum::{Quorum, QuorumAcquire, QuorumGuard};
+pub use lock::reentrant::{Owner, OwnerMutexGuard, OwnerReadGuard, OwnerWriteGuard};
+pub use lock::retry::Retry;
+pub use lock::revoke::{Revocation, Seizure};
+pub use lock::rwlock::{Acquire, RwLock, TryAcquire};
+pub use lock::status::{AskStatus, Holder, Status, Waiter};
 #[cfg(feature = "legacy")]
-pub use legacy::{LegacyGuard, LegacyRwLock};
-pub use listing::Listing;
-pub use locks::{Builder, Locks};
-pub use losses::Loss;
-pub use multi::{Multi, MultiGuard};
-pub use mutex::{Mutex, MutexStatus};
+pub use lock::two_key::{LegacyGuard, LegacyRwLock};
+pub use lock::upgrade::{Upgrade, UpgradeError};
 #[cfg(feature = "redis")]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
-pub use owner::{Owner, OwnerMutexGuard, OwnerReadGuard, OwnerWriteGuard};
 pub use protocol::{Fairness, Mode, scripts};
-pub use quorum::{Quorum, QuorumAcquire, QuorumGuard};
-pub use retry::Retry;
-pub use router::{CrossSlot, Script, Slot, assert_same_slot};
-pub use rwlock::{Acquire, RwLock, TryAcquire};
-pub use seize::{Revocation, Seizure};
-pub use status::{AskStatus, Holder, Status, Waiter};
-pub use upgrade::{Upgrade, UpgradeError};
-
-/// Servers in this process, for demos and for tests.
-#[cfg(feature = "embedded")]
-pub mod embedded {
-    pub use crate::node::embedded::{
-        Builder, Engine, Fate, Faults, Host, Kind, Message, Network, Served, Tally, WaitCovers, Watcher, Weather,
-    };
-}
+pub use router::Script;
+pub use slot::{CrossSlot, Slot, assert_same_slot};
 
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../README.md")]

@@ -6,8 +6,6 @@
 
 #[cfg(feature = "redis")]
 mod credentials;
-#[cfg(feature = "embedded")]
-pub(crate) mod embedded;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(feature = "fred")]

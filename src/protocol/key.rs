@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
-use crate::router::Slot;
+use crate::slot::Slot;
 
 /// The longest name of a lock, bytes.
 pub(crate) const LONGEST_NAME: usize = 512;

@@ -9,7 +9,8 @@ use crate::clock::Moment;
 use crate::node::{Reply, Words};
 use crate::protocol::reply::{BadReply, Elements};
 use crate::protocol::{Mode, OwnerId};
-use crate::router::{Call, Script, Slot};
+use crate::router::{Call, Script};
+use crate::slot::Slot;
 
 /// Its scripts.
 #[derive(Debug)]

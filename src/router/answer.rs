@@ -1,8 +1,8 @@
 //! What each answer of a server means: the one table.
 
 use crate::node::{Address, Reply, ServerError};
-use crate::observe::Attempted;
-use crate::router::Slot;
+use crate::client::telemetry::Attempted;
+use crate::slot::Slot;
 use crate::router::translation::Translation;
 
 /// What to do after an answer.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use crate::node::Address;
-use crate::router::Slot;
+use crate::slot::Slot;
 use crate::router::map::SlotMap;
 
 /// What a server says of itself when a connection to it is opened.

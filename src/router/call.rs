@@ -8,7 +8,7 @@
 
 use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
-use crate::router::Slot;
+use crate::slot::Slot;
 
 /// A Lua script of the protocol.
 #[derive(Debug)]

@@ -12,12 +12,13 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Words, is_about_credentials};
-use crate::observe::Load;
+use crate::client::telemetry::Load;
 use crate::router::belief::Identity;
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
 use crate::router::time_out::time_out;
-use crate::router::{Slot, answer, lock};
+use crate::router::{answer, lock};
+use crate::slot::Slot;
 
 /// How much of a server's run id is its name.
 const NAME_LENGTH: usize = 12;

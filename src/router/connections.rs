@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, NodeError};
-use crate::observe::{self, Carries};
+use crate::client::telemetry::{self, Carries};
 use crate::router::connection::{Connection, Limits};
 use crate::router::membership::Membership;
 use crate::router::{jittered, lock, read, write};
@@ -163,7 +163,7 @@ impl Connections {
                 .open(&*this.connector, &this.clock, &address, this.limits);
             let opened = dialling.await;
             let failure = opened.as_ref().err().map(|failure| failure as &dyn Display);
-            observe::dialled(&address, Carries::Commands, this.clock.now().since(began), failure);
+            telemetry::dialled(&address, Carries::Commands, this.clock.now().since(began), failure);
             let _ = tell.send(this.settle(&address, opened));
         });
         told.map(|told| told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up")))))
@@ -186,7 +186,7 @@ impl Connections {
                     live.insert(address.clone(), connection.clone())
                 };
                 if let Some(before) = before.filter(|before| before.process() != connection.process()) {
-                    observe::restarted(address, before.name(), connection.name());
+                    telemetry::restarted(address, before.name(), connection.name());
                 }
                 let useless = NodeError::unsent("the last connection ended before it had answered");
                 let dial = dials.entry(address.clone()).or_default();

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
-use crate::observe::{self, Attempted};
+use crate::client::telemetry::{self, Attempted};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
 use crate::router::texts::Unknown;
 use crate::router::time_out::time_out;
 use crate::router::topology::Whom;
-use crate::router::{Router, Slot, jittered};
+use crate::router::{Router, jittered};
+use crate::slot::Slot;
 
 /// Waits between attempts: the first one, doubled each time up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -373,7 +374,7 @@ impl<'a> Course<'a> {
     /// Decides what an attempt means: the answer, an error, or (`None`) another attempt.
     pub(crate) fn settle(&mut self, address: &Address, attempt: Attempt) -> Result<Option<Answer>, CallError> {
         if let Some(outcome) = attempt.outcome() {
-            observe::attempted(self.call.slot, address, outcome);
+            telemetry::attempted(self.call.slot, address, outcome);
         }
         match attempt {
             Attempt::Answered(exchange) => return self.take_in(address, exchange),
@@ -412,7 +413,7 @@ impl<'a> Course<'a> {
     fn take_in(&mut self, address: &Address, exchange: Exchange<Reply>) -> Result<Option<Answer>, CallError> {
         let Exchange { value, sent, received } = exchange;
         let decision = decide(value, self.call.slot, address, self.router.topology.translation());
-        observe::attempted(self.call.slot, address, decision.outcome());
+        telemetry::attempted(self.call.slot, address, decision.outcome());
         match decision {
             Decision::Done(reply) => {
                 return Ok(Some(Answer {
@@ -489,7 +490,7 @@ impl<'a> Course<'a> {
 
     /// Follows one more redirect, if the limit allows it.
     fn count_redirect(&mut self, kind: &'static str, from: &Address, to: &Address) -> Result<(), CallError> {
-        observe::redirected(self.call.slot, kind, from, to);
+        telemetry::redirected(self.call.slot, kind, from, to);
         if self.redirects == self.router.max_redirects {
             return Err(self.failed(Reason::TooManyRedirects(self.redirects)));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use crate::node::{Address, Reply};
-use crate::router::Slot;
+use crate::slot::Slot;
 use crate::router::translation::Translation;
 
 /// Marks a slot that no node serves, as far as is known.

@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::clock::Clock;
 use crate::node::{Address, Connector, NodeError};
-use crate::observe;
+use crate::client::telemetry;
 use crate::router::belief::{Admission, Kind, Known, Stranger};
 use crate::router::connection::{Connection, Limits};
 use crate::router::translation::Translation;
@@ -113,7 +113,7 @@ impl Membership {
 }
 
 fn refused(address: &Address, why: Stranger) -> NodeError {
-    observe::stranger(address, why.word(), &why);
+    telemetry::stranger(address, why.word(), &why);
     NodeError {
         source: Some(Arc::new(why)),
         ..NodeError::unsent(format!("at {address} there is {why}"))

@@ -16,7 +16,6 @@ mod membership;
 mod route;
 #[cfg(feature = "cluster-async")]
 mod shared;
-mod slot;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -33,6 +32,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, Moment};
+use crate::slot::Slot;
 use crate::node::{Address, Connector};
 use connection::Limits;
 use connections::Connections;
@@ -49,7 +49,6 @@ pub(crate) use clock_bound::ClockBound;
 pub(crate) use route::Route;
 #[cfg(feature = "cluster-async")]
 pub(crate) use shared::Shared;
-pub use slot::{CrossSlot, Slot, assert_same_slot};
 pub(crate) use subscriptions::{Event, Listener, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::clock::Moment;
 use crate::node::{Address, Reply, Words};
-use crate::router::{Answer, Call, CallError, ClockBound, Listener, Router, Slot};
+use crate::router::{Answer, Call, CallError, ClockBound, Listener, Router};
+use crate::slot::Slot;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Route {

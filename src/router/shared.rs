@@ -23,14 +23,15 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use crate::clock::{Clock, Moment};
 use crate::node::redis::{connect_failure, packed, reply_of};
 use crate::node::{Address, NodeError, Reply, ServerError};
-use crate::observe::{self, Attempted, Load};
+use crate::client::telemetry::{self, Attempted, Load};
 use crate::router::answer::{Decision, decide, server_ms};
 use crate::router::clock_bound::ClockBound;
 use crate::router::connection::server_time;
 use crate::router::course::command;
 use crate::router::time_out::time_out;
 use crate::router::translation::Translation;
-use crate::router::{Answer, Call, CallError, Reason, Slot, jittered, lock};
+use crate::router::{Answer, Call, CallError, Reason, jittered, lock};
+use crate::slot::Slot;
 
 /// The connection repeats a command by itself, in some cases after 1.28 s and more, if its overall timeout lets it: one attempt here must leave it the time for that.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -151,7 +152,7 @@ impl Shared {
         let in_flight = self.load.in_flight(1);
         let outcome = self.send(command, None, deadline).await;
         drop(in_flight);
-        let tell = |outcome| observe::attempted(call.slot, &somewhere(), outcome);
+        let tell = |outcome| telemetry::attempted(call.slot, &somewhere(), outcome);
         let Some(outcome) = outcome else {
             tell(Attempted::Silent);
             course.note_loose(not_after);

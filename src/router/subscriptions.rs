@@ -24,7 +24,8 @@ use tokio::task::AbortHandle;
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use crate::router::topology::Topology;
-use crate::router::{Slot, lock, read};
+use crate::router::{lock, read};
+use crate::slot::Slot;
 use keeper::{Keeper, Order};
 
 /// What happens on subscriptions.

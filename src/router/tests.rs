@@ -20,7 +20,8 @@ use std::time::Duration;
 use crate::clock::{Clock, Moment};
 use crate::node::fake::{Act, Door, EPOCH_MS, Fakes, TestClock, address, refusal, text};
 use crate::node::{Reply, Words};
-use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script, Slot};
+use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script};
+use crate::slot::Slot;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script {
     name: "test",

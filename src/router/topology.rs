@@ -12,14 +12,15 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
-use crate::observe;
+use crate::client::telemetry;
 use crate::router::belief::{Admission, Kind, Sole, Told, View, sole};
 use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
 use crate::router::translation::Translation;
 use crate::router::views::view;
-use crate::router::{Slot, jittered, lock};
+use crate::router::{jittered, lock};
+use crate::slot::Slot;
 
 /// From the beginning of one refresh to that of the next: this at first, twice as long after each one that brought nothing new.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
@@ -230,7 +231,7 @@ impl Topology {
         loop {
             self.ask_next(&mut survey);
             if survey.asking.is_empty() {
-                observe::refresh_failed(&survey.last_failure);
+                telemetry::refresh_failed(&survey.last_failure);
                 return Err(Unfound::Failed(survey.last_failure));
             }
             let patience = self.clock.sleep_until(self.clock.now().after(STAGGER));
@@ -240,7 +241,7 @@ impl Topology {
                     let Some(view) = self.admit(&mut survey, heard) else { continue };
                     let is_enough = !matches!(whom, Whom::Several) || survey.views.len() > 1;
                     if is_enough && self.membership.known().is_confirmed_by(&view) {
-                        observe::refreshed(&view.node, false);
+                        telemetry::refreshed(&view.node, false);
                         return Ok(false);
                     }
                     self.sample(whom, &mut survey, view).await;
@@ -273,7 +274,7 @@ impl Topology {
         let Some(why) = self.membership.known().refusal(&view) else {
             return Some(view);
         };
-        observe::stranger(&node, why.word(), &why);
+        telemetry::stranger(&node, why.word(), &why);
         survey.last_failure = NodeError {
             source: Some(Arc::new(why)),
             ..NodeError::unsent(format!("at {node} there is {why}"))
@@ -336,7 +337,7 @@ impl Topology {
         if chosen.is_none()
             && let Some(view) = survey.views.last()
         {
-            observe::refresh_outdated(&view.node);
+            telemetry::refresh_outdated(&view.node);
             survey.last_failure = NodeError::unsent(format!("{} tells of an older epoch than is known", view.node));
         }
         Ok(chosen)
@@ -363,7 +364,7 @@ impl Topology {
             known.admission(address, connection.identity(), connection.process()) != Admission::Welcome
         });
         drop(known);
-        observe::refreshed(&node, changed);
+        telemetry::refreshed(&node, changed);
         if changed {
             self.changes.send_modify(|changes| *changes += 1);
         }

@@ -12,12 +12,13 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
-use crate::observe;
+use crate::client::telemetry;
 use crate::router::subscriptions::link::{Link, LinkOrder, News};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
 use crate::router::subscriptions::{Event, Events, Joined};
 use crate::router::topology::Topology;
-use crate::router::{Slot, write};
+use crate::router::write;
+use crate::slot::Slot;
 
 /// What the users of subscriptions want.
 #[derive(Debug)]
@@ -248,7 +249,7 @@ impl Keeper {
 
     fn leave(&self, place: &Place, channel: &Bytes) {
         if let State::Joined(_) = place.state {
-            observe::left(&place.address, Slot::of(channel));
+            telemetry::left(&place.address, Slot::of(channel));
         }
         let orders = self.links.get(&place.address).and_then(|link| link.orders.as_ref());
         if let (Some(orders), State::Joining | State::Joined(_)) = (orders, place.state) {
@@ -324,7 +325,7 @@ impl Drop for Keeper {
         for (slot, wanted) in &self.wanted {
             let joined = |place: &&Place| matches!(place.state, State::Joined(_));
             for place in wanted.places.iter().filter(joined) {
-                observe::left(&place.address, *slot);
+                telemetry::left(&place.address, *slot);
             }
         }
     }

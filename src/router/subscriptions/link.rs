@@ -16,8 +16,8 @@ use crate::clock::{Clock, Moment};
 use crate::node::{
     Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed, Subscription, Words, is_about_credentials,
 };
-use crate::observe::{self, Carries};
-use crate::router::Slot;
+use crate::client::telemetry::{self, Carries};
+use crate::slot::Slot;
 use crate::router::connection::server_name;
 use crate::router::subscriptions::joins::Joins;
 use crate::router::subscriptions::{Event, Events};
@@ -89,7 +89,7 @@ impl Link {
         let dialled = self.dial().await;
         let failure = dialled.as_ref().err().map(|failure| failure as &dyn Display);
         let took = self.clock.now().since(began);
-        observe::dialled(&self.address, Carries::Subscriptions, took, failure);
+        telemetry::dialled(&self.address, Carries::Subscriptions, took, failure);
         let end = match dialled {
             Ok((subscribed, name)) => {
                 self.tell(What::Up { name });
@@ -133,7 +133,7 @@ impl Link {
                     let Some(notice) = notice else { return End::Lost };
                     pulse.heard(self.clock.now(), &notice);
                     if let Some(failure) = locked_out(&notice) {
-                        observe::subscriptions_broken(&self.address, failure);
+                        telemetry::subscriptions_broken(&self.address, failure);
                         return End::Lost;
                     }
                     self.pass_on(notice, &ear);
@@ -146,7 +146,7 @@ impl Link {
                 }
                 Some(outcome) = under_way.next() => {
                     if let Err(failure) = outcome {
-                        observe::subscriptions_broken(&self.address, &failure);
+                        telemetry::subscriptions_broken(&self.address, &failure);
                         return End::Lost;
                     }
                 }

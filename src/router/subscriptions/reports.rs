@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::node::{Address, ServerError};
-use crate::observe;
-use crate::router::Slot;
+use crate::client::telemetry;
+use crate::slot::Slot;
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
 use crate::router::subscriptions::keeper::Keeper;
@@ -45,7 +45,7 @@ impl Keeper {
             Some((slot, place)) => {
                 if !matches!(place.state, State::Joined(_)) {
                     place.state = State::Joined(now);
-                    observe::joined(address, slot);
+                    telemetry::joined(address, slot);
                     self.tell_joined(slot);
                     self.tell(Event::Look { slot });
                 }
@@ -67,7 +67,7 @@ impl Keeper {
             return;
         };
         let State::Joined(since) = place.state else { return };
-        observe::unsubscribed(address, slot);
+        telemetry::unsubscribed(address, slot);
         if now.since(since) >= LONGEST_REST {
             place.failures = 0;
         }
@@ -83,9 +83,9 @@ impl Keeper {
             return;
         };
         let was_joined = matches!(place.state, State::Joined(_));
-        observe::subscribe_refused(address, slot, error);
+        telemetry::subscribe_refused(address, slot, error);
         if was_joined {
-            observe::unsubscribed(address, slot);
+            telemetry::unsubscribed(address, slot);
         }
         if let Some((_, owner)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
             self.fail(slot, address, None);
@@ -142,7 +142,7 @@ impl Keeper {
             for place in wanted.places.iter_mut().filter(|place| place.address == address) {
                 needed = true;
                 if matches!(place.state, State::Joined(_)) {
-                    observe::unsubscribed(&address, *slot);
+                    telemetry::unsubscribed(&address, *slot);
                     lost.push(*slot);
                 }
                 place.state = State::Resting(rest_until);

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use super::*;
 use crate::Locks;
 use crate::protocol::Scripts;
-use crate::settings::Settings;
+use crate::client::settings::Settings;
 
 fn ran() -> Reply {
     Reply::List(vec![Reply::Int(EPOCH_MS as i64), text("ok"), Reply::Int(0)])

@@ -1,0 +1,138 @@
+//! What a client can be set to, checked.
+
+use std::time::Duration;
+
+use crate::client::deadline::default_margin;
+use crate::client::polling::Pace;
+use crate::error::{Error, Result};
+use crate::client::lost::OnLost;
+use crate::protocol::Fairness;
+use crate::router::RouterSettings;
+
+pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// As many as a semaphore of tokio has on every platform.
+const MOST_IN_FLIGHT: usize = 1 << 20;
+
+/// A server's silence that says nothing against it yet.
+pub(crate) const BRIEF: Duration = Duration::from_millis(500);
+
+/// The settings of a client's locks.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) prefix: String,
+    pub(crate) mutex_prefix: String,
+    pub(crate) lease: Duration,
+    pub(crate) margin: Option<Duration>,
+    pub(crate) fairness: Fairness,
+    pub(crate) pace: Pace,
+    pub(crate) most_waiters: u64,
+    pub(crate) call_timeout: Duration,
+    pub(crate) on_lost: OnLost,
+    /// What the client's id is made of, if it is not drawn at random.
+    pub(crate) id: Option<[u8; 11]>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            prefix: "rwlease:".into(),
+            mutex_prefix: String::new(),
+            lease: Duration::from_secs(30),
+            margin: None,
+            fairness: Fairness::PhaseFair,
+            pace: Pace {
+                interval: Duration::from_millis(250),
+                liveness: Duration::from_secs(10),
+                window: Duration::from_millis(1_500),
+            },
+            most_waiters: 10_000,
+            call_timeout: Duration::from_secs(10),
+            on_lost: OnLost::default(),
+            id: None,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn check(&self) -> Result<()> {
+        check_prefix(&self.prefix)?;
+        check_prefix(&self.mutex_prefix)?;
+        check_lease(self.lease)?;
+        if let Some(margin) = self.margin {
+            check_margin(margin, self.lease)?;
+        }
+        in_range("the poll interval", self.pace.interval, 1, 60_000)?;
+        in_range("the waiters' liveness", self.pace.liveness, 100, 3_600_000)?;
+        in_range("the claim window", self.pace.window, 10, 600_000)?;
+        in_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
+        if self.pace.liveness < 3 * self.pace.interval {
+            return Err(Error::invalid(
+                "the waiters' liveness must be at least three poll intervals",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn margin(&self, lease: Duration) -> Duration {
+        self.margin.unwrap_or_else(|| default_margin(lease)).min(lease / 2)
+    }
+}
+
+impl RouterSettings {
+    pub(crate) fn check(&self) -> Result<()> {
+        in_range("the connect timeout", self.connect_timeout, 1, 3_600_000)?;
+        in_range("the response timeout", self.response_timeout, 1, 3_600_000)?;
+        if (1..=MOST_IN_FLIGHT).contains(&self.max_in_flight) {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!(
+                "the calls in flight must be from 1 to {MOST_IN_FLIGHT}, not {}",
+                self.max_in_flight
+            )))
+        }
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<()> {
+    if prefix.contains(['{', '}']) {
+        Err(Error::invalid(
+            "a prefix must have no braces: the hash tag is the name's",
+        ))
+    } else if prefix.len() > 128 {
+        Err(Error::invalid("a prefix must have at most 128 bytes"))
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn check_lease(lease: Duration) -> Result<()> {
+    if (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        Err(Error::invalid(format!(
+            "a lease must be from {SHORTEST_LEASE:?} to {LONGEST_LEASE:?}, not {lease:?}"
+        )))
+    }
+}
+
+fn check_margin(margin: Duration, lease: Duration) -> Result<()> {
+    if margin <= lease / 2 {
+        Ok(())
+    } else {
+        Err(Error::invalid(format!(
+            "the margin must be at most half of the lease, not {margin:?} of {lease:?}"
+        )))
+    }
+}
+
+fn in_range(what: &str, value: Duration, least_ms: u64, most_ms: u64) -> Result<()> {
+    if (Duration::from_millis(least_ms)..=Duration::from_millis(most_ms)).contains(&value) {
+        Ok(())
+    } else {
+        Err(Error::invalid(format!(
+            "{what} must be from {least_ms} ms to {most_ms} ms, not {value:?}"
+        )))
+    }
+}

@@ -1,0 +1,247 @@
+//! The one task of a client: renews, ends, changes and releases leases, hears of grants. It never waits for one server: what it sends
+//! is grouped by node and flies on its own, and each answer counts as it comes.
+
+mod change;
+mod push;
+mod release;
+mod reply;
+mod renew;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+
+use crate::client::acquisition::{Acquisition, ErrandKind, Holding, State};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::node::Address;
+use crate::protocol::{Envelope, LockKey, pump, pumped};
+
+pub(crate) use push::listen;
+pub(crate) use release::ended;
+pub(crate) use renew::{apply_renewal, notice_loss, refusal, take_loss};
+
+/// What is due within this time goes out together.
+const HORIZON: Duration = Duration::from_millis(20);
+
+/// The most calls that fly as one.
+const FLIGHT: usize = 512;
+
+/// How long the worker sleeps when nothing is due.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Flight = BoxFuture<'static, ()>;
+
+/// Runs until the client's last handle and its last acquisition are gone.
+pub(crate) async fn run(client: Arc<Client>) {
+    let mut flights: FuturesUnordered<Flight> = FuturesUnordered::new();
+    let mut tidy_at = client.clock.now().after(IDLE);
+    loop {
+        let now = client.clock.now();
+        let work = client.take_work(now.after(HORIZON));
+        send_due(&client, work.due, now, &flights);
+        for lock in work.pumps {
+            flights.push(Box::pin(go_on(client.clone(), lock)));
+        }
+        if now >= tidy_at {
+            client.drop_idle_subscriptions();
+            tidy_at = now.after(IDLE);
+        }
+        if work.finished && flights.is_empty() {
+            break;
+        }
+        let sleep = client.clock.sleep_until(client.sleep_until(tidy_at));
+        tokio::select! {
+            biased;
+            Some(()) = flights.next(), if !flights.is_empty() => {}
+            () = client.wake.notified() => {}
+            () = sleep => {}
+        }
+    }
+    client.router.close().await;
+}
+
+/// What is sent for an acquisition; calls of one kind to one server fly together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Renewal,
+    /// So many replicas must confirm it.
+    ConfirmedRenewal(u32),
+    EndOfWait,
+    Downgrade,
+    GiveBack,
+    Release,
+}
+
+fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, flights: &FuturesUnordered<Flight>) {
+    let mut groups: BTreeMap<(Kind, Option<Address>), Vec<Arc<Acquisition>>> = BTreeMap::new();
+    for acquisition in due {
+        let owner = client.router.owner(acquisition.lock.slot);
+        for kind in look(client, &acquisition, now).into_iter().flatten() {
+            let group = groups.entry((kind, owner.clone())).or_default();
+            group.push(acquisition.clone());
+        }
+    }
+    for ((kind, _), group) in groups {
+        for flight in group.chunks(FLIGHT) {
+            flights.push(fly(kind, client.clone(), flight.to_vec()));
+        }
+    }
+}
+
+fn fly(kind: Kind, client: Arc<Client>, flight: Vec<Arc<Acquisition>>) -> Flight {
+    match kind {
+        Kind::Renewal => Box::pin(renew::renew(client, flight)),
+        Kind::ConfirmedRenewal(replicas) => Box::pin(renew::renew_confirmed(client, flight, replicas)),
+        Kind::EndOfWait => Box::pin(change::end_waits(client, flight)),
+        Kind::Downgrade => Box::pin(change::downgrade(client, flight)),
+        Kind::GiveBack => Box::pin(change::give_back(client, flight)),
+        Kind::Release => Box::pin(release::leave(client, flight)),
+    }
+}
+
+/// Looks at what is due, and says what to send.
+fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind>; 2] {
+    let mut state = acquisition.state();
+    match &mut *state {
+        State::Held(holding) if holding.releasing => [None; 2],
+        State::Held(holding) if holding.lost => {
+            let change = due_change(holding, now.after(HORIZON));
+            let due = holding
+                .errand
+                .as_ref()
+                .filter(|errand| !errand.sent)
+                .map(|errand| errand.due);
+            drop(state);
+            if let Some(due) = due {
+                client.schedule(acquisition, due);
+            }
+            [None, change]
+        }
+        State::Held(holding) if !holding.is_held(now) => {
+            renew::lose(client, acquisition, state, now);
+            [None; 2]
+        }
+        State::Held(holding) => {
+            let horizon = now.after(HORIZON);
+            let mut renewal = None;
+            if !holding.renewing && holding.renew_at.is_some_and(|at| at <= horizon) {
+                if holding.renewals.go_on(now) {
+                    holding.renewing = true;
+                    renewal = Some(match holding.replicas {
+                        0 => Kind::Renewal,
+                        replicas => Kind::ConfirmedRenewal(replicas),
+                    });
+                } else {
+                    holding.renew_at = None;
+                }
+            }
+            let change = due_change(holding, horizon);
+            let next = holding.next_due();
+            drop(state);
+            client.schedule(acquisition, next);
+            [renewal, change]
+        }
+        State::Leaving(leaving) if now >= leaving.give_up => {
+            drop(state);
+            client.forget(acquisition);
+            [None; 2]
+        }
+        State::Leaving(leaving) if leaving.sent => [None; 2],
+        State::Leaving(leaving) if leaving.due <= now.after(HORIZON) => {
+            leaving.sent = true;
+            [Some(Kind::Release), None]
+        }
+        State::Leaving(leaving) => {
+            let due = leaving.due;
+            drop(state);
+            client.schedule(acquisition, due);
+            [None; 2]
+        }
+        State::Asking(_) | State::Ended => [None; 2],
+    }
+}
+
+/// The change of a lease that is to be sent by then, if one is; it counts as sent from here on.
+fn due_change(holding: &mut Holding, horizon: Moment) -> Option<Kind> {
+    let errand = holding.errand.as_mut();
+    let errand = errand.filter(|errand| !errand.sent && errand.due <= horizon)?;
+    (errand.sent, errand.tried) = (true, true);
+    Some(match errand.kind {
+        ErrandKind::EndWait => Kind::EndOfWait,
+        ErrandKind::Downgrade => Kind::Downgrade,
+        ErrandKind::GiveBack => Kind::GiveBack,
+    })
+}
+
+/// Sends `pump` until nothing is left over.
+async fn go_on(client: Arc<Client>, lock: LockKey) {
+    loop {
+        let until = client.clock.now().after(client.settings.call_timeout);
+        match client
+            .router
+            .call(&pump(client.scripts, &lock), until)
+            .await
+            .map(|answer| pumped(answer.reply))
+        {
+            Ok(Ok(Envelope { more: true, .. })) => {}
+            _ => return, // what is still left is found by the head of the queue when it looks
+        }
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    #![allow(clippy::disallowed_methods)]
+
+    use super::*;
+    use crate::embedded::Engine;
+    use crate::{ErrorKind, LeaseState, Locks};
+
+    /// Whoever changes a lease has the worker look at it, also if it was given up at that moment and its release is on its way.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_on_its_way_is_not_sent_again() {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let guard = locks.rwlock("leaving").unwrap().write().await.unwrap();
+        let acquisition = guard.acquisition.clone();
+        engine.faults().pause(0);
+        engine.reset_tally();
+        drop(guard);
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
+            locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
+        }
+        assert!(matches!(&*acquisition.state(), State::Leaving(leaving) if leaving.sent));
+        engine.faults().resume(0);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(matches!(&*acquisition.state(), State::Ended));
+        assert_eq!(engine.tally().scripts, 1);
+    }
+
+    /// Where replicas have to confirm a lease, a renewal that too few of them confirm makes it no longer.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_no_replica_confirms_does_not_count() {
+        let engine = Engine::builder().masters(1).build();
+        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let lease = Duration::from_secs(9);
+        let lock = locks.rwlock("confirmed").unwrap();
+        let guard = lock.write().lease(lease).replicas(1).await.unwrap();
+        let ends = || guard.acquisition.with_holding(|holding| holding.ends).unwrap();
+        let first = ends();
+        engine.faults().hold_back(1);
+        tokio::time::sleep(lease / 2).await;
+        assert_eq!((guard.state(), ends()), (LeaseState::Uncertain, first));
+        let error = guard.renew().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(ends(), first);
+        engine.faults().catch_up(1);
+        tokio::time::sleep(lease / 6).await;
+        assert_eq!(guard.state(), LeaseState::Held);
+        assert!(ends() > first);
+    }
+}

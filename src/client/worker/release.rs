@@ -1,0 +1,133 @@
+//! Releases in the background, and what comes of those that somebody waits for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::HORIZON;
+use super::reply::{Failure, Told, read};
+use crate::client::acquisition::{Acquisition, Leaving, State};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::client::in_doubt::InDoubt;
+use crate::error::ErrorKind;
+use crate::client::telemetry;
+use crate::protocol::{BadReply, Ended, Envelope, LockKey, Release};
+use crate::router::{Answer, Call, CallError, Reason};
+
+/// How soon what had no answer is sent again.
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// A release that fails again and again waits twice as long each time, up to 16 s.
+const MOST_DOUBLINGS: u32 = 5;
+
+pub(super) async fn leave(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+    let calls = releases(&client, &flight, false);
+    let until = client.clock.now().after(client.settings.call_timeout);
+    client
+        .router
+        .each(&calls, until, |at, result| apply_release(&client, &flight[at], result))
+        .await;
+}
+
+pub(super) fn releases(client: &Client, flight: &[Arc<Acquisition>], only_wait: bool) -> Vec<Call> {
+    flight
+        .iter()
+        .map(|one| {
+            let release = Release {
+                owner: one.owner,
+                only_wait,
+            };
+            release.call(client.scripts, &one.lock)
+        })
+        .collect()
+}
+
+fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+    let next = {
+        let mut state = acquisition.state();
+        let State::Leaving(leaving) = &mut *state else { return };
+        leaving.sent = false;
+        left(client, &acquisition.lock, leaving, result).then_some(leaving.due)
+    };
+    match next {
+        Some(due) => client.schedule(acquisition, due),
+        None => client.forget(acquisition),
+    }
+}
+
+/// Takes in the answer to a release. True if another must follow, at `leaving.due`.
+fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<Answer, CallError>) -> bool {
+    let now = client.clock.now();
+    match read(result, Release::read) {
+        Ok(Told {
+            envelope,
+            sent,
+            what,
+            node,
+            ..
+        }) => {
+            telemetry::released(lock, &node, &what, now.since(sent));
+            if envelope.more {
+                client.pump(lock);
+            }
+            let Some(due) = ghost_gone(&mut leaving.ghost_until, leaving.loose, envelope.now, sent, now) else {
+                return false;
+            };
+            leaving.due = due;
+            leaving.give_up = leaving.give_up.max(due.after(client.settings.call_timeout));
+        }
+        // There is no lock any more that it could be released from.
+        Err(Failure::Final(error)) if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) => {
+            return false;
+        }
+        Err(failure) => {
+            if let Failure::Final(error) = failure {
+                telemetry::release_failed(&lock.name, lock.slot, &error);
+            }
+            leaving.due = now.after(AGAIN * 2u32.pow(leaving.failures));
+            leaving.failures = (leaving.failures + 1).min(MOST_DOUBLINGS);
+        }
+    }
+    true
+}
+
+/// An attempt that had no answer may still be under way: then what ends it must be sent once more, at this moment. `None` if nothing can come any more.
+pub(super) fn ghost_gone(
+    ghost_until: &mut Option<u64>,
+    loose: Option<InDoubt>,
+    server_now: u64,
+    sent: Moment,
+    now: Moment,
+) -> Option<Moment> {
+    let until = match *ghost_until {
+        Some(until) => until,
+        None => loose?.server_ms(server_now, sent),
+    };
+    *ghost_until = Some(until);
+    // What is due goes out earlier by up to the horizon, which would be too early for the last one.
+    (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
+}
+
+/// How the release of a lease went, told to the one who waits for it; and whether more than one attempt was made.
+pub(crate) fn ended(lock: &LockKey, result: Result<Answer, CallError>) -> Result<(Envelope, Ended, bool), CallError> {
+    let answer = result.inspect_err(|error| telemetry::release_failed(&lock.name, lock.slot, error))?;
+    let took = answer.received.since(answer.sent);
+    let retried = answer.loose.is_some();
+    match Release::read(answer.reply) {
+        Ok((envelope, ended)) => {
+            telemetry::released(lock, &answer.address, &ended, took);
+            Ok((envelope, ended, retried))
+        }
+        Err(bad) => {
+            let reason = match bad {
+                BadReply::Error(said) => Reason::Refused(said),
+                BadReply::Garbled(what) => Reason::Garbled(what),
+            };
+            Err(CallError {
+                reason,
+                loose: None,
+                last: None,
+            })
+        }
+    }
+}

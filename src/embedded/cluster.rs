@@ -1,0 +1,97 @@
+//! Which server serves a command: what a cluster node checks before it runs one.
+
+use super::answer::Failure;
+use super::server::Server;
+use super::world::World;
+use crate::slot::Slot;
+
+/// Why a server does not serve a command itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    Moved(Slot, usize),
+    Ask(Slot, usize),
+    TryAgain,
+    CrossSlot,
+    Down,
+}
+
+/// What has a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Key,
+    Channel,
+}
+
+impl Server {
+    /// Checks that this server of a cluster serves all these keys (or this shard channel). The slot of the key `home`
+    /// is known.
+    pub(super) fn route(
+        &mut self,
+        keys: &[&[u8]],
+        kind: Kind,
+        asked: bool,
+        home: Option<(&[u8], Slot)>,
+    ) -> Result<(), Redirect> {
+        let Some((first, others)) = keys.split_first() else {
+            return Ok(());
+        };
+        let slot_of = |key: &[u8]| match home {
+            Some((known, slot)) if known == key => slot,
+            _ => Slot::of(key),
+        };
+        let slot = slot_of(first);
+        if others.iter().any(|key| slot_of(key) != slot) {
+            return Err(Redirect::CrossSlot);
+        }
+        let is_channel = kind == Kind::Channel;
+        if self.cluster_down && !is_channel {
+            return Err(Redirect::Down);
+        }
+        let owner = self.slots.owner(slot);
+        if owner == self.index {
+            let Some(&target) = self.migrating.get(&slot) else {
+                return Ok(());
+            };
+            // A channel is served by the source until the slot has moved.
+            let missing = match is_channel {
+                true => 0,
+                false => keys.iter().filter(|key| !self.store.contains(key)).count(),
+            };
+            return match missing {
+                0 => Ok(()),
+                _ if missing == keys.len() => Err(Redirect::Ask(slot, target)),
+                _ => Err(Redirect::TryAgain),
+            };
+        }
+        if asked && self.importing.contains_key(&slot) {
+            let several = others.iter().any(|key| key != first);
+            let misses_one = !is_channel && several && keys.iter().any(|key| !self.store.contains(key));
+            return if misses_one { Err(Redirect::TryAgain) } else { Ok(()) };
+        }
+        Err(Redirect::Moved(slot, owner))
+    }
+}
+
+impl World {
+    /// The error that a client gets.
+    pub(super) fn tell_client(&self, redirect: Redirect) -> Failure {
+        let to = |word, slot, server: usize| Failure::new(format!("{word} {slot} {}", self.servers[server].address));
+        match redirect {
+            Redirect::Moved(slot, owner) => to("MOVED", slot, owner),
+            Redirect::Ask(slot, target) => to("ASK", slot, target),
+            Redirect::TryAgain => Failure::of("TRYAGAIN Multiple keys request during rehashing of slot"),
+            Redirect::CrossSlot => Failure::of("CROSSSLOT Keys in request don't hash to the same slot"),
+            Redirect::Down => Failure::of("CLUSTERDOWN The cluster is down"),
+        }
+    }
+}
+
+impl Redirect {
+    /// The error that `redis.call` raises.
+    pub(super) fn tell_script(self) -> Failure {
+        match self {
+            Redirect::Down => Failure::of("ERR Script attempted to execute a command while the cluster is down"),
+            _ => Failure::of("ERR Script attempted to access a non local key in a cluster node"),
+        }
+    }
+}

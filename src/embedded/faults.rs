@@ -1,0 +1,222 @@
+//! What can go wrong with servers, to be made to happen: for tests and simulations.
+//!
+//! Nothing here is needed to use an [`Engine`](super::Engine), and nothing of it has a counterpart for real servers.
+
+use std::sync::Arc;
+
+use super::answer::Failure;
+use super::engine::Shared;
+use super::lock;
+use super::server::{Health, Server};
+use super::world::World;
+use crate::slot::Slot;
+
+/// The faults of one engine's servers.
+///
+/// A server has a number: the masters come first, from 0, then the first replica of each, then the second ones. A
+/// number that no server has makes a call do nothing. All of it is deterministic.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    shared: Arc<Shared>,
+}
+
+/// Slots that move.
+impl Faults {
+    /// Begins to move a slot to another master. From now on the source sends who asks for a key that is not there to
+    /// the target, which serves those alone that were sent. False if the slot cannot move there, or already moves.
+    /// (Both masters must be up and not isolated, here and in the next two.)
+    pub fn begin_move(&self, slot: Slot, to: usize) -> bool {
+        self.change(|world| world.begin_move(slot, to))
+    }
+
+    /// Moves the next key of a slot that is being moved. False if none is left.
+    pub fn move_key(&self, slot: Slot) -> bool {
+        self.change(|world| world.move_key(slot))
+    }
+
+    /// Moves what is left of a slot, and makes the target its owner. Those who subscribed at the source are told that
+    /// their subscriptions have ended. False if the slot is not being moved.
+    pub fn finish_move(&self, slot: Slot) -> bool {
+        self.change(|world| world.finish_move(slot))
+    }
+
+    /// Who owns a slot.
+    pub fn owner(&self, slot: Slot) -> usize {
+        self.change(|world| world.slots.owner(slot))
+    }
+
+    /// Makes one server believe that another one owns a slot, until it next hears who does. Two masters that name
+    /// each other never stop redirecting.
+    pub fn mislead(&self, server: usize, slot: Slot, owner: usize) {
+        if owner < self.change(|world| world.servers.len()) {
+            self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, owner));
+        }
+    }
+}
+
+/// Servers that die, stop, or are cut off.
+impl Faults {
+    /// Lets a replica take a master's place. It has not got the last `lose` writes (a script is one write), but has all
+    /// that it has acknowledged to a `WAIT`; one that [lags](Faults::hold_back) has what it had when that began. It knows no
+    /// scripts, and nobody has subscribed there.
+    ///
+    /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it learns of it later,
+    /// and serves until then as if nothing had happened. A master that has no replicas is replaced by a new process
+    /// with its address.
+    ///
+    /// Gives the number of the new master; `None` if this is no master, or all its replicas are stopped.
+    pub fn promote(&self, master: usize, lose: usize) -> Option<usize> {
+        self.change(|world| world.promote(master, lose))
+    }
+
+    /// Kills a server. Its connections break, and nobody can connect.
+    pub fn stop(&self, server: usize) {
+        self.change(|world| {
+            if server < world.servers.len() {
+                world.stop(server);
+            }
+        });
+    }
+
+    /// Starts a server that was killed (or restarts one that runs) with its data, as a new process: it knows no
+    /// scripts.
+    pub fn start(&self, server: usize) {
+        self.change(|world| {
+            if server < world.servers.len() {
+                world.start(server);
+            }
+        });
+    }
+
+    /// Holds a server up, as by `SIGSTOP`: what is sent to it waits. A replica [lags](Faults::hold_back) until it goes on.
+    pub fn pause(&self, server: usize) {
+        self.change(|world| {
+            if world.servers.get(server).is_some_and(|it| it.health == Health::Up) {
+                world.servers[server].health = Health::Paused;
+                world.hold_back(server);
+            }
+        });
+    }
+
+    /// Lets a paused server go on. It serves all that was sent to it meanwhile, and only then learns what has happened.
+    pub fn resume(&self, server: usize) {
+        let mut host = lock(&self.shared.host);
+        let is_paused = |world: &World| world.servers.get(server).is_some_and(|it| it.health == Health::Paused);
+        if !is_paused(&lock(&self.shared.world)) {
+            return;
+        }
+        lock(&self.shared.world).servers[server].health = Health::Up;
+        lock(&self.shared.world).catch_up(server);
+        self.shared.serve_queue(&mut host, server);
+        lock(&self.shared.world).spread_news();
+    }
+
+    /// Cuts a server off from the others, not from its clients: it hears of nothing that happens.
+    pub fn isolate(&self, server: usize) {
+        self.at(server, |server| server.is_isolated = true);
+    }
+
+    /// Lets a server that was isolated hear the others again.
+    pub fn rejoin(&self, server: usize) {
+        self.at(server, |server| server.is_isolated = false);
+        self.change(World::spread_news);
+    }
+
+    /// Breaks all connections to a server, with their subscriptions. New ones can be made.
+    pub fn kill_connections(&self, server: usize) {
+        self.at(server, Server::break_connections);
+    }
+}
+
+/// Replicas that lag.
+impl Faults {
+    /// The replicas of a master.
+    pub fn replicas(&self, master: usize) -> Vec<usize> {
+        self.change(|world| world.replicas_of(master).collect())
+    }
+
+    /// From now on a replica gets nothing of what its master writes, and `WAIT` counts it only for what it has. It can still be promoted.
+    pub fn hold_back(&self, replica: usize) {
+        self.change(|world| {
+            if replica < world.servers.len() {
+                world.hold_back(replica);
+            }
+        });
+    }
+
+    /// A replica that lags gets all that it lacks, and lags no more.
+    pub fn catch_up(&self, replica: usize) {
+        self.change(|world| {
+            if replica < world.servers.len() {
+                world.catch_up(replica);
+            }
+        });
+    }
+}
+
+/// Servers that answer otherwise.
+impl Faults {
+    /// Sets a server's clock: ahead of the engine's time by so many milliseconds, or behind it.
+    pub fn set_clock(&self, server: usize, ahead_ms: i64) {
+        self.at(server, |server| server.clock_offset = ahead_ms.saturating_mul(1000));
+    }
+
+    /// Steps a server's clock by so many milliseconds, forward or back.
+    pub fn step_clock(&self, server: usize, by_ms: i64) {
+        let step = by_ms.saturating_mul(1000);
+        self.at(server, |server| {
+            server.clock_offset = server.clock_offset.saturating_add(step)
+        });
+    }
+
+    /// Makes a server forget its scripts.
+    pub fn flush_scripts(&self, server: usize) {
+        self.at(server, |server| server.scripts.clear());
+    }
+
+    /// Makes a server forget its data.
+    pub fn flush_data(&self, server: usize) {
+        self.at(server, |server| server.store.empty());
+    }
+
+    /// Makes a server's memory full, or not: then a script is refused at its first write, if that may need memory.
+    pub fn set_full_memory(&self, server: usize, is_full: bool) {
+        self.at(server, |server| server.memory_full = is_full);
+    }
+
+    /// Makes a server say that the cluster is down, or not.
+    pub fn set_cluster_down(&self, server: usize, is_down: bool) {
+        self.at(server, |server| server.cluster_down = is_down);
+    }
+
+    /// Makes a server answer every command with an error line, such as `LOADING Redis is loading the dataset in
+    /// memory`; `None` ends that.
+    pub fn refuse(&self, server: usize, error: Option<&str>) {
+        self.at(server, |server| server.refusal = error.map(Failure::new));
+    }
+
+    /// Sets what a server says its `maxmemory-policy` is. Nothing is evicted.
+    pub fn set_eviction_policy(&self, server: usize, policy: &str) {
+        self.at(server, |server| server.eviction_policy = policy.into());
+    }
+}
+
+impl Faults {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Faults { shared }
+    }
+
+    /// Changes the world while no script runs.
+    fn change<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
+        let _turn = lock(&self.shared.host);
+        change(&mut lock(&self.shared.world))
+    }
+
+    fn at(&self, server: usize, change: impl FnOnce(&mut Server)) {
+        self.change(|world| {
+            if let Some(server) = world.servers.get_mut(server) {
+                change(server);
+            }
+        });
+    }
+}

@@ -1,0 +1,78 @@
+//! How a slot moves from one master to another, key by key.
+
+use std::sync::Arc;
+
+use super::server::Role;
+use super::store::Entry;
+use super::world::World;
+use crate::slot::Slot;
+
+impl World {
+    /// Opens a slot at its owner and at the target. False if it cannot move there.
+    pub(super) fn begin_move(&mut self, slot: Slot, to: usize) -> bool {
+        let from = self.slots.owner(slot);
+        let is_open = self.servers[from].migrating.contains_key(&slot);
+        if from == to || is_open || !self.takes_part(from) || !self.takes_part(to) {
+            return false;
+        }
+        // What an earlier owner may have left there is of no use any more.
+        for key in self.servers[to].store.keys_in(slot) {
+            self.servers[to].store.set(&key, None);
+            self.servers[to].store.end();
+        }
+        self.servers[from].migrating.insert(slot, to);
+        self.servers[to].importing.insert(slot, from);
+        true
+    }
+
+    /// Moves the next key of an open slot. False if there is none left.
+    pub(super) fn move_key(&mut self, slot: Slot) -> bool {
+        let Some((from, to)) = self.open_move(slot) else {
+            return false;
+        };
+        for server in [from, to] {
+            let now = self.now(server) / 1000;
+            self.servers[server].store.begin(now);
+        }
+        let Some(key) = self.servers[from].store.keys_in(slot).into_iter().next() else {
+            return false;
+        };
+        let (left, started) = (self.servers[from].store.now(), self.servers[to].store.now());
+        let entry = self.servers[from].store.entry(&key).cloned();
+        // The time that is left travels, not the moment: the two clocks may differ.
+        let entry = entry.map(|entry| Entry {
+            expires: entry.expires.map(|expires| started + (expires - left)),
+            ..entry
+        });
+        self.servers[to].store.set(&key, entry);
+        self.servers[from].store.set(&key, None);
+        self.servers[to].store.end();
+        self.servers[from].store.end();
+        true
+    }
+
+    /// Moves the rest of an open slot, and makes the target its owner. False if it is not open.
+    pub(super) fn finish_move(&mut self, slot: Slot) -> bool {
+        let Some((from, to)) = self.open_move(slot) else {
+            return false;
+        };
+        while self.move_key(slot) {}
+        self.servers[from].migrating.remove(&slot);
+        self.servers[to].importing.remove(&slot);
+        Arc::make_mut(&mut self.slots).give(slot, to);
+        self.spread_news();
+        true
+    }
+
+    /// The two sides of an open slot, if both can take part.
+    fn open_move(&self, slot: Slot) -> Option<(usize, usize)> {
+        let from = self.slots.owner(slot);
+        let to = *self.servers[from].migrating.get(&slot)?;
+        (self.takes_part(from) && self.takes_part(to)).then_some((from, to))
+    }
+
+    fn takes_part(&self, server: usize) -> bool {
+        let server = self.servers.get(server);
+        server.is_some_and(|server| server.role == Role::Master && server.hears())
+    }
+}

@@ -1,0 +1,196 @@
+//! The machine of one client: its clock, and whether it runs.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::Notify;
+
+use super::line::Line;
+use super::{Network, NetworkConnector};
+use crate::clock::{Clock, Moment};
+use crate::node::Connector;
+use crate::embedded::engine::Engine;
+use crate::embedded::lock;
+
+/// The machine that one client runs on. A clone is the same host.
+#[derive(Clone)]
+pub struct Host {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    network: Network,
+    number: usize,
+    clock: Arc<dyn Clock>,
+    ahead: Duration,
+    drift_ppm: i32,
+    state: Mutex<State>,
+    resumed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    is_paused: bool,
+    is_gone: bool,
+    lines: Vec<Weak<Line>>,
+}
+
+impl Host {
+    pub(super) fn new(network: Network, number: usize, ahead: Duration, drift_ppm: i32) -> Self {
+        let clock = network.engine().clock();
+        let (state, resumed) = Default::default();
+        Host {
+            shared: Arc::new(Shared {
+                network,
+                number,
+                clock,
+                ahead,
+                drift_ppm,
+                state,
+                resumed,
+            }),
+        }
+    }
+
+    /// Its number, as it was given.
+    pub fn number(&self) -> usize {
+        self.shared.number
+    }
+
+    /// What its clock reads.
+    pub fn now(&self) -> Duration {
+        HostClock(self.clone()).now().since_origin()
+    }
+
+    /// Sleeps by its clock, and as long as it stands still.
+    pub async fn sleep(&self, duration: Duration) {
+        let clock = HostClock(self.clone());
+        clock.sleep_until(clock.now().after(duration)).await;
+    }
+
+    /// Stops it, as by `SIGSTOP` or a suspended machine: nothing that it waits for happens until it goes on. Its clock runs on, and what
+    /// it has sent arrives.
+    pub fn pause(&self) {
+        lock(&self.shared.state).is_paused = true;
+    }
+
+    /// Lets it go on. False if it was not stopped.
+    pub fn resume(&self) -> bool {
+        let was_paused = std::mem::take(&mut lock(&self.shared.state).is_paused);
+        self.shared.resumed.notify_waiters();
+        was_paused
+    }
+
+    /// Stops it for ever. The servers notice that its connections are gone if it falls over `cleanly`, and else never.
+    pub fn crash(&self, cleanly: bool) {
+        let lines = {
+            let mut state = lock(&self.shared.state);
+            state.is_gone = true;
+            std::mem::take(&mut state.lines)
+        };
+        for line in lines.iter().filter_map(Weak::upgrade) {
+            line.end(cleanly);
+        }
+    }
+
+    /// Cuts its connections to a server. What it has sent still arrives, or not; it hears of the cut after that long, or never.
+    pub fn cut(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
+        let lines = lock(&self.shared.state).lines.clone();
+        for line in lines.iter().filter_map(Weak::upgrade) {
+            if line.server() == server {
+                line.cut(delivers, heard_after);
+            }
+        }
+    }
+
+    /// True unless it was stopped for a while or for ever.
+    pub fn is_running(&self) -> bool {
+        let state = lock(&self.shared.state);
+        !state.is_paused && !state.is_gone
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.shared.network.engine()
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(HostClock(self.clone()))
+    }
+
+    pub(crate) fn connector(&self) -> Arc<dyn Connector> {
+        Arc::new(NetworkConnector {
+            host: self.clone(),
+            engine: self.engine().connector(),
+        })
+    }
+
+    pub(super) fn network(&self) -> &Network {
+        &self.shared.network
+    }
+
+    /// Ends when it runs.
+    pub(super) async fn awake(&self) {
+        loop {
+            let mut resumed = std::pin::pin!(self.shared.resumed.notified());
+            resumed.as_mut().enable();
+            if self.is_running() {
+                return;
+            }
+            resumed.await;
+        }
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        lock(&self.shared.state).is_gone
+    }
+
+    pub(super) fn add(&self, line: &Arc<Line>) {
+        let mut state = lock(&self.shared.state);
+        state.lines.retain(|line| line.strong_count() > 0);
+        state.lines.push(Arc::downgrade(line));
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("number", &self.number())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct HostClock(Host);
+
+impl HostClock {
+    fn local(&self, engine: Moment) -> Moment {
+        let nanos = engine.since_origin().as_nanos() as i128;
+        let drifted = nanos + nanos * i128::from(self.0.shared.drift_ppm) / 1_000_000;
+        Moment::from_origin(Duration::from_nanos(drifted as u64).saturating_add(self.0.shared.ahead))
+    }
+
+    /// Not later than when the host's clock reads `local`, but for one nanosecond.
+    fn engine(&self, local: Moment) -> Moment {
+        let nanos = local.since_origin().saturating_sub(self.0.shared.ahead).as_nanos();
+        let nanos = nanos.min(u64::MAX.into()) as i128 * 1_000_000 / (1_000_000 + i128::from(self.0.shared.drift_ppm));
+        Moment::from_origin(Duration::from_nanos((nanos as u64).saturating_add(1)))
+    }
+}
+
+impl Clock for HostClock {
+    fn now(&self) -> Moment {
+        self.local(self.0.shared.clock.now())
+    }
+
+    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+        let this = self.clone();
+        Box::pin(async move {
+            while this.now() < until {
+                this.0.shared.clock.sleep_until(this.engine(until)).await;
+            }
+            this.0.awake().await;
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! One connection: in which order messages arrive, and how it breaks.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{Fate, Host, Kind, Message};
+use crate::clock::Moment;
+use crate::embedded::lock;
+use crate::node::{NodeError, Words};
+
+#[derive(Debug)]
+pub(super) struct Line {
+    host: Host,
+    server: usize,
+    state: Mutex<State>,
+    broke: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the last message to the server arrives, and the last one to the client.
+    last_there: Moment,
+    last_back: Moment,
+    /// Nothing that is sent from now on arrives.
+    is_cut: bool,
+    /// Nor does what was sent to the server before.
+    loses_requests: bool,
+    /// The client knows.
+    is_broken: bool,
+    /// The server knows.
+    is_ended: bool,
+}
+
+impl Line {
+    pub(super) fn new(host: Host, server: usize) -> Arc<Self> {
+        Arc::new(Line {
+            host,
+            server,
+            state: Mutex::default(),
+            broke: Notify::new(),
+        })
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(super) fn server(&self) -> usize {
+        self.server
+    }
+
+    pub(super) fn fate(&self, kind: Kind, commands: &[Words]) -> Fate {
+        let message = Message {
+            host: self.host.number(),
+            server: self.server,
+            kind,
+            commands,
+        };
+        self.host.network().weather.sent(&message)
+    }
+
+    /// Waits until a message that is sent now has arrived at the server. False if it never does.
+    pub(super) async fn travel_there(self: &Arc<Self>, fate: &Fate) -> bool {
+        let arrival = {
+            let mut state = lock(&self.state);
+            if state.is_cut || self.host.is_gone() {
+                return false;
+            }
+            state.last_there = state.last_there.max(self.now().after(fate.there));
+            state.last_there
+        };
+        self.sleep_until(arrival).await;
+        if fate.loses_request {
+            self.cut(false, fate.heard_after);
+            return false;
+        }
+        !lock(&self.state).loses_requests
+    }
+
+    /// Waits until a message that is sent to the client now has arrived there. False if it never does.
+    pub(super) async fn travel_back(self: &Arc<Self>, fate: &Fate) -> bool {
+        if fate.loses_reply {
+            self.cut(true, fate.heard_after);
+            return false;
+        }
+        let arrival = {
+            let mut state = lock(&self.state);
+            state.last_back = state.last_back.max(self.now().after(fate.back));
+            state.last_back
+        };
+        self.sleep_until(arrival).await;
+        self.host.awake().await;
+        !lock(&self.state).is_cut
+    }
+
+    /// Cuts it. What is under way to the server arrives, or not.
+    pub(super) fn cut(self: &Arc<Self>, delivers: bool, heard_after: Option<Duration>) {
+        {
+            let mut state = lock(&self.state);
+            state.is_cut = true;
+            state.loses_requests |= !delivers;
+        }
+        if let Some(heard_after) = heard_after {
+            let this = self.clone();
+            tokio::spawn(async move {
+                this.sleep_until(this.now().after(heard_after)).await;
+                this.host.awake().await;
+                this.break_up();
+            });
+        }
+    }
+
+    /// The client is gone. The server notices, or not.
+    pub(super) fn end(self: &Arc<Self>, noticed: bool) {
+        let mut state = lock(&self.state);
+        state.is_cut = true;
+        state.is_ended |= noticed;
+        drop(state);
+        self.broke.notify_waiters();
+    }
+
+    /// The client hears that it is broken.
+    pub(super) fn break_up(&self) {
+        lock(&self.state).is_broken = true;
+        self.broke.notify_waiters();
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        lock(&self.state).is_broken
+    }
+
+    /// Ends when the client hears that it is broken.
+    pub(super) async fn broken(&self) {
+        self.until(|state| state.is_broken).await;
+    }
+
+    /// Ends when the server has noticed that the client is gone.
+    pub(super) async fn ended(&self) {
+        self.until(|state| state.is_ended).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        loop {
+            let mut broke = std::pin::pin!(self.broke.notified());
+            broke.as_mut().enable();
+            if is_so(&lock(&self.state)) {
+                return;
+            }
+            broke.await;
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.host.engine().clock().now()
+    }
+
+    async fn sleep_until(&self, moment: Moment) {
+        self.host.engine().clock().sleep_until(moment).await;
+    }
+}
+
+pub(super) fn broken(maybe_sent: bool) -> NodeError {
+    NodeError {
+        maybe_sent,
+        ..NodeError::unsent("the connection broke")
+    }
+}

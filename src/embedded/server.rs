@@ -1,0 +1,121 @@
+//! One server: its data, what it believes, and in which state it is.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use sha1_smol::Sha1;
+
+use super::answer::Failure;
+use super::connection::Queued;
+use super::replication::Received;
+use super::slots::Slots;
+use super::store::Store;
+use super::subscribers::Subscribers;
+use crate::node::Address;
+use crate::slot::Slot;
+
+/// The SHA-1 digest of a script's text, as 40 hexadecimal digits.
+pub(super) type Digest = [u8; 40];
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) index: usize,
+    pub(super) address: Address,
+    pub(super) id: String,
+    pub(super) run_id: String,
+    /// How often it was started.
+    starts: u32,
+    pub(super) role: Role,
+    pub(super) health: Health,
+    pub(super) store: Store,
+    /// The scripts that it knows.
+    pub(super) scripts: HashSet<Digest>,
+    pub(super) subscribers: Subscribers,
+    /// Connections of an earlier number are broken.
+    pub(super) generation: u64,
+    /// What came in while it was paused.
+    pub(super) queue: VecDeque<Queued>,
+
+    /// What it believes of the cluster.
+    pub(super) slots: Arc<Slots>,
+    pub(super) migrating: BTreeMap<Slot, usize>,
+    pub(super) importing: BTreeMap<Slot, usize>,
+    /// It hears nothing of the other servers.
+    pub(super) is_isolated: bool,
+    /// Who took its place. It may not know yet.
+    pub(super) successor: Option<usize>,
+
+    /// By how many microseconds its clock is ahead.
+    pub(super) clock_offset: i64,
+    pub(super) memory_full: bool,
+    pub(super) cluster_down: bool,
+    pub(super) refusal: Option<Failure>,
+    /// What it has of its master's writes, if it is a replica.
+    pub(super) received: Received,
+    pub(super) eviction_policy: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Master,
+    ReplicaOf(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Up,
+    /// It is stopped: what is sent to it waits.
+    Paused,
+    Down,
+}
+
+impl Server {
+    pub(super) fn new(index: usize, address: Address, role: Role, slots: Arc<Slots>) -> Self {
+        let mut server = Server {
+            index,
+            id: digest(format!("server {address}").as_bytes()),
+            run_id: String::new(),
+            address,
+            starts: 0,
+            role,
+            health: Health::Up,
+            store: Store::default(),
+            scripts: HashSet::new(),
+            subscribers: Subscribers::default(),
+            generation: 0,
+            queue: VecDeque::new(),
+            slots,
+            migrating: BTreeMap::new(),
+            importing: BTreeMap::new(),
+            is_isolated: false,
+            successor: None,
+            clock_offset: 0,
+            memory_full: false,
+            cluster_down: false,
+            refusal: None,
+            received: Received::default(),
+            eviction_policy: "noeviction".into(),
+        };
+        server.renew_process();
+        server
+    }
+
+    /// A new process: nothing but the data is what it was.
+    pub(super) fn renew_process(&mut self) {
+        self.starts += 1;
+        self.run_id = digest(format!("run {} of {}", self.starts, self.address).as_bytes());
+        self.scripts.clear();
+        self.break_connections();
+    }
+
+    /// What waits in the queue is lost: whoever sent it learns that the connection broke.
+    pub(super) fn break_connections(&mut self) {
+        self.generation += 1;
+        self.subscribers.disconnect_all();
+        self.queue.clear();
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha1::from(bytes).digest().to_string()
+}

@@ -1,0 +1,94 @@
+//! Who serves which slot.
+
+use std::ops::RangeInclusive;
+
+use crate::slot::Slot;
+
+const SLOTS: usize = 16_384;
+
+/// The owner of each slot, as an index of a server: one server's view, or the truth.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    owners: Vec<u16>,
+    /// Counts the changes.
+    epoch: u64,
+}
+
+impl Slots {
+    /// Shares the slots out among the first `masters` servers as `redis-cli --cluster create` does.
+    pub(super) fn shared_out(masters: usize) -> Self {
+        let each = SLOTS as f64 / masters as f64;
+        let mut owners = Vec::with_capacity(SLOTS);
+        for master in 0..masters {
+            let end = match master + 1 == masters {
+                true => SLOTS,
+                false => (each * (master + 1) as f64 - 1.0).round() as usize + 1,
+            };
+            owners.resize(end, master as u16);
+        }
+        Slots { owners, epoch: 1 }
+    }
+
+    pub(super) fn owner(&self, slot: Slot) -> usize {
+        self.owners[slot.index()].into()
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn give(&mut self, slot: Slot, to: usize) {
+        self.owners[slot.index()] = to as u16;
+        self.epoch += 1;
+    }
+
+    /// Gives all slots of one server to another.
+    pub(super) fn replace(&mut self, from: usize, to: usize) {
+        self.epoch += 1;
+        for owner in &mut self.owners {
+            if usize::from(*owner) == from {
+                *owner = to as u16;
+            }
+        }
+    }
+
+    /// Runs of slots with one owner, in order.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (RangeInclusive<usize>, usize)> {
+        let mut end = 0;
+        self.owners.chunk_by(|left, right| left == right).map(move |chunk| {
+            let start = end;
+            end += chunk.len();
+            (start..=end - 1, chunk[0].into())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_shared_out_as_by_the_cluster_tool() {
+        let ranges = |masters| Slots::shared_out(masters).ranges().collect::<Vec<_>>();
+        assert_eq!(ranges(1), [(0..=16383, 0)]);
+        assert_eq!(ranges(3), [(0..=5460, 0), (5461..=10922, 1), (10923..=16383, 2)]);
+        let five = [
+            (0..=3276, 0),
+            (3277..=6553, 1),
+            (6554..=9829, 2),
+            (9830..=13106, 3),
+            (13107..=16383, 4),
+        ];
+        assert_eq!(ranges(5), five);
+    }
+
+    #[test]
+    fn a_slot_that_was_given_away_splits_its_range() {
+        let mut slots = Slots::shared_out(1);
+        slots.give(Slot::new(7).unwrap(), 1);
+        let ranges: Vec<_> = slots.ranges().collect();
+        assert_eq!(ranges, [(0..=6, 0), (7..=7, 1), (8..=16383, 0)]);
+        slots.replace(1, 0);
+        assert_eq!(slots.ranges().count(), 1);
+    }
+}

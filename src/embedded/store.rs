@@ -1,0 +1,372 @@
+//! The keys of one server.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::hash::BuildHasher;
+
+use super::answer::{Blob, Failure};
+use super::hashing::SteadyHash;
+use super::log::{Before, Log};
+use crate::slot::Slot;
+
+/// The fields of a hash, in the order of their names: the same run gives the same `HGETALL`.
+pub(super) type Fields = BTreeMap<Blob, Blob>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(Blob),
+    Hash(Fields),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) value: Value,
+    /// When the key ends, in the server's ms.
+    pub(super) expires: Option<u64>,
+}
+
+impl Entry {
+    fn is_over(&self, now: u64) -> bool {
+        self.expires.is_some_and(|expires| now > expires)
+    }
+}
+
+/// Keys and values. A key whose time is over is gone when the next command begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Store {
+    entries: Entries,
+    /// When keys end, the first one first. What is here of a key that has got another time is passed over.
+    ends: BinaryHeap<Reverse<(u64, Blob)>>,
+    /// The server's time in ms: it stands still while a command or a script runs.
+    now: u64,
+    log: Log,
+}
+
+type Entries = HashMap<Blob, Entry, SteadyHash>;
+
+impl Store {
+    /// Begins a command or a script.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.now = now;
+        while let Some(Reverse((end, _))) = self.ends.peek()
+            && *end < now
+            && let Some(Reverse((_, key))) = self.ends.pop()
+        {
+            if self.entries.get(&key).is_some_and(|entry| entry.is_over(now)) {
+                self.set(&key, None);
+            }
+        }
+    }
+
+    /// Ends a command or a script: what it changed is one write.
+    pub(super) fn end(&mut self) {
+        const FEW: usize = 1024;
+        if self.ends.len() > self.entries.len() * 2 + FEW {
+            self.find_ends();
+        }
+        self.log.close();
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) fn entry(&self, key: &[u8]) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    pub(super) fn text(&self, key: &[u8]) -> Result<Option<&Blob>, Failure> {
+        match self.entry(key).map(|entry| &entry.value) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(Value::Hash(_)) => Err(Failure::WRONG_TYPE),
+        }
+    }
+
+    pub(super) fn hash(&self, key: &[u8]) -> Result<Option<&Fields>, Failure> {
+        match self.entry(key).map(|entry| &entry.value) {
+            None => Ok(None),
+            Some(Value::Hash(fields)) => Ok(Some(fields)),
+            Some(Value::Text(_)) => Err(Failure::WRONG_TYPE),
+        }
+    }
+
+    /// Sets a key to an entry, or removes it: an entry that is over is none. True if there was one.
+    pub(super) fn set(&mut self, key: &[u8], entry: Option<Entry>) -> bool {
+        let entry = entry.filter(|entry| !entry.is_over(self.now));
+        let removes = entry.is_none();
+        if let Some(end) = entry.as_ref().and_then(|entry| entry.expires) {
+            self.ends.push(Reverse((end, Blob::from_slice(key))));
+        }
+        let before = match entry {
+            Some(entry) => self.entries.insert(Blob::from_slice(key), entry),
+            None => self.entries.remove(key),
+        };
+        let existed = before.is_some();
+        if existed || !removes {
+            let (key, entry) = (Blob::from_slice(key), before);
+            self.log.push(Before::Entry { key, entry });
+        }
+        existed
+    }
+
+    /// Sets a field. True if it is new.
+    pub(super) fn set_field(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, Failure> {
+        let value = Blob::from_slice(value);
+        let before = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
+            Some(Value::Hash(fields)) => match fields.get_mut(field) {
+                Some(known) => Some(std::mem::replace(known, value)),
+                None => fields.insert(Blob::from_slice(field), value),
+            },
+            Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
+            None => {
+                let value = Value::Hash(Fields::from([(Blob::from_slice(field), value)]));
+                self.set(key, Some(Entry { value, expires: None }));
+                return Ok(true);
+            }
+        };
+        let is_new = before.is_none();
+        self.note_field(key, field, before);
+        Ok(is_new)
+    }
+
+    /// Removes a field, and with the last one the key. True if there was one.
+    pub(super) fn remove_field(&mut self, key: &[u8], field: &[u8]) -> Result<bool, Failure> {
+        let fields = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
+            Some(Value::Hash(fields)) => fields,
+            Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
+            None => return Ok(false),
+        };
+        let Some(before) = fields.remove(field) else {
+            return Ok(false);
+        };
+        let was_last = fields.is_empty();
+        self.note_field(key, field, Some(before));
+        if was_last {
+            self.set(key, None);
+        }
+        Ok(true)
+    }
+
+    /// Sets when a key ends. False if there is no such key.
+    pub(super) fn set_expiry(&mut self, key: &[u8], expires: Option<u64>) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut entry.expires, expires);
+        if let Some(end) = expires {
+            self.ends.push(Reverse((end, Blob::from_slice(key))));
+        }
+        let (key, expires) = (Blob::from_slice(key), before);
+        self.log.push(Before::Expiry { key, expires });
+        true
+    }
+
+    /// All keys with the place of each in the order of a scan, which changes of other keys do not shift.
+    pub(super) fn keys(&self) -> Vec<(u64, Blob)> {
+        let place = |key: &Blob| self.entries.hasher().hash_one(key);
+        let mut keys: Vec<_> = self.entries.keys().map(|key| (place(key), key.clone())).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// The keys of a slot, in order.
+    pub(super) fn keys_in(&self, slot: Slot) -> Vec<Blob> {
+        let keys = self.entries.keys().filter(|key| Slot::of(key) == slot);
+        let mut keys: Vec<_> = keys.cloned().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// How many keys there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Undoes the last writes: what a replica is like that has not got them. They are forgotten here too.
+    pub(super) fn undo(&mut self, writes: usize) {
+        for _ in 0..writes {
+            let Some(changes) = self.log.pop() else { break };
+            for before in changes {
+                restore(&mut self.entries, before);
+            }
+        }
+        self.find_ends();
+    }
+
+    /// Nothing that was written until now can be undone any more.
+    pub(super) fn confirm(&mut self) {
+        self.log.clear();
+    }
+
+    /// The replication offset: how many writes there were. A write that changes a value to what it was counts too.
+    pub(super) fn offset(&self) -> u64 {
+        self.log.offset()
+    }
+
+    /// Forgets all keys.
+    pub(super) fn empty(&mut self) {
+        self.entries.clear();
+        self.ends.clear();
+        self.confirm();
+    }
+
+    fn note_field(&mut self, key: &[u8], field: &[u8], value: Option<Blob>) {
+        let (key, field) = (Blob::from_slice(key), Blob::from_slice(field));
+        self.log.push(Before::Field { key, field, value });
+    }
+
+    fn find_ends(&mut self) {
+        let ends = self.entries.iter();
+        let ends = ends.filter_map(|(key, entry)| Some(Reverse((entry.expires?, key.clone()))));
+        self.ends = ends.collect();
+    }
+}
+
+fn restore(entries: &mut Entries, before: Before) {
+    match before {
+        Before::Entry { key, entry: None } => {
+            entries.remove(&key);
+        }
+        Before::Entry {
+            key,
+            entry: Some(entry),
+        } => {
+            entries.insert(key, entry);
+        }
+        Before::Field { key, field, value } => {
+            if let Some(Value::Hash(fields)) = entries.get_mut(&key).map(|entry| &mut entry.value) {
+                match value {
+                    Some(value) => fields.insert(field, value),
+                    None => fields.remove(&field),
+                };
+            }
+        }
+        Before::Expiry { key, expires } => {
+            if let Some(entry) = entries.get_mut(&key) {
+                entry.expires = expires;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(text: &str) -> Blob {
+        Blob::from_slice(text.as_bytes())
+    }
+
+    fn text(value: &str, expires: Option<u64>) -> Option<Entry> {
+        let value = Value::Text(blob(value));
+        Some(Entry { value, expires })
+    }
+
+    #[test]
+    fn a_key_is_gone_after_its_last_millisecond() {
+        let mut store = Store::default();
+        store.set(b"k", text("v", Some(10)));
+        store.begin(10);
+        assert!(store.contains(b"k"));
+        store.begin(11);
+        assert!(!store.contains(b"k"));
+    }
+
+    #[test]
+    fn a_hash_ends_with_its_last_field() {
+        let mut store = Store::default();
+        assert_eq!(store.set_field(b"h", b"f", b"1"), Ok(true));
+        assert_eq!(store.set_field(b"h", b"f", b"2"), Ok(false));
+        assert_eq!(store.remove_field(b"h", b"g"), Ok(false));
+        assert_eq!(store.remove_field(b"h", b"f"), Ok(true));
+        assert!(!store.contains(b"h"));
+    }
+
+    #[test]
+    fn writes_are_undone_whole_and_in_order() {
+        let mut store = Store::default();
+        store.set_field(b"h", b"a", b"1").unwrap();
+        store.set(b"t", text("v", None));
+        store.end();
+        let first = store.entries.clone();
+
+        store.set_field(b"h", b"a", b"2").unwrap();
+        store.set_field(b"h", b"b", b"3").unwrap();
+        store.set_expiry(b"h", Some(77));
+        store.set(b"t", None);
+        store.end();
+        let second = store.entries.clone();
+
+        store.remove_field(b"h", b"a").unwrap();
+        store.remove_field(b"h", b"b").unwrap();
+        store.end();
+        store.end(); // a command that changed nothing is no write
+
+        store.undo(1);
+        assert_eq!(store.entries, second);
+        store.undo(1);
+        assert_eq!(store.entries, first);
+        store.undo(5);
+        assert!(store.entries.is_empty());
+    }
+
+    #[test]
+    fn a_key_whose_time_was_over_comes_back_when_that_is_undone() {
+        let mut store = Store::default();
+        store.set(b"k", text("v", Some(10)));
+        store.confirm();
+        store.begin(11);
+        assert!(!store.contains(b"k"));
+        store.end();
+        store.undo(1);
+        store.begin(10);
+        assert!(store.contains(b"k"));
+    }
+
+    #[test]
+    fn what_is_confirmed_is_not_undone() {
+        let mut store = Store::default();
+        store.set(b"k", text("v", None));
+        store.end();
+        store.confirm();
+        store.undo(1);
+        assert!(store.contains(b"k"));
+    }
+
+    #[test]
+    fn keys_go_when_their_time_is_over_whatever_it_was_before() {
+        let mut store = Store::default();
+        for key in [b"short".as_slice(), b"long", b"ever"] {
+            store.set(key, text("v", Some(10)));
+        }
+        store.set_expiry(b"long", Some(20));
+        store.set_expiry(b"ever", None);
+        let keys = |store: &Store| store.keys().len();
+        store.begin(10);
+        assert_eq!(keys(&store), 3);
+        store.begin(11);
+        assert_eq!(keys(&store), 2);
+        store.begin(21);
+        assert_eq!(keys(&store), 1);
+    }
+
+    #[test]
+    fn what_is_known_of_ends_does_not_grow_with_renewals() {
+        let mut store = Store::default();
+        store.set(b"k", text("v", None));
+        for end in 0..10_000 {
+            store.set_expiry(b"k", Some(end));
+            store.end();
+        }
+        assert!(store.ends.len() < 2_000);
+        store.begin(9_999);
+        assert!(store.contains(b"k"));
+        store.begin(10_000);
+        assert!(!store.contains(b"k"));
+    }
+}

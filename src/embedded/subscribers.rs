@@ -1,0 +1,99 @@
+//! Who listens to which shard channel of one server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::node::{Notice, ServerError};
+use crate::slot::Slot;
+
+/// The connections that carry subscriptions, and what each of them listens to.
+#[derive(Debug, Default)]
+pub(super) struct Subscribers {
+    connections: BTreeMap<u64, UnboundedSender<Notice>>,
+    channels: BTreeMap<Bytes, BTreeSet<u64>>,
+}
+
+impl Subscribers {
+    pub(super) fn connect(&mut self, connection: u64, notices: UnboundedSender<Notice>) {
+        self.connections.insert(connection, notices);
+    }
+
+    pub(super) fn disconnect(&mut self, connection: u64) {
+        self.connections.remove(&connection);
+        self.channels.retain(|_, listeners| {
+            listeners.remove(&connection);
+            !listeners.is_empty()
+        });
+    }
+
+    pub(super) fn disconnect_all(&mut self) {
+        *self = Subscribers::default();
+    }
+
+    pub(super) fn is_connected(&self, connection: u64) -> bool {
+        self.connections.contains_key(&connection)
+    }
+
+    pub(super) fn join(&mut self, connection: u64, channel: Bytes) {
+        self.channels.entry(channel.clone()).or_default().insert(connection);
+        self.tell(connection, Notice::Joined { channel });
+    }
+
+    pub(super) fn refuse(&mut self, connection: u64, channel: Bytes, error: ServerError) {
+        self.tell(connection, Notice::Refused { channel, error });
+    }
+
+    /// Ends one subscription. The server confirms also when there was none.
+    pub(super) fn leave(&mut self, connection: u64, channel: Bytes) {
+        if let Some(listeners) = self.channels.get_mut(&channel) {
+            listeners.remove(&connection);
+            if listeners.is_empty() {
+                self.channels.remove(&channel);
+            }
+        }
+        self.tell(connection, Notice::Left { channel });
+    }
+
+    /// Ends the subscriptions of all slots that are not served here any more.
+    pub(super) fn leave_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
+        self.channels.retain(|channel, listeners| {
+            let stays = is_served(Slot::of(channel));
+            if !stays {
+                let listeners = listeners
+                    .iter()
+                    .filter_map(|connection| self.connections.get(connection));
+                for notices in listeners {
+                    let channel = channel.clone();
+                    let _ = notices.send(Notice::Left { channel }); // it may have hung up
+                }
+            }
+            stays
+        });
+    }
+
+    /// Tells all who listen, and how many they are. One who has hung up is not counted.
+    pub(super) fn publish(&mut self, channel: &[u8], payload: &[u8]) -> usize {
+        let Some(listeners) = self.channels.get(channel) else {
+            return 0;
+        };
+        let channel = Bytes::copy_from_slice(channel);
+        let payload = Bytes::copy_from_slice(payload);
+        let message = Notice::Message { channel, payload };
+        let listeners = listeners
+            .iter()
+            .filter_map(|connection| self.connections.get(connection));
+        listeners
+            .filter(|notices| notices.send(message.clone()).is_ok())
+            .count()
+    }
+
+    fn tell(&mut self, connection: u64, notice: Notice) {
+        if let Some(notices) = self.connections.get(&connection)
+            && notices.send(notice).is_err()
+        {
+            self.disconnect(connection);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Replicas that lag, and what `WAIT` counts.
+
+use std::sync::Arc;
+
+use super::{at_once, words};
+use crate::embedded::{Engine, WaitCovers};
+use crate::node::{Node, Reply};
+use crate::slot::Slot;
+
+const KEY: &str = "key";
+
+/// The shard of the key, in an engine of which time stands still.
+struct Shard {
+    engine: Engine,
+    master: usize,
+}
+
+impl Shard {
+    fn new(covers: WaitCovers, replicas: u16) -> Shard {
+        let engine = Engine::builder().replicas(replicas).wait_covers(covers).manual_time();
+        let engine = engine.build();
+        let master = engine.faults().owner(Slot::of(KEY));
+        Shard { engine, master }
+    }
+
+    fn connect(&self) -> Session {
+        let address = &self.engine.addresses()[self.master];
+        Session(at_once(self.engine.connector().connect(address)).unwrap())
+    }
+
+    fn replicas(&self) -> Vec<usize> {
+        self.engine.faults().replicas(self.master)
+    }
+
+    fn hold_back(&self) {
+        let faults = self.engine.faults();
+        faults
+            .replicas(self.master)
+            .into_iter()
+            .for_each(|it| faults.hold_back(it));
+    }
+
+    fn catch_up(&self) {
+        let faults = self.engine.faults();
+        faults
+            .replicas(self.master)
+            .into_iter()
+            .for_each(|it| faults.catch_up(it));
+    }
+
+    /// Promotes a replica; the value that it has.
+    fn promoted_value(&self, lose: usize) -> Reply {
+        let new = self.engine.faults().promote(self.master, lose).unwrap();
+        self.engine.ask(new, &words(&["GET", KEY]))
+    }
+}
+
+struct Session(Arc<dyn Node>);
+
+impl Session {
+    fn call(&self, command: &[&str]) -> Reply {
+        at_once(self.0.call(&words(command))).unwrap()
+    }
+
+    fn set(&self, value: &str) {
+        assert_eq!(self.call(&["SET", KEY, value]), text("OK"));
+    }
+
+    fn wait(&self) -> i64 {
+        match self.call(&["WAIT", "1", "100"]) {
+            Reply::Int(replicas) => replicas,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Text(text.to_owned().into())
+}
+
+const BOTH: [WaitCovers; 2] = [WaitCovers::EveryCommand, WaitCovers::WritesAlone];
+
+#[test]
+fn replicas_confirm_what_they_have() {
+    for covers in BOTH {
+        let shard = Shard::new(covers, 2);
+        let session = shard.connect();
+        session.set("1");
+        assert_eq!(session.wait(), 2);
+        shard.engine.faults().hold_back(shard.replicas()[0]);
+        assert_eq!(session.wait(), 2, "nothing was written since");
+        session.set("2");
+        assert_eq!(session.wait(), 1);
+        shard.hold_back();
+        session.set("3");
+        assert_eq!(session.wait(), 0);
+        shard.engine.faults().catch_up(shard.replicas()[1]);
+        assert_eq!(session.wait(), 1);
+        shard.catch_up();
+        assert_eq!(session.wait(), 2);
+    }
+}
+
+#[test]
+fn a_write_of_the_same_value_is_a_write_and_a_deletion_of_nothing_is_none() {
+    let shard = Shard::new(WaitCovers::WritesAlone, 1);
+    shard.connect().call(&["HSET", "{key}h", "field", "1"]);
+    shard.hold_back();
+    shard.connect().set("noise");
+    for (command, confirmed) in [
+        (&["HDEL", "{key}h", "other"][..], 1),
+        (&["HGET", "{key}h", "field"], 1),
+        (&["HSET", "{key}h", "field", "1"], 0),
+    ] {
+        let session = shard.connect();
+        session.call(command);
+        assert_eq!(session.wait(), confirmed, "{command:?}");
+    }
+}
+
+#[test]
+fn what_a_new_connection_waits_for_differs_by_server() {
+    for (covers, after_a_look) in [(WaitCovers::EveryCommand, 0), (WaitCovers::WritesAlone, 1)] {
+        let shard = Shard::new(covers, 1);
+        shard.hold_back();
+        let writes = shard.connect();
+        writes.set("1");
+        assert_eq!(writes.wait(), 0);
+        let looks = shard.connect();
+        assert_eq!(looks.wait(), 1, "it covers nothing yet");
+        assert_eq!(
+            looks.call(&["EVAL", "return redis.call('GET', KEYS[1])", "1", KEY]),
+            text("1")
+        );
+        assert_eq!(looks.wait(), after_a_look, "{covers:?}");
+        assert_eq!(writes.wait(), 0, "what others do changes nothing for it");
+        looks.call(&["EVAL", "return redis.call('SET', KEYS[1], '2')", "1", KEY]);
+        assert_eq!(looks.wait(), 0);
+    }
+}
+
+#[test]
+fn a_replica_that_takes_over_has_what_it_acknowledged() {
+    for covers in BOTH {
+        let shard = Shard::new(covers, 1);
+        let session = shard.connect();
+        session.set("1");
+        assert_eq!(session.wait(), 1);
+        session.set("2");
+        session.set("3");
+        assert_eq!(shard.promoted_value(100), text("1"));
+        let refused = session.call(&["WAIT", "1", "100"]);
+        assert!(matches!(refused, Reply::Error(_)), "a replica has none to wait for");
+    }
+}
+
+#[test]
+fn a_replica_that_lags_takes_over_with_what_it_had() {
+    let shard = Shard::new(WaitCovers::WritesAlone, 1);
+    let session = shard.connect();
+    session.set("1");
+    shard.hold_back();
+    session.set("2");
+    assert_eq!(session.wait(), 0);
+    shard.catch_up();
+    shard.hold_back();
+    session.set("3");
+    for number in 0..5_000 {
+        session.set(&number.to_string());
+    }
+    assert_eq!(shard.promoted_value(0), text("2"));
+}
+
+/// It does not hear of the new master, and has nothing of it.
+#[test]
+fn a_replica_that_lags_is_not_counted_by_another_master() {
+    let mut shard = Shard::new(WaitCovers::WritesAlone, 2);
+    let session = shard.connect();
+    session.set("1");
+    let replicas = shard.replicas();
+    shard.engine.faults().hold_back(replicas[1]);
+    session.set("2");
+    shard.engine.faults().isolate(shard.master);
+    let new = shard.engine.faults().promote(shard.master, 0).unwrap();
+    assert_eq!(new, replicas[0]);
+    shard.master = new;
+    let session = shard.connect();
+    assert_eq!(session.wait(), 0);
+    shard.catch_up();
+    session.set("3");
+    assert_eq!(session.wait(), 1);
+    assert_eq!(shard.promoted_value(100), text("3"));
+}
+
+#[test]
+fn a_replica_that_stands_still_lags_and_one_that_is_dead_is_not_connected() {
+    let shard = Shard::new(WaitCovers::WritesAlone, 1);
+    let session = shard.connect();
+    session.set("1");
+    let replica = shard.replicas()[0];
+    shard.engine.faults().pause(replica);
+    assert_eq!(session.wait(), 1, "it had this");
+    session.set("2");
+    assert_eq!(session.wait(), 0);
+    assert_eq!(shard.connect().wait(), 1, "it is connected");
+    shard.engine.faults().resume(replica);
+    assert_eq!(session.wait(), 1);
+    shard.engine.faults().stop(replica);
+    assert_eq!(shard.connect().wait(), 0);
+}

@@ -1,0 +1,402 @@
+//! The lock scripts answer and write on the engine as on a real server, byte for byte: the same random calls go to both, with the
+//! same time given to both in the place of their clocks.
+//!
+//! `make equality` compares a million calls; `RWLEASE_SEED=n` begins with one round again, `SERVER_IS` says on which server it must be.
+
+// The calls are real, and so is the time they take.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use fastrand::Rng;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::judge::Judge;
+use super::random_calls::{self, Call, Calls, LOCKS};
+use super::real::{RealConnection, RealServer, program};
+use super::{at_once, words};
+use crate::embedded::Engine;
+use crate::node::{Notice, Reply, Subscription};
+
+pub(super) const CLOCK: &str = include_str!("../../../../lua/lib/clock.lua");
+pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
+
+/// The calls of one round, which begins with nothing and has a seed of its own.
+const ROUND: u64 = 500;
+/// In so many rounds everything is said that must be.
+const ROUNDS: u64 = 16;
+
+/// The server is asked for so many calls at once.
+const BATCH: u64 = 50;
+
+/// Twenty years: nothing may end by the servers' own clocks.
+const AHEAD_S: u64 = 20 * 365 * 86_400;
+
+/// What the replies must say at least once, so that the comparison means something.
+const MUST_BE_SAID: &[&str] = &[
+    "LOCKARGS",
+    "LOCKFOREIGN",
+    "LOCKVERSION",
+    "OOM",
+    "WRONGTYPE",
+    "absent",
+    "ahead",
+    "conflict",
+    "expired",
+    "forced",
+    "free",
+    "full",
+    "granted",
+    "held",
+    "left",
+    "lock",
+    "lost",
+    "pumped",
+    "queued",
+    "raised",
+    "reads",
+    "refused",
+    "released",
+    "renewed",
+    "revoked",
+    "stale",
+    "writes",
+    "writing",
+];
+
+#[test]
+fn the_lock_scripts_do_as_on_a_server() {
+    let mut pair = Pair::start();
+    pair.compare_rounds(1..=ROUNDS);
+    pair.must_have_said_all();
+    pair.compare_rounds([fastrand::u64(..)]);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_million_calls_do_as_on_a_server() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    // Far from those of the short form.
+    let first = number("RWLEASE_SEED").unwrap_or_else(|| fastrand::u64(1_000..1_000_000_000));
+    let rounds = number("CALLS").unwrap_or(1_000_000) / ROUND;
+    let started = Instant::now();
+    let mut pair = Pair::start();
+    let server = pair.judge.server.clone();
+    println!("{server} ({}), from RWLEASE_SEED={first} on", program().display());
+    let expected = std::env::var("SERVER_IS").unwrap_or_default();
+    assert!(server.starts_with(&expected), "not {expected}: set RWLEASE_SERVER");
+    assert!(rounds > 0, "a round has {ROUND} calls");
+    pair.compare_rounds(first..first + rounds);
+    println!(
+        "{} calls as on {server}, in {} s; replies {:?}",
+        rounds * ROUND,
+        started.elapsed().as_secs(),
+        pair.said
+    );
+    if rounds >= ROUNDS {
+        pair.must_have_said_all(); // fewer need not
+    }
+}
+
+/// An engine and a server, which are told the same.
+struct Pair {
+    engine: Engine,
+    heard: UnboundedReceiver<Notice>,
+    _subscription: Arc<dyn Subscription>,
+    real: RealConnection,
+    real_ear: RealConnection,
+    _server: RealServer,
+    judge: Judge,
+    digests: BTreeMap<&'static str, Vec<u8>>,
+    said: BTreeSet<String>,
+    /// What the engine has done, and the server is to do.
+    ahead: Vec<Done>,
+}
+
+/// A command that the engine has carried out.
+#[derive(Debug)]
+struct Done {
+    command: Vec<Vec<u8>>,
+    /// What the engine said, if that is to be compared.
+    reply: Option<Reply>,
+}
+
+impl Pair {
+    fn start() -> Pair {
+        let server = RealServer::start(false);
+        let (mut real, mut real_ear) = (server.connect(), server.connect());
+        let engine = Engine::builder().standalone().starts_at(since_1970()).build();
+        let (subscription, mut heard) = at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
+        for channel in random_calls::heard_channels() {
+            at_once(subscription.join(channel.as_bytes(), false)).unwrap();
+            heard.try_recv().unwrap();
+            real_ear.ask(&["SSUBSCRIBE", &channel]);
+        }
+        let mut digests = BTreeMap::new();
+        for script in crate::scripts() {
+            assert_eq!(
+                script.text().matches(CLOCK).count(),
+                1,
+                "the clock of {}",
+                script.name()
+            );
+            let load = ["SCRIPT", "LOAD", &script.text().replacen(CLOCK, GIVEN_CLOCK, 1)];
+            let Reply::Text(digest) = engine.ask(0, &words(&load)) else {
+                panic!("{} does not compile", script.name());
+            };
+            assert_eq!(real.ask(&load), Reply::Text(digest.clone()));
+            digests.insert(script.name(), digest.to_vec());
+        }
+        Pair {
+            judge: Judge::of(&mut real),
+            engine,
+            heard,
+            _subscription: subscription,
+            real,
+            real_ear,
+            _server: server,
+            digests,
+            said: BTreeSet::new(),
+            ahead: Vec::new(),
+        }
+    }
+
+    fn compare_rounds(&mut self, seeds: impl IntoIterator<Item = u64>) {
+        for seed in seeds {
+            Round::new(self, seed).run();
+        }
+    }
+
+    fn must_have_said_all(&self) {
+        let missing: Vec<_> = MUST_BE_SAID.iter().filter(|word| !self.said.contains(**word)).collect();
+        assert!(missing.is_empty(), "never said: {missing:?}");
+    }
+
+    /// Has the engine do something, and the server later.
+    fn tell<W: AsRef<[u8]>>(&mut self, command: &[W], is_compared: bool) -> Reply {
+        let reply = self.engine.ask(0, &words(command));
+        self.ahead.push(Done {
+            command: command.iter().map(|word| word.as_ref().to_vec()).collect(),
+            reply: is_compared.then(|| reply.clone()),
+        });
+        reply
+    }
+
+    fn fill_memory(&mut self, is_full: bool) {
+        self.engine.faults().set_full_memory(0, is_full);
+        let limit = if is_full { "1" } else { "0" };
+        let command = ["CONFIG", "SET", "maxmemory", limit].map(|word| word.as_bytes().to_vec());
+        self.ahead.push(Done {
+            command: command.into(),
+            reply: None,
+        });
+    }
+
+    /// Lets the server catch up, and gives the first difference.
+    fn catch_up(&mut self) -> Result<(), String> {
+        let ahead = std::mem::take(&mut self.ahead);
+        let replies = self.real.ask_all(ahead.iter().map(|done| done.command.as_slice()));
+        for (at, (done, reply)) in ahead.iter().zip(replies).enumerate() {
+            let Some(expected) = done.reply.clone() else { continue };
+            let sorts = done.command[0] == b"HGETALL";
+            let [engine, server] = [expected, reply].map(|reply| self.judge.essence(sorted(reply, sorts)));
+            if engine != server {
+                let before = &ahead[at.saturating_sub(12)..=at];
+                let before: Vec<String> = before.iter().map(|done| tell(&done.command)).collect();
+                return Err(format!(
+                    "{}\n   server {server:?}\n   engine {engine:?}",
+                    before.join("\n")
+                ));
+            }
+        }
+        self.compare_pushes()
+    }
+
+    /// What was published reaches those who listen, in the same order.
+    fn compare_pushes(&mut self) -> Result<(), String> {
+        let mut engine = Vec::new();
+        while let Ok(Notice::Message { channel, payload }) = self.heard.try_recv() {
+            engine.push((channel, payload));
+        }
+        let mut server = Vec::new();
+        let mut reply = self.real_ear.ask(&["PING"]);
+        while let Some(message) = message(&reply) {
+            server.push(message);
+            reply = self.real_ear.reply();
+        }
+        match engine == server {
+            true => Ok(()),
+            false => Err(format!("pushes\n   server {server:?}\n   engine {engine:?}")),
+        }
+    }
+}
+
+struct Round<'a> {
+    pair: &'a mut Pair,
+    seed: u64,
+    rng: Rng,
+    calls: Calls,
+    us: u64,
+    is_full: bool,
+}
+
+impl Round<'_> {
+    fn new(pair: &mut Pair, seed: u64) -> Round<'_> {
+        let mut rng = Rng::with_seed(seed);
+        // A day is as good as another; now and then, one long ago, when moments had fewer digits.
+        let day = match rng.u32(..20) {
+            0 => rng.u64(1..1_000_000_000),
+            _ => since_1970().as_secs() / 86_400 * 86_400 + AHEAD_S,
+        };
+        Round {
+            us: day * 1_000_000 + rng.u64(..1_000_000),
+            calls: Calls::new(seed),
+            rng,
+            pair,
+            seed,
+            is_full: false,
+        }
+    }
+
+    fn run(mut self) {
+        random_calls::keys().for_each(|key| drop(self.pair.tell(&["DEL", key], false)));
+        for call in 1..=ROUND {
+            self.step();
+            if call % BATCH == 0
+                && let Err(difference) = self.pair.catch_up()
+            {
+                panic!("RWLEASE_SEED={}: by call {call}\n{difference}", self.seed);
+            }
+        }
+        self.set_full(false);
+    }
+
+    fn step(&mut self) {
+        let odds = if self.is_full { 10 } else { 100 };
+        let turns = self.rng.u32(..odds) == 0;
+        self.set_full(self.is_full ^ turns);
+        self.pass_time();
+        self.tamper();
+        let call = self.calls.next(self.us / 1000);
+        call.keys.iter().for_each(|key| self.end_if_over(key));
+        let reply = self.pair.tell(&self.command(&call), true);
+        self.pair.said.extend(gist(&reply));
+        self.calls.learn(&call, &reply);
+        for key in &call.keys {
+            self.pair.tell(&["HGETALL", key], true);
+            self.pair.tell(&["GET", key], true);
+            self.pair.tell(&["PEXPIRETIME", key], true);
+        }
+    }
+
+    fn command(&self, call: &Call) -> Vec<Vec<u8>> {
+        let count = call.keys.len().to_string();
+        let mut command = vec![
+            b"EVALSHA".to_vec(),
+            self.pair.digests[call.script].clone(),
+            count.into(),
+        ];
+        command.extend(call.keys.iter().map(|key| key.clone().into()));
+        command.extend(call.args.iter().cloned());
+        command
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            self.pair.fill_memory(is_full);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let us = match self.rng.u32(..400) {
+            0 => self.rng.u64(..60_000_000),
+            1..20 => self.rng.u64(..2_500_000),
+            20..60 => 0,
+            60..160 => 1,
+            _ => self.rng.u64(1..40_000),
+        };
+        self.us = match self.rng.u32(..400) {
+            0 => self.us.saturating_sub(us),
+            _ => self.us + us,
+        };
+        let clock = format!("{} {}", self.us / 1_000_000, self.us % 1_000_000);
+        let is_full = self.is_full;
+        self.set_full(false); // else the server would not take it
+        self.pair.tell(&["SET", "clock", &clock], true);
+        self.set_full(is_full);
+    }
+
+    /// A key whose life has ended by the given clock is gone.
+    fn end_if_over(&mut self, key: &str) {
+        if let Reply::Int(ends) = self.pair.engine.ask(0, &words(&["PEXPIRETIME", key]))
+            && (0..=self.us as i64 / 1000).contains(&ends)
+        {
+            self.pair.tell(&["DEL", key], true);
+        }
+    }
+
+    /// Somebody else writes to a lock; and ends it, so that not all that follows is about what is malformed.
+    fn tamper(&mut self) {
+        let key = LOCKS[self.rng.usize(..LOCKS.len())];
+        match self.rng.u32(..400) {
+            0 => {
+                let (field, value) = self.calls.tampering();
+                self.pair
+                    .tell(&[b"HSET", key.as_bytes(), field.as_bytes(), &value], true);
+            }
+            1 => drop(self.pair.tell(&["SET", key, "somebody else's"], true)),
+            2..5 => drop(self.pair.tell(&["DEL", key], true)),
+            5 if self.rng.u32(..5) == 0 => drop(self.pair.tell(&["HSET", key, "version", "2"], true)),
+            _ => {}
+        }
+    }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap()
+}
+
+/// The status of a reply, or the code of an error.
+pub(super) fn gist(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Error(error) => Some(error.code.clone()),
+        Reply::List(parts) => match parts.get(1) {
+            Some(Reply::Text(status)) => Some(String::from_utf8_lossy(status).into_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The fields of a hash have no order.
+fn sorted(reply: Reply, sorts: bool) -> Reply {
+    match reply {
+        Reply::List(parts) if sorts => {
+            let mut fields: Vec<Vec<Reply>> = parts.chunks(2).map(<[Reply]>::to_vec).collect();
+            fields.sort_by_key(|field| format!("{field:?}"));
+            Reply::List(fields.into_iter().flatten().collect())
+        }
+        other => other,
+    }
+}
+
+pub(super) fn message(reply: &Reply) -> Option<(Bytes, Bytes)> {
+    match reply {
+        Reply::List(parts) => match parts.as_slice() {
+            [Reply::Text(kind), Reply::Text(channel), Reply::Text(payload)] if kind.as_ref() == b"smessage" => {
+                Some((channel.clone(), payload.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+pub(super) fn tell(command: &[Vec<u8>]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.escape_ascii().to_string()).collect();
+    words.join(" ")
+}

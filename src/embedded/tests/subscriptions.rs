@@ -1,0 +1,154 @@
+//! Shard channels: who hears what, and when a subscription ends.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::error::TryRecvError;
+
+use super::{at_once, words};
+use crate::embedded::Engine;
+use crate::node::{Notice, Reply, Subscription};
+use crate::slot::Slot;
+
+const CHANNEL: &str = "{key}channel";
+
+type Listener = (Arc<dyn Subscription>, UnboundedReceiver<Notice>);
+
+fn engine() -> (Engine, usize, usize) {
+    let engine = Engine::builder().manual_time().build();
+    let owner = engine.faults().owner(Slot::of(CHANNEL));
+    (engine, owner, (owner + 1) % 3)
+}
+
+fn listen(engine: &Engine, server: usize) -> Listener {
+    at_once(engine.connector().subscribe(&engine.addresses()[server])).unwrap()
+}
+
+fn join(listener: &Listener, asking: bool) {
+    at_once(listener.0.join(CHANNEL.as_bytes(), asking)).unwrap();
+}
+
+fn joined(engine: &Engine, server: usize, asking: bool) -> Listener {
+    let mut listener = listen(engine, server);
+    join(&listener, asking);
+    let channel = CHANNEL.into();
+    assert_eq!(listener.1.try_recv(), Ok(Notice::Joined { channel }));
+    listener
+}
+
+fn publish(engine: &Engine, server: usize) -> Reply {
+    engine.ask(server, &words(&["SPUBLISH", CHANNEL, "x"]))
+}
+
+fn message() -> Notice {
+    let (channel, payload) = (CHANNEL.into(), "x".into());
+    Notice::Message { channel, payload }
+}
+
+fn left() -> Notice {
+    let channel = CHANNEL.into();
+    Notice::Left { channel }
+}
+
+#[test]
+fn those_who_joined_hear_and_are_counted() {
+    let (engine, owner, _) = engine();
+    assert_eq!(publish(&engine, owner), Reply::Int(0));
+    let (mut first, mut second) = (joined(&engine, owner, false), joined(&engine, owner, false));
+    let script = words(&[
+        "EVAL",
+        "return redis.call('SPUBLISH', ARGV[1], 'x')",
+        "1",
+        "{key}",
+        CHANNEL,
+    ]);
+    assert_eq!(engine.ask(owner, &script), Reply::Int(2));
+    assert_eq!(first.1.try_recv(), Ok(message()));
+    assert_eq!(second.1.try_recv(), Ok(message()));
+    at_once(first.0.leave(CHANNEL.as_bytes())).unwrap();
+    assert_eq!(first.1.try_recv(), Ok(left()));
+    assert_eq!(publish(&engine, owner), Reply::Int(1));
+    assert_eq!(first.1.try_recv(), Err(TryRecvError::Empty));
+}
+
+#[test]
+fn who_joins_twice_is_counted_once() {
+    let (engine, owner, _) = engine();
+    let listener = joined(&engine, owner, false);
+    join(&listener, false);
+    assert_eq!(publish(&engine, owner), Reply::Int(1));
+}
+
+#[test]
+fn who_has_hung_up_is_not_counted() {
+    let (engine, owner, _) = engine();
+    let (subscription, receiver) = joined(&engine, owner, false);
+    drop(receiver);
+    assert_eq!(publish(&engine, owner), Reply::Int(0));
+    drop(subscription);
+    let (subscription, mut receiver) = joined(&engine, owner, false);
+    drop(subscription);
+    assert_eq!(publish(&engine, owner), Reply::Int(0));
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+}
+
+#[test]
+fn a_channel_of_a_foreign_slot_is_refused() {
+    let (engine, _, other) = engine();
+    let mut listener = listen(&engine, other);
+    join(&listener, true);
+    let Ok(Notice::Refused { error, .. }) = listener.1.try_recv() else {
+        panic!("not refused");
+    };
+    assert_eq!(error.code, "MOVED");
+}
+
+#[test]
+fn while_a_slot_moves_each_side_tells_its_own_and_then_the_source_ends() {
+    let (engine, source, target) = engine();
+    let mut at_source = joined(&engine, source, false);
+    engine.faults().begin_move(Slot::of(CHANNEL), target);
+    let mut at_target = joined(&engine, target, true);
+    engine.ask(source, &words(&["SPUBLISH", CHANNEL, "x"]));
+    assert_eq!(at_source.1.try_recv(), Ok(message()));
+    assert_eq!(at_target.1.try_recv(), Err(TryRecvError::Empty));
+    engine.faults().finish_move(Slot::of(CHANNEL));
+    assert_eq!(at_source.1.try_recv(), Ok(left()));
+    assert_eq!(publish(&engine, target), Reply::Int(1));
+    assert_eq!(at_target.1.try_recv(), Ok(message()));
+    assert_eq!(at_source.1.try_recv(), Err(TryRecvError::Empty));
+}
+
+#[test]
+fn subscriptions_end_when_a_master_learns_that_it_is_none() {
+    let (engine, owner, _) = engine();
+    let mut listener = joined(&engine, owner, false);
+    let new = engine.faults().promote(owner, 0).unwrap();
+    assert_eq!(listener.1.try_recv(), Ok(left()));
+    assert_eq!(publish(&engine, new), Reply::Int(0));
+}
+
+#[test]
+fn killed_connections_and_killed_servers_end_the_receivers() {
+    let (engine, owner, _) = engine();
+    let mut listener = joined(&engine, owner, false);
+    engine.faults().kill_connections(owner);
+    assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
+    assert!(at_once(listener.0.join(CHANNEL.as_bytes(), false)).is_err());
+    let mut listener = joined(&engine, owner, false);
+    engine.faults().stop(owner);
+    assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
+    assert!(at_once(engine.connector().subscribe(&engine.addresses()[owner])).is_err());
+}
+
+#[test]
+fn a_paused_server_answers_subscribers_later() {
+    let (engine, owner, _) = engine();
+    let mut listener = listen(&engine, owner);
+    engine.faults().pause(owner);
+    join(&listener, false);
+    assert_eq!(listener.1.try_recv(), Err(TryRecvError::Empty));
+    engine.faults().resume(owner);
+    let channel = CHANNEL.into();
+    assert_eq!(listener.1.try_recv(), Ok(Notice::Joined { channel }));
+}

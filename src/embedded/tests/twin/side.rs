@@ -1,0 +1,234 @@
+//! One of the two that are compared: a server, embedded or real, with the scripts of one folder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::super::random_calls::{Call, heard_channels};
+use super::super::real::{RealConnection, RealServer};
+use super::super::scripts_equal_server::message;
+use super::super::{at_once, words};
+use super::scripts::{Folder, MACHINERY};
+use crate::embedded::Engine;
+use crate::node::{Notice, Reply, Subscription};
+
+/// A command's words.
+pub(super) type Words = Vec<Vec<u8>>;
+
+/// A lock as it stands in its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lock {
+    pub(super) fields: BTreeMap<String, String>,
+    /// When its life ends, ms.
+    pub(super) ends: Option<u64>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) reply: Reply,
+    /// Of each key of the call.
+    pub(super) locks: Vec<Lock>,
+    /// What was published and heard, by channel.
+    pub(super) pushes: Vec<(Bytes, Bytes)>,
+    /// What the machinery said, if the call came to it.
+    pub(super) machinery: Option<Bytes>,
+}
+
+/// How scripts are called, and what their answers and their hash say in the words of protocol 1: so that scripts of another version can be compared.
+#[derive(Clone, Copy)]
+pub(super) struct Dialect {
+    pub(super) args: fn(&Call) -> Words,
+    pub(super) reply: fn(&Call, Reply) -> Reply,
+    pub(super) lock: fn(Lock) -> Lock,
+}
+
+impl Dialect {
+    pub(super) const VERSION_1: Dialect = Dialect {
+        args: |call| call.args.clone(),
+        reply: |_, reply| reply,
+        lock: |lock| lock,
+    };
+}
+
+pub(super) struct Side {
+    server: Box<dyn Server>,
+    digests: BTreeMap<&'static str, Vec<u8>>,
+    dialect: Dialect,
+}
+
+impl Side {
+    pub(super) fn new(mut server: Box<dyn Server>, folder: &Folder, dialect: Dialect) -> Side {
+        let mut digests = BTreeMap::new();
+        for script in folder.scripts().all() {
+            let load = ["SCRIPT", "LOAD", script.text()].map(|word| word.as_bytes().to_vec());
+            let Reply::Text(digest) = server.ask(&[load.into()]).remove(0) else {
+                panic!("{} does not compile", script.name());
+            };
+            digests.insert(script.name(), digest.to_vec());
+        }
+        Side {
+            server,
+            digests,
+            dialect,
+        }
+    }
+
+    pub(super) fn tell(&mut self, commands: &[Words]) {
+        self.server.ask(commands);
+    }
+
+    pub(super) fn fill(&mut self, is_full: bool) {
+        self.server.fill(is_full);
+    }
+
+    pub(super) fn call(&mut self, call: &Call) -> Outcome {
+        let mut command = vec![
+            b"EVALSHA".to_vec(),
+            self.digests[call.script].clone(),
+            call.keys.len().to_string().into(),
+        ];
+        command.extend(call.keys.iter().map(|key| key.clone().into()));
+        command.extend((self.dialect.args)(call));
+        let mut commands = vec![command];
+        for key in &call.keys {
+            commands.extend(["HGETALL", "PEXPIRETIME"].map(|name| vec![name.into(), key.clone().into()]));
+        }
+        let mut replies = self.server.ask(&commands).into_iter();
+        let reply = replies.next().unwrap_or(Reply::Nil);
+        let mut locks = Vec::new();
+        while let (Some(fields), Some(ends)) = (replies.next(), replies.next()) {
+            locks.push((self.dialect.lock)(Lock::read(fields, &ends)));
+        }
+        let mut pushes = self.server.heard();
+        let said = pushes
+            .iter()
+            .position(|(channel, _)| channel.as_ref() == MACHINERY.as_bytes());
+        Outcome {
+            reply: (self.dialect.reply)(call, reply),
+            locks,
+            machinery: said.map(|at| pushes.remove(at).1),
+            pushes,
+        }
+    }
+}
+
+impl Lock {
+    fn read(fields: Reply, ends: &Reply) -> Lock {
+        let text = |reply: &Reply| match reply {
+            Reply::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            other => panic!("{other:?} in a hash"),
+        };
+        let fields = match fields {
+            Reply::List(parts) => parts.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
+            _ => BTreeMap::new(), // a key of another type
+        };
+        let ends = match ends {
+            Reply::Int(ends) => u64::try_from(*ends).ok(),
+            _ => None,
+        };
+        Lock { fields, ends }
+    }
+}
+
+/// A server that is used by nobody else.
+pub(super) trait Server {
+    fn ask(&mut self, commands: &[Words]) -> Vec<Reply>;
+
+    /// What was published since the last call of this.
+    fn heard(&mut self) -> Vec<(Bytes, Bytes)>;
+
+    fn fill(&mut self, is_full: bool);
+}
+
+/// What somebody listens to.
+fn channels() -> impl Iterator<Item = String> {
+    heard_channels().chain([MACHINERY.into()])
+}
+
+pub(super) struct Embedded {
+    engine: Engine,
+    heard: UnboundedReceiver<Notice>,
+    _subscription: Arc<dyn Subscription>,
+}
+
+impl Embedded {
+    pub(super) fn start() -> Box<dyn Server> {
+        let engine = Engine::builder().standalone().manual_time().build();
+        let (subscription, mut heard) = at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
+        for channel in channels() {
+            at_once(subscription.join(channel.as_bytes(), false)).unwrap();
+            heard.try_recv().unwrap();
+        }
+        Box::new(Embedded {
+            engine,
+            heard,
+            _subscription: subscription,
+        })
+    }
+}
+
+impl Server for Embedded {
+    fn ask(&mut self, commands: &[Words]) -> Vec<Reply> {
+        commands
+            .iter()
+            .map(|command| self.engine.ask(0, &words(command)))
+            .collect()
+    }
+
+    fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
+        let mut all = Vec::new();
+        while let Ok(Notice::Message { channel, payload }) = self.heard.try_recv() {
+            all.push((channel, payload));
+        }
+        all
+    }
+
+    fn fill(&mut self, is_full: bool) {
+        self.engine.faults().set_full_memory(0, is_full);
+    }
+}
+
+pub(super) struct Real {
+    connection: RealConnection,
+    ear: RealConnection,
+    _server: RealServer,
+}
+
+impl Real {
+    pub(super) fn start() -> Box<dyn Server> {
+        let server = RealServer::start(false);
+        let mut ear = server.connect();
+        for channel in channels() {
+            ear.ask(&["SSUBSCRIBE", &channel]);
+        }
+        Box::new(Real {
+            connection: server.connect(),
+            ear,
+            _server: server,
+        })
+    }
+}
+
+impl Server for Real {
+    fn ask(&mut self, commands: &[Words]) -> Vec<Reply> {
+        self.connection.ask_all(commands.iter().map(Vec::as_slice))
+    }
+
+    fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
+        let mut all = Vec::new();
+        let mut reply = self.ear.ask(&["PING"]);
+        while let Some(message) = message(&reply) {
+            all.push(message);
+            reply = self.ear.reply();
+        }
+        all
+    }
+
+    fn fill(&mut self, is_full: bool) {
+        let limit = if is_full { "1" } else { "0" };
+        self.connection.ask(&["CONFIG", "SET", "maxmemory", limit]);
+    }
+}

@@ -1,0 +1,19 @@
+//! What a user touches: locks, requests, guards, leases.
+
+pub(crate) mod guard;
+pub(crate) mod lease;
+pub(crate) mod list;
+pub(crate) mod locks;
+pub(crate) mod multi;
+pub(crate) mod mutex;
+pub(crate) mod options;
+pub(crate) mod quorum;
+pub(crate) mod reentrant;
+pub(crate) mod retry;
+pub(crate) mod revoke;
+pub(crate) mod running;
+pub(crate) mod rwlock;
+pub(crate) mod status;
+#[cfg(feature = "legacy")]
+pub(crate) mod two_key;
+pub(crate) mod upgrade;

@@ -1,0 +1,356 @@
+//! Several locks, all or none.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
+
+use crate::client::acquire::{self, Patience, Terms};
+use crate::client::{Client, Handle};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::lock::guard::{Hold, Released};
+use crate::lock::lease::{Lease, LeaseState};
+use crate::lock::options::options;
+use crate::protocol::{Kind, LockKey, Mode};
+use crate::lock::retry::{Cancel, Wait};
+
+/// A request for several locks of any slots, in any modes: all of them or none. Made by [`Locks::multi`](crate::Locks::multi), sent when it is
+/// awaited, gives a [`MultiGuard`].
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+/// # let locks = rwlease::Locks::embedded().await?;
+/// let both = locks.multi().write("account:1").write("account:2").read("rates").await?;
+/// assert!(both.is_held());
+/// both.release().await?;
+/// # Ok(()) }
+/// # #[cfg(not(feature = "embedded"))] fn main() {}
+/// ```
+///
+/// # Deadlock
+///
+/// Two requests of this kind never wait for each other: locks are waited for in one order, that of their keys' bytes, whatever the order in which they
+/// are named, and while one is waited for, only those before it are held. One who holds a lock in another way and waits for this as well
+/// can still wait for itself, or for somebody who does the same.
+///
+/// # Cost
+///
+/// All are tried at once: if all are free, that is one round trip in time and one command for each. Otherwise the ones before the first that was
+/// refused are kept, the others given back, and it is waited for as [`Acquire`](crate::Acquire) waits; then the rest is tried in the same way. With
+/// [`retry`](Multi::retry) nothing is kept while waiting: all are tried at once, and all given back.
+///
+/// # Fairness
+///
+/// That of each lock, for the one that is waited for. The tries hold locks for a moment that are given back at once, and a try of somebody
+/// else can be refused by that.
+///
+/// # Errors
+///
+/// As [`Acquire`](crate::Acquire), with the lock at which it failed; [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key as a mutex and as
+/// a read/write lock. None of the locks is held then.
+///
+/// # Cancel safety
+///
+/// Dropped at any point it leaves nothing: neither a place in a queue nor a lock.
+#[must_use = "a request does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct Multi {
+    client: Arc<Handle>,
+    named: Result<Vec<Wanted>>,
+    terms: Terms,
+    wait: Wait,
+    cancel: Cancel<'static>,
+}
+
+type Wanted = (LockKey, Mode);
+
+impl Multi {
+    pub(crate) fn new(client: Arc<Handle>) -> Self {
+        let terms = Terms::of(&client.settings);
+        Multi {
+            client,
+            named: Ok(Vec::new()),
+            terms,
+            wait: Wait::default(),
+            cancel: Cancel::default(),
+        }
+    }
+
+    /// A read/write lock, for reading. A lock that is named for writing as well is held for writing.
+    pub fn read(self, name: impl AsRef<str>) -> Self {
+        self.want(Kind::ReadWrite, name.as_ref(), Mode::Read)
+    }
+
+    /// A read/write lock, for writing.
+    pub fn write(self, name: impl AsRef<str>) -> Self {
+        self.want(Kind::ReadWrite, name.as_ref(), Mode::Write)
+    }
+
+    /// A [`Mutex`](crate::Mutex).
+    pub fn mutex(self, name: impl AsRef<str>) -> Self {
+        self.want(Kind::Mutex, name.as_ref(), Mode::Write)
+    }
+
+    options!();
+
+    /// Takes all of them if that needs no waiting; nothing if others are in the way. One round trip in time.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As when it is awaited; never `TimedOut` or `TriesUsedUp`.
+    pub async fn try_all(self) -> Result<Option<MultiGuard>> {
+        let limit = self.wait.timeout.unwrap_or(self.client.settings.call_timeout);
+        let until = self.client.clock.now().after(limit);
+        let (client, terms, wanted) = (self.client, self.terms, in_order(self.named?)?);
+        terms.check()?;
+        let tried = try_each(&client, &wanted, &terms, until).await?;
+        Ok(tried.into_iter().collect::<Option<_>>().map(MultiGuard))
+    }
+
+    fn want(mut self, kind: Kind, name: &str, mode: Mode) -> Self {
+        let settings = &self.client.settings;
+        let prefix = match kind {
+            Kind::ReadWrite => &settings.prefix,
+            Kind::Mutex => &settings.mutex_prefix,
+        };
+        let lock = LockKey::new(kind, prefix, name);
+        self.named = self.named.and_then(|mut named| {
+            named.push((lock?, mode));
+            Ok(named)
+        });
+        self
+    }
+}
+
+impl IntoFuture for Multi {
+    type Output = Result<MultiGuard>;
+    type IntoFuture = BoxFuture<'static, Result<MultiGuard>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.terms.check()?;
+            self.wait.check()?;
+            let wanted = in_order(self.named?)?;
+            let taking = async {
+                match &self.wait.retry {
+                    Some(_) => take_at_once(&self.client, &wanted, &self.terms, &self.wait).await,
+                    None => take_in_turn(&self.client, &wanted, &self.terms, &self.wait).await,
+                }
+            };
+            self.cancel.or(taking).await.map(MultiGuard)
+        })
+    }
+}
+
+/// The locks in the order of their keys, each once.
+fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
+    if named.is_empty() {
+        return Err(Error::invalid("no lock was named"));
+    }
+    // A stable order: of one key the write comes first, and stands for both.
+    named.sort_by(|(one, mode), (other, other_mode)| {
+        let read_last = (*mode == Mode::Read).cmp(&(*other_mode == Mode::Read));
+        one.key.cmp(&other.key).then(read_last)
+    });
+    let mixed = |pair: &[Wanted]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
+    if let Some(pair) = named.windows(2).find(|pair| mixed(pair)) {
+        let error = Error::invalid("the key was named as a mutex and as a read/write lock");
+        return Err(pair[0].0.blame(error));
+    }
+    named.dedup_by(|(one, _), (other, _)| one.key == other.key);
+    Ok(named)
+}
+
+/// Tries all of them at the same time.
+async fn try_each(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, until: Moment) -> Result<Vec<Option<Hold>>> {
+    try_join_all(wanted.iter().map(async |(lock, mode)| {
+        let taken = acquire::take(client, lock, *mode, terms, Patience::Try { until }).await?;
+        Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
+    }))
+    .await
+}
+
+/// Keeps what was had before the first refusal, and waits for that one.
+async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, wait: &Wait) -> Result<Vec<Hold>> {
+    let clock = &client.clock;
+    let ends = wait.timeout.map(|timeout| clock.now().after(timeout));
+    let mut held: Vec<Hold> = Vec::new();
+    loop {
+        let by = clock.now().after(client.settings.call_timeout);
+        let until = ends.map_or(by, |ends| ends.min(by));
+        let tried = try_each(client, &wanted[held.len()..], terms, until).await?;
+        // What was had behind the first refusal is dropped here, and so released.
+        held.extend(tried.into_iter().map_while(|hold| hold));
+        keep_until_lost(&mut held);
+        let Some((lock, mode)) = wanted.get(held.len()) else {
+            return Ok(held);
+        };
+        let turn = Wait {
+            timeout: ends.map(|ends| ends.since(clock.now())),
+            retry: None,
+        };
+        let take = |patience| acquire::take(client, lock, *mode, terms, patience);
+        let turn = std::pin::pin!(turn.for_lock(client, lock, take));
+        let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
+            Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
+            Either::Right(_) => None,
+        };
+        held.extend(next.map(Hold));
+        keep_until_lost(&mut held);
+        if held.len() == wanted.len() {
+            return Ok(held);
+        }
+    }
+}
+
+/// Holds all or nothing at any time, and tries again.
+async fn take_at_once(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, wait: &Wait) -> Result<Vec<Hold>> {
+    let retry = wait.retry.clone().unwrap_or_default();
+    let mut tries = retry.begin(client.clock.now(), wait.timeout);
+    loop {
+        let until = tries.answer_by(client.clock.now(), client.settings.call_timeout);
+        let tried = try_each(client, wanted, terms, until).await?;
+        if let Some(held) = tried.into_iter().collect() {
+            return Ok(held);
+        }
+        tries.pause(&*client.clock).await?;
+    }
+}
+
+/// Gives back whatever stands behind one that was lost: it must be waited for in its place.
+fn keep_until_lost(held: &mut Vec<Hold>) {
+    let lost = held.iter().position(|hold| !hold.0.is_held());
+    held.truncate(lost.unwrap_or(held.len()));
+}
+
+async fn any_lost(held: &[Hold]) {
+    match held {
+        [] => std::future::pending().await,
+        held => drop(select_all(held.iter().map(|hold| Box::pin(hold.0.lost()))).await),
+    }
+}
+
+/// Several locks that are held together.
+///
+/// Dropped, all are released in the background, as those of every guard.
+#[must_use = "dropped at once, the locks are released at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct MultiGuard(Vec<Hold>);
+
+impl MultiGuard {
+    /// The leases, in the order of the locks' keys. Each has a [token](Lease::token) of its own.
+    pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
+        self.0.iter().map(|hold| &hold.0)
+    }
+
+    /// The lease of the lock with this name.
+    pub fn lease(&self, name: &str) -> Option<&Lease> {
+        self.leases().find(|lease| lease.name() == name)
+    }
+
+    /// How the weakest of the leases stands, computed now.
+    pub fn state(&self) -> LeaseState {
+        let states = || self.leases().map(Lease::state);
+        if states().any(|state| state == LeaseState::Lost) {
+            LeaseState::Lost
+        } else if states().any(|state| state == LeaseState::Uncertain) {
+            LeaseState::Uncertain
+        } else {
+            LeaseState::Held
+        }
+    }
+
+    /// Whether all are held, computed now.
+    pub fn is_held(&self) -> bool {
+        self.state() != LeaseState::Lost
+    }
+
+    /// What is left of the lease that ends first, computed now.
+    pub fn remaining(&self) -> Duration {
+        self.leases().map(Lease::remaining).min().unwrap_or_default()
+    }
+
+    /// Ends when one of the locks is lost. The others are still held: release them, or go on with them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Can be dropped and called again.
+    pub async fn lost(&self) {
+        any_lost(&self.0).await;
+    }
+
+    /// Makes all leases as long again as they were asked for: needed only where nobody else renews. One round trip in time.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`Lease::renew`], of the first that failed.
+    pub async fn renew(&self) -> Result<()> {
+        let renewed = join_all(self.leases().map(Lease::renew)).await;
+        renewed.into_iter().collect()
+    }
+
+    /// Releases all. [`Released`](Released::Released) if all were held until now; [`AlreadyLost`](Released::AlreadyLost) if one of them was not;
+    /// [`Unknown`](Released::Unknown) if that cannot be told of one, and none is known to be lost. One round trip in time.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) and [`Foreign`](crate::ErrorKind::Foreign) when a server refuses; the others are released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the releases are finished in the background.
+    pub async fn release(self) -> Result<Released> {
+        let released = join_all(self.0.into_iter().map(Hold::release)).await;
+        let released: Vec<Released> = released.into_iter().collect::<Result<_>>()?;
+        Ok(if released.contains(&Released::AlreadyLost) {
+            Released::AlreadyLost
+        } else if released.contains(&Released::Unknown) {
+            Released::Unknown
+        } else {
+            Released::Released
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn wanted(kind: Kind, name: &str, mode: Mode) -> Wanted {
+        (LockKey::new(kind, "", name).unwrap(), mode)
+    }
+
+    #[test]
+    fn locks_come_in_the_order_of_their_keys_and_a_write_stands_for_a_read() {
+        let named = vec![
+            wanted(Kind::ReadWrite, "b", Mode::Read),
+            wanted(Kind::Mutex, "c", Mode::Write),
+            wanted(Kind::ReadWrite, "a", Mode::Read),
+            wanted(Kind::ReadWrite, "b", Mode::Write),
+            wanted(Kind::ReadWrite, "a", Mode::Read),
+        ];
+        let order: Vec<_> = in_order(named)
+            .unwrap()
+            .into_iter()
+            .map(|(lock, mode)| (lock.name.to_string(), mode))
+            .collect();
+        let expected = [("a", Mode::Read), ("b", Mode::Write), ("c", Mode::Write)];
+        assert_eq!(order, expected.map(|(name, mode)| (name.to_string(), mode)));
+    }
+
+    #[test]
+    fn nothing_and_one_key_of_two_kinds_are_refused() {
+        let both = vec![
+            wanted(Kind::Mutex, "a", Mode::Write),
+            wanted(Kind::ReadWrite, "a", Mode::Read),
+        ];
+        for named in [vec![], both] {
+            assert_eq!(in_order(named).unwrap_err().kind(), ErrorKind::Invalid);
+        }
+    }
+}

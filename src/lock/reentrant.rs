@@ -1,0 +1,374 @@
+//! One who may hold the same lock again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use futures::future::{Either, select};
+
+use crate::client::acquire::{self, Asked, Patience};
+use crate::client::Handle;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::guard::{Guard, Hold, Released, sealed};
+use crate::lock::lease::Lease;
+use crate::lock::mutex::Mutex as PlainMutex;
+use crate::protocol::{Kind, LockKey, Mode};
+use crate::lock::rwlock::{Acquire, RwLock, TryAcquire};
+use crate::lock::upgrade::become_writer;
+
+/// The least number of locks at which an owner forgets those that it no longer holds.
+const MANY: usize = 64;
+
+/// One who may hold the same lock again: read in read, write in write, read in write, a mutex in itself. To write while reading is an
+/// [upgrade](crate::ReadGuard::upgrade), with its [`Conflict`](ErrorKind::Conflict).
+///
+/// A plain request for a lock that one holds already waits for oneself. Who must call code that takes the same lock hands it an owner: what an owner holds
+/// is counted here, and to take it again is no round trip. All its guards for one lock share one [`Lease`], with the terms of the first request. They can be
+/// released in any order: when the last write is gone and reads are left, the lease becomes a read; when all are gone, it ends.
+///
+/// Clones are the same owner. Its requests for one lock go one after the other; dropping one of them takes nothing from the others.
+///
+/// ```no_run
+/// # async fn example(locks: rwlease::Locks) -> rwlease::Result<()> {
+/// let (owner, order) = (locks.owner(), locks.rwlock("order:{42}")?);
+/// let writing = owner.write(&order).await?;
+/// let reading = owner.read(&order).await?; // at once
+/// writing.release().await?; // from here on it reads
+/// # reading.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Owner {
+    client: Arc<Handle>,
+    entries: Arc<Mutex<Entries>>,
+}
+
+/// By kind and key: a mutex and a read/write lock are two things.
+type Entries = HashMap<(Kind, Bytes), Weak<Entry>>;
+
+impl Owner {
+    pub(crate) fn new(client: Arc<Handle>) -> Self {
+        let entries = Arc::default();
+        Owner { client, entries }
+    }
+
+    /// As [`RwLock::read`].
+    pub fn read<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, OwnerReadGuard> {
+        Acquire::new(&lock.client, &lock.lock, Some(self))
+    }
+
+    /// As [`RwLock::write`].
+    pub fn write<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, OwnerWriteGuard> {
+        Acquire::new(&lock.client, &lock.lock, Some(self))
+    }
+
+    /// As [`RwLock::try_read`].
+    pub fn try_read<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, OwnerReadGuard> {
+        TryAcquire(Acquire::new(&lock.client, &lock.lock, Some(self)))
+    }
+
+    /// As [`RwLock::try_write`].
+    pub fn try_write<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, OwnerWriteGuard> {
+        TryAcquire(Acquire::new(&lock.client, &lock.lock, Some(self)))
+    }
+
+    /// As [`Mutex::lock`](PlainMutex::lock).
+    pub fn lock<'a>(&'a self, mutex: &'a PlainMutex) -> Acquire<'a, OwnerMutexGuard> {
+        Acquire::new(&mutex.client, &mutex.lock, Some(self))
+    }
+
+    /// As [`Mutex::try_lock`](PlainMutex::try_lock).
+    pub fn try_lock<'a>(&'a self, mutex: &'a PlainMutex) -> TryAcquire<'a, OwnerMutexGuard> {
+        TryAcquire(Acquire::new(&mutex.client, &mutex.lock, Some(self)))
+    }
+
+    fn entry(&self, lock: &LockKey) -> Arc<Entry> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (lock.kind, lock.key.clone());
+        if let Some(entry) = entries.get(&key).and_then(Weak::upgrade) {
+            return entry;
+        }
+        if entries.len() >= MANY && entries.len() == entries.capacity() {
+            entries.retain(|_, entry| entry.strong_count() > 0);
+        }
+        let entry = Arc::new(Entry::default());
+        entries.insert(key, Arc::downgrade(&entry));
+        entry
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
+/// What an owner has of one lock.
+#[derive(Debug, Default)]
+struct Entry {
+    /// Whoever asks the server for more has this.
+    turn: tokio::sync::Mutex<()>,
+    held: Mutex<Option<Held>>,
+}
+
+/// A lease, and how many share it.
+#[derive(Debug)]
+struct Held {
+    hold: Hold,
+    reads: usize,
+    writes: usize,
+    /// Requests that have it upgraded just now: until they have counted a write, or given up.
+    upgrades: usize,
+}
+
+/// What somebody shares a lease for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Read,
+    Write,
+    Upgrade,
+}
+
+/// What is left after somebody has let go.
+enum Left {
+    /// Nobody else.
+    Nobody(Hold),
+    /// Only readers: the lease becomes a read.
+    Readers,
+    Others,
+    /// The lease had been lost, and has been replaced.
+    Stale,
+}
+
+impl Held {
+    fn count(&mut self, part: Part) -> &mut usize {
+        match part {
+            Part::Read => &mut self.reads,
+            Part::Write => &mut self.writes,
+            Part::Upgrade => &mut self.upgrades,
+        }
+    }
+
+    fn is(&self, lease: &Lease) -> bool {
+        Arc::ptr_eq(&self.hold.0.acquisition, &lease.acquisition)
+    }
+}
+
+/// One share of a lease.
+#[derive(Debug)]
+struct Share {
+    entry: Arc<Entry>,
+    lease: Lease,
+    part: Part,
+    gone: bool,
+}
+
+impl Entry {
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shares the lease, if there is one that will do.
+    fn join(self: &Arc<Self>, part: Part) -> Option<Share> {
+        let mut held = self.held();
+        let held = held.as_mut()?;
+        let lease = held.hold.0.clone();
+        if !lease.is_held() || (part == Part::Write && !lease.stays_writer()) {
+            return None;
+        }
+        *held.count(part) += 1;
+        Some(self.share(lease, part))
+    }
+
+    /// Begins a new lease.
+    fn begin(self: &Arc<Self>, lease: Lease, part: Part) -> Share {
+        let mut new = Held {
+            hold: Hold(lease.clone()),
+            reads: 0,
+            writes: 0,
+            upgrades: 0,
+        };
+        *new.count(part) += 1;
+        let lost = self.held().replace(new);
+        drop(lost);
+        self.share(lease, part)
+    }
+
+    fn share(self: &Arc<Self>, lease: Lease, part: Part) -> Share {
+        Share {
+            entry: self.clone(),
+            lease,
+            part,
+            gone: false,
+        }
+    }
+
+    fn leave(&self, lease: &Lease, part: Part) -> Left {
+        let mut current = self.held();
+        let Some(held) = current.as_mut().filter(|held| held.is(lease)) else {
+            return Left::Stale;
+        };
+        *held.count(part) -= 1;
+        if held.reads + held.writes + held.upgrades == 0 {
+            return current.take().map_or(Left::Stale, |held| Left::Nobody(held.hold));
+        }
+        // An upgrade that was just granted is not counted as a write yet: its request takes the share over in a moment, or leaves it.
+        if held.writes + held.upgrades == 0 && lease.mode() == Some(Mode::Write) {
+            lease.client.downgrade(&lease.acquisition);
+            return Left::Readers;
+        }
+        Left::Others
+    }
+}
+
+impl Share {
+    /// A share for something else of the same lease.
+    fn turn_into(mut self, part: Part) -> Share {
+        if let Some(held) = self.entry.held().as_mut().filter(|held| held.is(&self.lease)) {
+            *held.count(self.part) -= 1;
+            *held.count(part) += 1;
+        }
+        self.part = part;
+        self
+    }
+
+    async fn release(mut self) -> Result<Released> {
+        self.gone = true;
+        match self.entry.leave(&self.lease, self.part) {
+            Left::Nobody(hold) => hold.release().await,
+            Left::Readers => match self.lease.downgraded().await {
+                Ok(()) => Ok(Released::Released),
+                Err(error) if error.kind() == ErrorKind::Lost => Ok(Released::AlreadyLost),
+                Err(_) => Ok(Released::Unknown),
+            },
+            Left::Others if self.lease.is_held() => Ok(Released::Released),
+            Left::Others | Left::Stale => Ok(Released::AlreadyLost),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if !self.gone {
+            drop(self.entry.leave(&self.lease, self.part));
+        }
+    }
+}
+
+/// Takes a share of what the owner holds, or has the server give it more.
+async fn take(asked: Asked<'_>, mode: Mode) -> Result<Option<Share>> {
+    let Asked {
+        client,
+        lock,
+        terms,
+        patience,
+        owner: Some(owner),
+    } = asked
+    else {
+        return Err(asked.lock.blame(Error::invalid("a request of nobody")));
+    };
+    if !Arc::ptr_eq(client, &owner.client) {
+        return Err(lock.blame(Error::invalid("the owner and the lock are of different clients")));
+    }
+    let part = match mode {
+        Mode::Read => Part::Read,
+        Mode::Write => Part::Write,
+    };
+    let entry = owner.entry(lock);
+    if let Some(share) = entry.join(part) {
+        return Ok(Some(share));
+    }
+    let _turn = match patience {
+        Patience::Try { .. } => match entry.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => return Ok(None), // another request of this owner waits for others
+        },
+        Patience::Queue { until: None } => entry.turn.lock().await,
+        Patience::Queue { until: Some(until) } => {
+            let turn = std::pin::pin!(entry.turn.lock());
+            match select(turn, client.clock.sleep_until(until)).await {
+                Either::Left((turn, _)) => turn,
+                Either::Right(_) => return Err(lock.blame(acquire::out_of_time())),
+            }
+        }
+    };
+    if let Some(share) = entry.join(part) {
+        return Ok(Some(share));
+    }
+    if let Some(upgrade) = entry.join(Part::Upgrade) {
+        let granted = become_writer(&upgrade.lease, patience).await?;
+        return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
+    }
+    let taken = acquire::take(client, lock, mode, terms, patience).await?;
+    Ok(taken.map(|acquisition| entry.begin(Lease::new(client.clone(), acquisition), part)))
+}
+
+macro_rules! guard {
+    ($(#[$doc:meta])* $name:ident, $mode:expr) => {
+        $(#[$doc])*
+        ///
+        /// It derefs to the [`Lease`] that all guards of the owner for this lock share. Dropped, it is released in the background.
+        #[must_use = "dropped at once, the lock is released at once"]
+        #[clippy::has_significant_drop]
+        #[derive(Debug)]
+        pub struct $name(Share);
+
+        impl $name {
+            /// Lets go, and says truly how that went. A round trip only for the last guard of the owner, and for the last write if
+            /// reads are left.
+            ///
+            /// # Errors
+            ///
+            /// As [`ReadGuard::release`](crate::ReadGuard::release).
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropped, the release is finished in the background.
+            pub async fn release(self) -> Result<Released> {
+                self.0.release().await
+            }
+        }
+
+        impl Deref for $name {
+            type Target = Lease;
+
+            fn deref(&self) -> &Lease {
+                &self.0.lease
+            }
+        }
+
+        impl sealed::Guard for $name {
+            async fn ask(asked: Asked<'_>) -> Result<Option<Self>> {
+                Ok(take(asked, $mode).await?.map($name))
+            }
+
+            fn as_lease(&self) -> &Lease {
+                self
+            }
+
+            async fn give_back(self) -> Result<Released> {
+                self.release().await
+            }
+        }
+
+        impl Guard for $name {}
+    };
+}
+
+guard! {
+    /// A lock that an [`Owner`] holds for reading, or for more.
+    OwnerReadGuard, Mode::Read
+}
+
+guard! {
+    /// A lock that an [`Owner`] holds for writing.
+    OwnerWriteGuard, Mode::Write
+}
+
+guard! {
+    /// A [`Mutex`](crate::Mutex) that an [`Owner`] holds.
+    OwnerMutexGuard, Mode::Write
+}

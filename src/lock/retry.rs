@@ -1,0 +1,307 @@
+//! Trying again: how often, for how long, and until the caller says to stop.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, select};
+
+use crate::client::acquire::Patience;
+use crate::client::Client;
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, ErrorKind, Result};
+use crate::protocol::{Kind, LockKey};
+use crate::client::settings::BRIEF;
+
+const FIRST: Duration = Duration::from_millis(25);
+const LONGEST: Duration = Duration::from_millis(500);
+const SHORTEST: Duration = Duration::from_millis(1);
+const JITTER: f64 = 0.5;
+
+/// The longest pause, some thirty years: what is longer comes to the same, and a part of it can be computed.
+const MOST: Duration = Duration::from_secs(1_000_000_000);
+
+/// How a lock that is not free is tried again, where no server tells when it is: the pauses between tries, and the limits.
+///
+/// ```
+/// use std::time::Duration;
+/// use rwlease::Retry;
+///
+/// let steady = Retry::every(Duration::from_millis(100)).tries(20);
+/// let patient = Retry::exponential(Duration::from_millis(10), Duration::from_secs(1)).timeout(Duration::from_secs(30));
+/// # let _ = (steady, patient);
+/// ```
+///
+/// Waiting in this way is neither fair nor swift: whoever tries first after the lock was freed has it, and each pause is time that
+/// nobody holds it. An [`RwLock`](crate::RwLock) has a queue instead, and is tried again only where that is asked for.
+///
+/// The default: pauses from 25 ms, doubled up to 500 ms, half of each random, without a limit.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Retry {
+    first: Duration,
+    longest: Duration,
+    jitter: f64,
+    tries: Option<u32>,
+    timeout: Option<Duration>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry::exponential(FIRST, LONGEST)
+    }
+}
+
+impl Retry {
+    /// A pause of this length after each try, at least 1 ms.
+    pub fn every(interval: Duration) -> Self {
+        Retry::exponential(interval, interval)
+    }
+
+    /// A pause that begins with `first` and doubles up to `longest`, at least 1 ms.
+    pub fn exponential(first: Duration, longest: Duration) -> Self {
+        let first = first.clamp(SHORTEST, MOST);
+        Retry {
+            first,
+            longest: longest.clamp(first, MOST),
+            jitter: JITTER,
+            tries: None,
+            timeout: None,
+        }
+    }
+
+    /// The part of each pause that is random, from 0 to 1, so that those who wait do not march in step. Default: 0.5, that is pauses from half of
+    /// their length to all of it.
+    pub fn jitter(mut self, part: f64) -> Self {
+        self.jitter = if part.is_nan() { JITTER } else { part.clamp(0.0, 1.0) };
+        self
+    }
+
+    /// The most tries, the first one counted, at least one. When they are used up the error is
+    /// [`TriesUsedUp`](ErrorKind::TriesUsedUp). Default: no limit.
+    pub fn tries(mut self, most: u32) -> Self {
+        self.tries = Some(most.max(1));
+        self
+    }
+
+    /// The longest time for all tries and pauses. When it is over the error is [`TimedOut`](ErrorKind::TimedOut). Default: no limit.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Begins to try, with a further limit of the caller.
+    pub(crate) fn begin(&self, now: Moment, timeout: Option<Duration>) -> Tries<'_> {
+        let timeout = match (self.timeout, timeout) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Tries {
+            retry: self,
+            made: 0,
+            until: timeout.map(|timeout| now.after(timeout)),
+        }
+    }
+
+    /// The pause after so many tries; `random` is from 0 to 1.
+    fn pause(&self, made: u32, random: f64) -> Duration {
+        let doubled = self.first.saturating_mul(2u32.saturating_pow(made.saturating_sub(1)));
+        doubled.min(self.longest).mul_f64(1.0 - self.jitter * random)
+    }
+}
+
+/// Tries under way.
+#[derive(Debug)]
+pub(crate) struct Tries<'a> {
+    retry: &'a Retry,
+    made: u32,
+    until: Option<Moment>,
+}
+
+impl Tries<'_> {
+    /// When a try that begins now must have an answer.
+    pub(crate) fn answer_by(&self, now: Moment, call_timeout: Duration) -> Moment {
+        let by = now.after(call_timeout);
+        self.until.map_or(by, |until| until.min(by))
+    }
+
+    /// Sleeps until the next try is due; fails when there is none.
+    pub(crate) async fn pause(&mut self, clock: &dyn Clock) -> Result<()> {
+        self.made = self.made.saturating_add(1);
+        if self.retry.tries.is_some_and(|most| self.made >= most) {
+            let message = format!("others held it at each of {} tries", self.made);
+            return Err(Error::new(ErrorKind::TriesUsedUp, message));
+        }
+        let due = clock.now().after(self.retry.pause(self.made, fastrand::f64()));
+        clock.sleep_until(self.until.map_or(due, |until| until.min(due))).await;
+        match self.until {
+            Some(until) if clock.now() >= until => Err(self.out_of_time()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a try has no answer only since the time that was given ended soon after it began: the one before it was answered, so nothing is said against the server.
+    pub(crate) fn was_cut_short(&self, began: Moment, now: Moment) -> bool {
+        self.made > 0
+            && self
+                .until
+                .is_some_and(|until| now >= until && until.since(began) < BRIEF)
+    }
+
+    pub(crate) fn out_of_time(&self) -> Error {
+        let message = format!(
+            "others held it at each of {} tries in the time that was given",
+            self.made
+        );
+        Error::new(ErrorKind::TimedOut, message)
+    }
+}
+
+/// How to wait for a lock: in its queue, or by trying again where it has none or that is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: Option<Retry>,
+}
+
+impl Wait {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.timeout == Some(Duration::ZERO) {
+            let message = "a timeout must not be zero: there are requests that do not wait";
+            return Err(Error::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Asks until it is had.
+    pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
+        &self,
+        client: &Client,
+        lock: &LockKey,
+        ask: impl Fn(Patience) -> F,
+    ) -> Result<T> {
+        let clock = &*client.clock;
+        let retry = match &self.retry {
+            Some(retry) => retry,
+            None if lock.kind == Kind::Mutex => &Retry::default(),
+            None => {
+                let until = self.timeout.map(|timeout| clock.now().after(timeout));
+                let held = ask(Patience::Queue { until }).await?;
+                return held.ok_or_else(|| lock.blame(Error::invalid("a queue does not refuse")));
+            }
+        };
+        let mut tries = retry.begin(clock.now(), self.timeout);
+        loop {
+            let began = clock.now();
+            let until = tries.answer_by(began, client.settings.call_timeout);
+            match ask(Patience::Try { until }).await {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable && tries.was_cut_short(began, clock.now()) => {
+                    return Err(lock.blame(tries.out_of_time()));
+                }
+                Err(error) => return Err(error),
+            }
+            tries.pause(clock).await.map_err(|error| lock.blame(error))?;
+        }
+    }
+}
+
+/// The caller's own word that a wait is over. (Never locked: the mutex makes requests `Sync`.)
+#[derive(Default)]
+pub(crate) struct Cancel<'a>(Option<Mutex<BoxFuture<'a, ()>>>);
+
+impl<'a> Cancel<'a> {
+    pub(crate) fn on(future: impl Future<Output = ()> + Send + 'a) -> Self {
+        Cancel(Some(Mutex::new(Box::pin(future))))
+    }
+
+    /// The outcome of the work, unless it is cancelled before: then the work is dropped.
+    pub(crate) async fn or<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let Some(cancelled) = self.0 else {
+            return work.await;
+        };
+        let cancelled = cancelled.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match select(cancelled, std::pin::pin!(work)).await {
+            Either::Left(_) => Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait")),
+            Either::Right((outcome, _)) => outcome,
+        }
+    }
+}
+
+impl fmt::Debug for Cancel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Cancel(..)" } else { "Cancel" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn pauses_grow_up_to_the_longest() {
+        let retry = Retry::exponential(ms(10), ms(100)).jitter(0.5);
+        let pauses: Vec<_> = (1..7).map(|made| retry.pause(made, 0.0)).collect();
+        assert_eq!(pauses, [ms(10), ms(20), ms(40), ms(80), ms(100), ms(100)]);
+        assert_eq!(retry.pause(1, 1.0), ms(5));
+        assert_eq!(retry.pause(u32::MAX, 0.0), ms(100));
+        let steady = Retry::every(ms(70)).jitter(0.0);
+        assert_eq!((steady.pause(1, 1.0), steady.pause(9, 1.0)), (ms(70), ms(70)));
+    }
+
+    #[test]
+    fn nonsense_is_brought_into_range() {
+        let retry = Retry::exponential(Duration::ZERO, Duration::ZERO).jitter(7.0).tries(0);
+        assert_eq!(retry.pause(1, 0.0), SHORTEST);
+        assert_eq!((retry.jitter, retry.tries), (1.0, Some(1)));
+        assert_eq!(retry.jitter(f64::NAN).jitter, JITTER);
+        let longest = Retry::every(Duration::MAX).jitter(0.0);
+        assert_eq!((longest.pause(1, 0.0), longest.pause(u32::MAX, 1.0)), (MOST, MOST));
+    }
+
+    #[tokio::test]
+    async fn tries_end_by_their_number_or_their_time() {
+        let retry = Retry::every(ms(1)).tries(3).timeout(ms(60_000));
+        let mut tries = retry.begin(SystemClock.now(), Some(ms(90_000)));
+        assert_eq!(
+            tries.answer_by(Moment::default(), ms(5)),
+            Moment::default().after(ms(5))
+        );
+        tries.pause(&SystemClock).await.unwrap();
+        tries.pause(&SystemClock).await.unwrap();
+        let error = tries.pause(&SystemClock).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TriesUsedUp);
+
+        let retry = Retry::every(ms(60_000));
+        let now = SystemClock.now();
+        let mut tries = retry.begin(now, Some(ms(5)));
+        assert_eq!(tries.answer_by(now, ms(60_000)), now.after(ms(5)));
+        assert!(
+            !tries.was_cut_short(now, now.after(ms(5))),
+            "no server has answered yet"
+        );
+        assert_eq!(tries.pause(&SystemClock).await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(tries.was_cut_short(now, now.after(ms(5))));
+        assert!(!tries.was_cut_short(now, now.after(ms(4))), "there was time left");
+        let mut long = retry.begin(now, Some(ms(600)));
+        long.made = 1;
+        assert!(!long.was_cut_short(now, now.after(ms(600))), "it had time enough");
+        assert!(long.was_cut_short(now.after(ms(590)), now.after(ms(600))));
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_wait_says_so() {
+        let never = std::future::pending::<Result<()>>();
+        let cancelled = Cancel::on(std::future::ready(())).or(never).await.unwrap_err();
+        assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
+        let done = Cancel::on(std::future::pending()).or(async { Ok(7) }).await;
+        assert_eq!(done.unwrap(), 7);
+        assert_eq!(Cancel::default().or(async { Ok(7) }).await.unwrap(), 7);
+    }
+}
