@@ -4,9 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::node::{NodeError, ServerError};
-use crate::router::{CallError, Reason};
-use crate::slot::{CrossSlot, Slot};
+use crate::slot::Slot;
 
 /// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -89,73 +87,6 @@ impl Error {
     pub(crate) fn about(mut self, name: &Arc<str>, slot: Slot) -> Self {
         self.0.lock = Some((name.clone(), slot));
         self
-    }
-}
-
-impl From<CallError> for Error {
-    fn from(error: CallError) -> Self {
-        let CallError { reason, last, .. } = error;
-        match reason {
-            Reason::Refused(said) => said.into(),
-            Reason::Permanent => {
-                let refused = Error::new(ErrorKind::Refused, "the server does not let this client in");
-                last.into_iter().fold(refused, Error::because)
-            }
-            Reason::Invalid(why) => Error::invalid(why),
-            Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
-            Reason::TimedOut(Some(said)) => {
-                Error::new(ErrorKind::Unavailable, "the slot could not be served in time").because(said)
-            }
-            reason => {
-                let unavailable = Error::new(ErrorKind::Unavailable, reason.to_string());
-                last.into_iter().fold(unavailable, Error::because)
-            }
-        }
-    }
-}
-
-impl From<ServerError> for Error {
-    fn from(said: ServerError) -> Self {
-        let (kind, message) = match said.code.as_str() {
-            "WRONGTYPE" => (ErrorKind::Foreign, "the key holds a value of another type"),
-            "LOCKFOREIGN" => (ErrorKind::Foreign, "the key holds a hash that is no lock"),
-            _ if said.detail.contains("LOCKFOREIGN") => (ErrorKind::Foreign, "the lock's hash is malformed"),
-            "LOCKVERSION" => (
-                ErrorKind::Incompatible,
-                "the lock is of another version of the protocol",
-            ),
-            "OOM" => (ErrorKind::Refused, "the server's memory is full"),
-            "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
-            // As Valkey says it of a command inside a script, with the command's name.
-            _ if said.detail.contains("ACL failure in script") => (ErrorKind::Refused, "the user lacks a right"),
-            _ if said.detail.contains("NOPERM") || said.detail.contains("can't run this command") => {
-                // Some versions do not say which.
-                (
-                    ErrorKind::Refused,
-                    "the user lacks one of the rights that the scripts need: +time, +exists, +hmget, +hget, +hset, +hdel, +pexpireat, +pttl, \
-                     +spublish; +get, +set, +del (mutex, two-key lock)",
-                )
-            }
-            _ => (ErrorKind::Refused, "the server refused"),
-        };
-        Error::new(kind, message).because(said)
-    }
-}
-
-impl From<NodeError> for Error {
-    fn from(error: NodeError) -> Self {
-        let kind = if error.permanent {
-            ErrorKind::Refused
-        } else {
-            ErrorKind::Unavailable
-        };
-        Error::new(kind, "no connection").because(error)
-    }
-}
-
-impl From<CrossSlot> for Error {
-    fn from(error: CrossSlot) -> Self {
-        Error::new(ErrorKind::CrossSlot, error.to_string())
     }
 }
 

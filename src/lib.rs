@@ -62,9 +62,10 @@ mod node;
 mod protocol;
 mod router;
 mod slot;
+mod telemetry;
 
-pub use client::acquire::Renewal;
 pub use client::lost::Loss;
+pub use client::request::Renewal;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
 pub use lock::lease::{Lease, LeaseState};
@@ -74,9 +75,10 @@ pub use lock::multi::{Multi, MultiGuard};
 pub use lock::mutex::{Mutex, MutexStatus};
 pub use lock::quorum::{Quorum, QuorumAcquire, QuorumGuard};
 pub use lock::reentrant::{Owner, OwnerMutexGuard, OwnerReadGuard, OwnerWriteGuard};
+pub use lock::request::{Acquire, TryAcquire};
 pub use lock::retry::Retry;
 pub use lock::revoke::{Revocation, Seizure};
-pub use lock::rwlock::{Acquire, RwLock, TryAcquire};
+pub use lock::rwlock::RwLock;
 pub use lock::status::{AskStatus, Holder, Status, Waiter};
 #[cfg(feature = "legacy")]
 pub use lock::two_key::{LegacyGuard, LegacyRwLock};

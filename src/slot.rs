@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use crc16::{State, XMODEM};
 
+use crate::error::{Error, ErrorKind};
+
 /// How many hash slots a cluster has.
 const SLOTS: u16 = 16_384;
 
@@ -186,6 +188,12 @@ fn advance(tag: &mut [u8]) -> bool {
         }
     }
     false
+}
+
+impl From<CrossSlot> for Error {
+    fn from(error: CrossSlot) -> Self {
+        Error::new(ErrorKind::CrossSlot, error.to_string())
+    }
 }
 
 #[cfg(test)]

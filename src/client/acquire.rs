@@ -7,18 +7,18 @@ use futures::future::{Either, select};
 use tracing::{Instrument, Span};
 
 use crate::client::acquisition::{Acquisition, Asking, ErrandKind, Holding, Pushed};
+use crate::client::deadline::{self, Renewals};
+use crate::client::in_doubt::{self, InDoubt};
+use crate::client::request::{Patience, Renewal, Terms};
+use crate::client::settings::BRIEF;
+use crate::client::telemetry::{self, Way};
+use crate::client::worker;
 use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
-use crate::client::in_doubt::{self, InDoubt};
-use crate::client::deadline::{self, Renewals};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Address;
-use crate::client::telemetry::{self, Way};
-use crate::lock::reentrant::Owner;
-use crate::protocol::{Acquire, Acquired, Fairness, Goal, Grant, LockKey, Mode, Wait};
+use crate::protocol::{Acquire, Acquired, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
-use crate::client::settings::{BRIEF, Settings, check_lease};
-use crate::client::worker;
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
@@ -26,82 +26,7 @@ const CALL_SLICE: Duration = Duration::from_secs(2);
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
 const SWEEPS_OF_A_TRY: u32 = 10_000;
 
-/// What a lock is asked for with.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) lease: Duration,
-    pub(crate) fairness: Fairness,
-    pub(crate) renewal: Renewal,
-    /// The longest hold, however often it is renewed.
-    pub(crate) hold: Option<Duration>,
-    /// How many replicas must confirm the lease and each renewal.
-    pub(crate) replicas: u32,
-}
-
-impl Terms {
-    /// What the client's settings say.
-    pub(crate) fn of(settings: &Settings) -> Self {
-        Terms {
-            lease: settings.lease,
-            fairness: settings.fairness,
-            renewal: Renewal::Automatic,
-            hold: None,
-            replicas: 0,
-        }
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        check_lease(self.lease)?;
-        if self.hold == Some(Duration::ZERO) {
-            return Err(Error::invalid("the longest hold must not be zero"));
-        }
-        Ok(())
-    }
-}
-
-/// Who makes a lease longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Renewal {
-    /// The client, for as long as the guard lives.
-    #[default]
-    Automatic,
-    /// The client, at most so many times. Then the lease runs out.
-    AtMost(u32),
-    /// Nobody but the caller.
-    Manual,
-}
-
-/// How long to wait for one's turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    /// Not at all; the limit is for the cluster's answer.
-    Try { until: Moment },
-    /// In the queue, for ever or until a moment.
-    Queue { until: Option<Moment> },
-}
-
-/// All that a request says.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    pub(crate) client: &'a Arc<Client>,
-    pub(crate) lock: &'a LockKey,
-    pub(crate) terms: &'a Terms,
-    pub(crate) patience: Patience,
-    /// For whom, if it is for one who may hold the lock already.
-    pub(crate) owner: Option<&'a Owner>,
-}
-
 const LATEST: Moment = Moment::from_origin(Duration::MAX);
-
-impl Patience {
-    fn until(self) -> Option<Moment> {
-        match self {
-            Patience::Try { until } => Some(until),
-            Patience::Queue { until } => until,
-        }
-    }
-}
 
 /// Takes the lock. `None`: it was a try, and others hold.
 ///

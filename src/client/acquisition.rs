@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Moment;
-use crate::client::in_doubt::{self, InDoubt};
 use crate::client::deadline::Renewals;
-use crate::node::Address;
+use crate::client::in_doubt::{self, InDoubt};
 use crate::client::telemetry;
+use crate::clock::Moment;
+use crate::node::Address;
 use crate::protocol::{Grant, LockKey, Mode, OwnerId};
 
 /// Shared by the one who asked (a request, then a guard), the registry, and the worker.

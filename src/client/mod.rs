@@ -6,6 +6,7 @@ pub(crate) mod deadline;
 pub(crate) mod in_doubt;
 pub(crate) mod lost;
 pub(crate) mod polling;
+pub(crate) mod request;
 pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod telemetry;
@@ -20,14 +21,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, State};
-use crate::clock::{Clock, Moment};
 use crate::client::schedule::Agenda;
+use crate::client::settings::Settings;
+use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
 use crate::router::{Call, Route};
 use crate::slot::Slot;
-use crate::client::settings::Settings;
 
 /// How long a subscription is kept when nobody waits in its slot.
 const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::client::deadline::default_margin;
+use crate::client::lost::OnLost;
 use crate::client::polling::Pace;
 use crate::error::{Error, Result};
-use crate::client::lost::OnLost;
 use crate::protocol::Fairness;
 use crate::router::RouterSettings;
 

@@ -3,11 +3,12 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::client::acquire::{self, Asked};
+use crate::client::acquire;
+use crate::client::worker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
+use crate::lock::request::Asked;
 use crate::protocol::{Ended, Mode, Release};
-use crate::client::worker;
 
 /// How a release went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +111,7 @@ pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
     use super::{Lease, Released, Result};
-    use crate::client::acquire::Asked;
+    use crate::lock::request::Asked;
 
     pub trait Guard: Sized + Send {
         /// Nothing if it was a try, and others are in the way.

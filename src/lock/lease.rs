@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::acquisition::{Acquisition, ErrandKind, Holding};
 use crate::client::Client;
+use crate::client::acquisition::{Acquisition, ErrandKind, Holding};
+use crate::client::worker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{Mode, Renew};
 use crate::slot::Slot;
-use crate::client::worker;
 
 /// How a lease stands, as far as this client can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

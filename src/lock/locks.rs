@@ -4,23 +4,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::lost::{Loss, OnLost};
+use crate::client::settings::Settings;
+use crate::client::telemetry;
+use crate::client::worker;
 use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::list::Listing;
-use crate::client::lost::{Loss, OnLost};
 use crate::lock::multi::Multi;
 use crate::lock::mutex::Mutex;
+use crate::lock::reentrant::Owner;
+use crate::lock::rwlock::RwLock;
 use crate::node::Connector;
 #[cfg(feature = "redis")]
 use crate::node::redis::RedisConnector;
-use crate::client::telemetry;
-use crate::lock::reentrant::Owner;
 use crate::protocol::{ClientId, Fairness, Scripts};
 use crate::router::{Route, Router, RouterSettings};
-use crate::lock::rwlock::RwLock;
-use crate::client::settings::Settings;
-use crate::client::worker;
 
 /// A client of one cluster (or of a single server): makes locks, keeps the leases that are held by it.
 ///

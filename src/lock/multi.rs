@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
 
-use crate::client::acquire::{self, Patience, Terms};
+use crate::client::acquire;
+use crate::client::request::{Patience, Terms};
 use crate::client::{Client, Handle};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
-use crate::lock::options::options;
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::lock::request::options;
 use crate::lock::retry::{Cancel, Wait};
+use crate::protocol::{Kind, LockKey, Mode};
 
 /// A request for several locks of any slots, in any modes: all of them or none. Made by [`Locks::multi`](crate::Locks::multi), sent when it is
 /// awaited, gives a [`MultiGuard`].

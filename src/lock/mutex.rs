@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::client::Handle;
 use crate::error::Result;
 use crate::lock::guard::MutexGuard;
+use crate::lock::request::{Acquire, TryAcquire};
 use crate::protocol::{InspectMutex, Kind, LockKey};
 use crate::slot::Slot;
-use crate::lock::rwlock::{Acquire, TryAcquire};
 
 /// A mutex on one string key, which holds its owner's value and ends with the lease: what `SET key value NX PX lease` makes and a compare-and-delete
 /// ends. Other libraries' locks of this kind on the same key exclude this one, and this one them: redis-py's `Lock`, the Redlock clients on one

@@ -8,15 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use futures::future::{Either, select};
 
-use crate::client::acquire::{self, Asked, Patience};
 use crate::client::Handle;
+use crate::client::acquire;
+use crate::client::request::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Hold, Released, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::mutex::Mutex as PlainMutex;
-use crate::protocol::{Kind, LockKey, Mode};
-use crate::lock::rwlock::{Acquire, RwLock, TryAcquire};
+use crate::lock::request::Asked;
+use crate::lock::request::{Acquire, TryAcquire};
+use crate::lock::rwlock::RwLock;
 use crate::lock::upgrade::become_writer;
+use crate::protocol::{Kind, LockKey, Mode};
 
 /// The least number of locks at which an owner forgets those that it no longer holds.
 const MANY: usize = 64;

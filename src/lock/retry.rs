@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 
-use crate::client::acquire::Patience;
 use crate::client::Client;
+use crate::client::request::Patience;
+use crate::client::settings::BRIEF;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{Kind, LockKey};
-use crate::client::settings::BRIEF;
 
 const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(500);

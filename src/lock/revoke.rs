@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::lock::rwlock::RwLock;
 use crate::protocol::{self, Forced, Inspect, Page, Revoked, pump, pumped};
 use crate::router::{Answer, Call};
-use crate::lock::rwlock::RwLock;
 
 /// Whose leases were [revoked](RwLock::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

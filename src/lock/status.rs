@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::protocol::{Entry, Holds, Inspect, LockKey, Mode, Page, Record, View};
 use crate::lock::rwlock::RwLock;
+use crate::protocol::{Entry, Holds, Inspect, LockKey, Mode, Page, Record, View};
 
 /// The most entries of each kind on one page.
 const LARGEST_PAGE: usize = 100;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::client::settings::BRIEF;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::Released;
@@ -14,7 +15,6 @@ use crate::protocol::legacy::{Taken, TwoKeys, given_back, taken};
 use crate::protocol::{Mode, OwnerId};
 use crate::router::{CallError, Reason};
 use crate::slot::{Slot, assert_same_slot};
-use crate::client::settings::BRIEF;
 
 /// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);

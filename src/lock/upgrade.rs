@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::acquire::{self, Patience, Renewal, Terms};
+use crate::client::acquire;
+use crate::client::request::{Patience, Renewal, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
 use crate::lock::lease::Lease;

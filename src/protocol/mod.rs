@@ -1,6 +1,7 @@
 //! The protocol: typed requests and replies of each script. `docs/protocol.md` specifies it.
 
 mod acquire;
+mod error;
 mod inspect;
 mod key;
 #[cfg(feature = "legacy")]

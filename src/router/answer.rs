@@ -1,9 +1,9 @@
 //! What each answer of a server means: the one table.
 
 use crate::node::{Address, Reply, ServerError};
-use crate::client::telemetry::Attempted;
-use crate::slot::Slot;
+use crate::router::telemetry::Attempted;
 use crate::router::translation::Translation;
+use crate::slot::Slot;
 
 /// What to do after an answer.
 #[derive(Debug, PartialEq)]

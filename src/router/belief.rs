@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 
 use crate::node::Address;
-use crate::slot::Slot;
 use crate::router::map::SlotMap;
+use crate::slot::Slot;
 
 /// What a server says of itself when a connection to it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Words, is_about_credentials};
-use crate::client::telemetry::Load;
 use crate::router::belief::Identity;
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
+use crate::router::telemetry::Load;
 use crate::router::time_out::time_out;
 use crate::router::{answer, lock};
 use crate::slot::Slot;

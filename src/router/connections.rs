@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, NodeError};
-use crate::client::telemetry::{self, Carries};
 use crate::router::connection::{Connection, Limits};
 use crate::router::membership::Membership;
+use crate::router::telemetry::{self, Carries};
 use crate::router::{jittered, lock, read, write};
 
 /// How long a server is left alone after the first failed dial; twice as long after each further one.

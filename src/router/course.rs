@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, ServerError, Words};
-use crate::client::telemetry::{self, Attempted};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
+use crate::router::telemetry::{self, Attempted};
 use crate::router::texts::Unknown;
 use crate::router::time_out::time_out;
 use crate::router::topology::Whom;

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use crate::node::{Address, Reply};
-use crate::slot::Slot;
 use crate::router::translation::Translation;
+use crate::slot::Slot;
 
 /// Marks a slot that no node serves, as far as is known.
 const NOBODY: u16 = u16::MAX;

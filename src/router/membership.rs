@@ -7,9 +7,9 @@ use futures::future::join_all;
 
 use crate::clock::Clock;
 use crate::node::{Address, Connector, NodeError};
-use crate::client::telemetry;
 use crate::router::belief::{Admission, Kind, Known, Stranger};
 use crate::router::connection::{Connection, Limits};
+use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::views::view;
 use crate::router::{read, write};

@@ -17,6 +17,7 @@ mod route;
 #[cfg(feature = "cluster-async")]
 mod shared;
 mod subscriptions;
+pub(crate) mod telemetry;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -32,8 +33,8 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, Moment};
-use crate::slot::Slot;
 use crate::node::{Address, Connector};
+use crate::slot::Slot;
 use connection::Limits;
 use connections::Connections;
 use course::Course;

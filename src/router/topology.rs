@@ -12,11 +12,11 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
-use crate::client::telemetry;
 use crate::router::belief::{Admission, Kind, Sole, Told, View, sole};
 use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
+use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::views::view;
 use crate::router::{jittered, lock};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::release::{AGAIN, ghost_gone, releases};
-use super::reply::{Failure, Told, read};
 use super::renew::take_loss;
-use crate::client::acquisition::{Acquisition, Errand, ErrandKind, State};
+use super::reply::{Failure, Told, read};
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::client::acquisition::{Acquisition, Errand, ErrandKind, State};
 use crate::client::deadline;
 use crate::client::telemetry;
+use crate::clock::Moment;
 use crate::protocol::{Downgrade, Ended, Mode, Release, Renewed};
 use crate::router::{Answer, CallError};
 

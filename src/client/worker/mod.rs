@@ -4,8 +4,8 @@
 mod change;
 mod push;
 mod release;
-mod reply;
 mod renew;
+mod reply;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use crate::client::acquisition::{Acquisition, ErrandKind, Holding, State};
 use crate::client::Client;
+use crate::client::acquisition::{Acquisition, ErrandKind, Holding, State};
 use crate::clock::Moment;
 use crate::node::Address;
 use crate::protocol::{Envelope, LockKey, pump, pumped};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::client::acquisition::Pushed;
 use crate::client::Client;
+use crate::client::acquisition::Pushed;
 use crate::client::telemetry;
 use crate::protocol::Push;
 use crate::router::Event;

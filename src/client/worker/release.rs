@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::HORIZON;
 use super::reply::{Failure, Told, read};
-use crate::client::acquisition::{Acquisition, Leaving, State};
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::client::acquisition::{Acquisition, Leaving, State};
 use crate::client::in_doubt::InDoubt;
-use crate::error::ErrorKind;
 use crate::client::telemetry;
+use crate::clock::Moment;
+use crate::error::ErrorKind;
 use crate::protocol::{BadReply, Ended, Envelope, LockKey, Release};
 use crate::router::{Answer, Call, CallError, Reason};
 

@@ -7,12 +7,12 @@ use futures::future::join_all;
 
 use super::reply::{Told, read};
 use crate::client::acquisition::{Acquisition, Errand, ErrandKind, State};
-use crate::client::{Client, LEAVING_GRACE};
-use crate::clock::Moment;
 use crate::client::deadline;
-use crate::error::Error;
 use crate::client::lost::Loss;
 use crate::client::telemetry;
+use crate::client::{Client, LEAVING_GRACE};
+use crate::clock::Moment;
+use crate::error::Error;
 use crate::protocol::{Renew, Renewed};
 use crate::router::{Answer, Call, CallError, Reason};
 
@@ -203,7 +203,9 @@ pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexG
 /// Why a lease was not made longer by a call of its holder, if it was not.
 pub(crate) fn refusal(result: &Result<Answer, CallError>, replicas: u32) -> Option<Error> {
     match result {
-        Ok(answer) if answer.confirmed < replicas => Some(crate::client::acquire::too_few_replicas(answer.confirmed, replicas)),
+        Ok(answer) if answer.confirmed < replicas => {
+            Some(crate::client::acquire::too_few_replicas(answer.confirmed, replicas))
+        }
         Ok(_) => None,
         Err(CallError {
             reason: Reason::Refused(said),

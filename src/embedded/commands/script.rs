@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use sha1_smol::Sha1;
 
 use super::server::unknown_subcommand;
-use crate::node::Reply;
 use crate::embedded::answer::{Answer, Failure, OK};
 use crate::embedded::command::{Act, Command, Keys, MANY};
 use crate::embedded::lock;
@@ -13,6 +12,7 @@ use crate::embedded::number;
 use crate::embedded::script_host::ScriptHost;
 use crate::embedded::server::Digest;
 use crate::embedded::world::{At, World};
+use crate::node::Reply;
 
 pub(in crate::embedded) static COMMANDS: &[Command] = &[
     Command::reads("EVAL", (2, MANY), Keys::Counted, Act::Script(Kind::Eval)).not_in_scripts(),

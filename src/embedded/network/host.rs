@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use super::line::Line;
 use super::{Network, NetworkConnector};
 use crate::clock::{Clock, Moment};
-use crate::node::Connector;
 use crate::embedded::engine::Engine;
 use crate::embedded::lock;
+use crate::node::Connector;
 
 /// The machine that one client runs on. A clone is the same host.
 #[derive(Clone)]

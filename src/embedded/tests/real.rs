@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::node::Reply;
 use crate::embedded::answer::Failure;
+use crate::node::Reply;
 
 /// A server that ends with this value.
 pub(super) struct RealServer {

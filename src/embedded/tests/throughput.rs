@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use super::words;
-use crate::node::Reply;
 use crate::embedded::Engine;
+use crate::node::Reply;
 
 const SCRIPT: &str = "
     local time = redis.call('TIME')

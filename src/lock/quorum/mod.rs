@@ -1,5 +1,7 @@
 //! Redlock: one lock on several independent deployments, held by whoever holds it on most of them.
 
+mod telemetry;
+
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -9,18 +11,18 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, Either, join_all, select, select_all};
 use futures::stream::FuturesUnordered;
 
-use crate::client::acquire::{self, Patience, Terms};
 use crate::client::Handle;
+use crate::client::acquire;
+use crate::client::request::{Patience, Terms};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::locks::Locks;
-use crate::node::Address;
-use crate::client::telemetry;
-use crate::lock::options::options;
-use crate::protocol::{AHEAD, Kind, LockKey, Mode, RaiseToken, Raised};
+use crate::lock::request::options;
 use crate::lock::retry::{Cancel, Wait};
+use crate::node::Address;
+use crate::protocol::{AHEAD, Kind, LockKey, Mode, RaiseToken, Raised};
 
 /// A member that did not answer in the part of the lease that this is the divisor of is passed over, in the range below.
 const PARTS_FOR_A_MEMBER: u32 = 50;

@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
-use crate::client::telemetry;
 use crate::router::subscriptions::link::{Link, LinkOrder, News};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
 use crate::router::subscriptions::{Event, Events, Joined};
+use crate::router::telemetry;
 use crate::router::topology::Topology;
 use crate::router::write;
 use crate::slot::Slot;

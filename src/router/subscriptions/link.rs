@@ -16,11 +16,11 @@ use crate::clock::{Clock, Moment};
 use crate::node::{
     Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed, Subscription, Words, is_about_credentials,
 };
-use crate::client::telemetry::{self, Carries};
-use crate::slot::Slot;
 use crate::router::connection::server_name;
 use crate::router::subscriptions::joins::Joins;
 use crate::router::subscriptions::{Event, Events};
+use crate::router::telemetry::{self, Carries};
+use crate::slot::Slot;
 
 /// How often the link looks after itself.
 const TICK: Duration = Duration::from_secs(1);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::node::{Address, ServerError};
-use crate::client::telemetry;
-use crate::slot::Slot;
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
 use crate::router::subscriptions::keeper::Keeper;
 use crate::router::subscriptions::link::{LinkOrder, News, What};
 use crate::router::subscriptions::place::{LONGEST_REST, State, rest_after};
+use crate::router::telemetry;
 use crate::router::topology::Whom;
+use crate::slot::Slot;
 
 /// A server that can do no shard subscriptions (or will not) is asked again after this; it may have been upgraded.
 const DEAF_REST: Duration = Duration::from_secs(60);

@@ -4,8 +4,8 @@ use futures::future::join_all;
 
 use super::*;
 use crate::Locks;
-use crate::protocol::Scripts;
 use crate::client::settings::Settings;
+use crate::protocol::Scripts;
 
 fn ran() -> Reply {
     Reply::List(vec![Reply::Int(EPOCH_MS as i64), text("ok"), Reply::Int(0)])

@@ -1,0 +1,72 @@
+//! What a lock is acquired with, and how long to wait for it.
+
+use std::time::Duration;
+
+use crate::client::settings::{Settings, check_lease};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::protocol::Fairness;
+
+/// What a lock is asked for with.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) lease: Duration,
+    pub(crate) fairness: Fairness,
+    pub(crate) renewal: Renewal,
+    /// The longest hold, however often it is renewed.
+    pub(crate) hold: Option<Duration>,
+    /// How many replicas must confirm the lease and each renewal.
+    pub(crate) replicas: u32,
+}
+
+impl Terms {
+    /// What the client's settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Terms {
+            lease: settings.lease,
+            fairness: settings.fairness,
+            renewal: Renewal::Automatic,
+            hold: None,
+            replicas: 0,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_lease(self.lease)?;
+        if self.hold == Some(Duration::ZERO) {
+            return Err(Error::invalid("the longest hold must not be zero"));
+        }
+        Ok(())
+    }
+}
+
+/// Who makes a lease longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The client, for as long as the guard lives.
+    #[default]
+    Automatic,
+    /// The client, at most so many times. Then the lease runs out.
+    AtMost(u32),
+    /// Nobody but the caller.
+    Manual,
+}
+
+/// How long to wait for one's turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Not at all; the limit is for the cluster's answer.
+    Try { until: Moment },
+    /// In the queue, for ever or until a moment.
+    Queue { until: Option<Moment> },
+}
+
+impl Patience {
+    pub(crate) fn until(self) -> Option<Moment> {
+        match self {
+            Patience::Try { until } => Some(until),
+            Patience::Queue { until } => until,
+        }
+    }
+}

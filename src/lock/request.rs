@@ -1,0 +1,297 @@
+//! A request for a lock: its options, and what awaiting it does.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::client::request::{Patience, Renewal, Terms};
+use crate::client::{Client, Handle};
+use crate::error::Result;
+use crate::lock::guard::Guard;
+use crate::lock::lease::Lease;
+use crate::lock::reentrant::Owner;
+use crate::lock::retry::{Cancel, Retry, Wait};
+use crate::lock::running;
+use crate::protocol::{Fairness, LockKey};
+
+/// All that a request says.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) lock: &'a LockKey,
+    pub(crate) terms: &'a Terms,
+    pub(crate) patience: Patience,
+    /// For whom, if it is for one who may hold the lock already.
+    pub(crate) owner: Option<&'a Owner>,
+}
+
+/// A request for a lock, sent when it is awaited; gives a guard.
+///
+/// # Cost
+///
+/// One round trip if the lock is free. One who waits takes a place in the lock's queue with its first call, is told of its grant
+/// by push where the server can (Redis 7, Valkey), and looks by itself now and then: every 250 ms at the head of the queue, less often further
+/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has one who set [`retry`](Acquire::retry): that is one round trip for each try.
+///
+/// # Errors
+///
+/// [`TimedOut`](crate::ErrorKind::TimedOut), [`TriesUsedUp`](crate::ErrorKind::TriesUsedUp), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+/// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
+/// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
+/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down, or by [`cancel_on`](Acquire::cancel_on).
+///
+/// # Cancel safety
+///
+/// Dropped at any point it leaves nothing: no place in the queue, and no lock even if the grant was on its way.
+#[must_use = "a request does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct Acquire<'a, G> {
+    client: &'a Arc<Handle>,
+    lock: &'a LockKey,
+    owner: Option<&'a Owner>,
+    terms: Terms,
+    wait: Wait,
+    cancel: Cancel<'a>,
+    guard: PhantomData<fn() -> G>,
+}
+
+impl<'a, G: Guard> Acquire<'a, G> {
+    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Owner>) -> Self {
+        Acquire {
+            client,
+            lock,
+            owner,
+            terms: Terms::of(&client.settings),
+            wait: Wait::default(),
+            cancel: Cancel::default(),
+            guard: PhantomData,
+        }
+    }
+
+    /// The longest time to wait. Default: no limit.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.wait.timeout = Some(timeout);
+        self
+    }
+
+    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default: the queue; for a [`Mutex`](crate::Mutex),
+    /// which has none, the default [`Retry`].
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.wait.retry = Some(retry);
+        self
+    }
+
+    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
+    /// signal. What has come of the request by then is given back. Default: never.
+    pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
+        self.cancel = Cancel::on(cancelled);
+        self
+    }
+
+    /// How long the server keeps the lock for a holder that it hears nothing of, 10 ms to 30 days. Default: the client's, 30 s unless set. A lease
+    /// shorter than a failover takes (some seconds) is lost in every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it says why.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.terms.lease = lease;
+        self
+    }
+
+    /// Who makes the lease longer. Default: the client does, every third of the lease, while the guard lives.
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.terms.renewal = renewal;
+        self
+    }
+
+    /// The longest hold: no renewal and no upgrade makes the lease longer than this, counted from the grant. A lease that is longer from the start is
+    /// not cut short. Default: no limit.
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.terms.hold = Some(hold);
+        self
+    }
+
+    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a
+    /// [`Mutex`](crate::Mutex).
+    pub fn fairness(mut self, fairness: Fairness) -> Self {
+        self.terms.fairness = fairness;
+        self
+    }
+
+    /// How many replicas must have the lock before it counts as held, and each renewal before the lease counts as longer. Default: none.
+    ///
+    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just granted can be granted again by the replica
+    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. (If the slot moves to another
+    /// master meanwhile, the replicas there confirm the lease with its next renewal.) It costs one trip from the
+    /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.terms.replicas = replicas;
+        self
+    }
+
+    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot forget to release, and it does not go on without the lock.
+    ///
+    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the result is [`Lost`](crate::ErrorKind::Lost).
+    /// Tasks and threads that it has started are its own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok`
+    /// means that the lock was held until `work` had ended.
+    ///
+    /// ```no_run
+    /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
+    /// let total = order.write().run(async |lease| {
+    ///     save("paid", lease.token()).await; // the store refuses older tokens
+    ///     42
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// # async fn save(_: &str, _: u64) {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the request, and [`Lost`](crate::ErrorKind::Lost).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, `work` is dropped, and the lock is released in the background.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T>
+    where
+        G: 'a,
+    {
+        let guard = self.await?;
+        running::run(guard, work).await
+    }
+
+    async fn ask(&self, patience: Patience) -> Result<Option<G>> {
+        G::ask(Asked {
+            client: self.client,
+            lock: self.lock,
+            terms: &self.terms,
+            patience,
+            owner: self.owner,
+        })
+        .await
+    }
+}
+
+impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
+    type Output = Result<G>;
+    type IntoFuture = BoxFuture<'a, Result<G>>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        let cancel = std::mem::take(&mut self.cancel);
+        Box::pin(async move {
+            let (client, lock) = (self.client, self.lock);
+            let checked = self.terms.check().and_then(|()| self.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let asking = self.wait.for_lock(client, lock, |patience| self.ask(patience));
+            cancel.or(asking).await.map_err(|error| lock.blame(error))
+        })
+    }
+}
+
+/// A request for a lock that does not wait for others; gives a guard, or nothing if others are in the way.
+///
+/// # Cost
+///
+/// One round trip. If a great many dead readers are in the way of a writer, it takes one more for every 16 of them.
+///
+/// # Errors, Cancel safety
+///
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for an [`Owner`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
+#[must_use = "a request does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
+
+impl<G: Guard> TryAcquire<'_, G> {
+    /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        TryAcquire(self.0.timeout(timeout))
+    }
+
+    /// As [`Acquire::lease`].
+    pub fn lease(self, lease: Duration) -> Self {
+        TryAcquire(self.0.lease(lease))
+    }
+
+    /// As [`Acquire::renewal`].
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        TryAcquire(self.0.renewal(renewal))
+    }
+
+    /// As [`Acquire::max_hold`].
+    pub fn max_hold(self, hold: Duration) -> Self {
+        TryAcquire(self.0.max_hold(hold))
+    }
+
+    /// As [`Acquire::fairness`].
+    pub fn fairness(self, fairness: Fairness) -> Self {
+        TryAcquire(self.0.fairness(fairness))
+    }
+
+    /// As [`Acquire::replicas`].
+    pub fn replicas(self, replicas: u32) -> Self {
+        TryAcquire(self.0.replicas(replicas))
+    }
+}
+
+impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
+    type Output = Result<Option<G>>;
+    type IntoFuture = BoxFuture<'a, Result<Option<G>>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let request = self.0;
+            let (client, lock) = (request.client, request.lock);
+            let checked = request.terms.check().and_then(|()| request.wait.check());
+            checked.map_err(|error| lock.blame(error))?;
+            let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
+            let until = client.clock.now().after(limit);
+            request.ask(Patience::Try { until }).await
+        })
+    }
+}
+
+/// The setters of a request with `terms`, `wait` and `cancel`.
+macro_rules! options {
+    () => {
+        /// The longest time to wait, for all of it together. Default: no limit.
+        pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.wait.timeout = Some(timeout);
+            self
+        }
+
+        /// How it is tried again when others hold.
+        pub fn retry(mut self, retry: $crate::Retry) -> Self {
+            self.wait.retry = Some(retry);
+            self
+        }
+
+        /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
+        /// signal. What has come of the request by then is given back. Default: never.
+        pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
+            self.cancel = $crate::lock::retry::Cancel::on(cancelled);
+            self
+        }
+
+        /// As [`Acquire::lease`](crate::Acquire::lease).
+        pub fn lease(mut self, lease: std::time::Duration) -> Self {
+            self.terms.lease = lease;
+            self
+        }
+
+        /// As [`Acquire::renewal`](crate::Acquire::renewal).
+        pub fn renewal(mut self, renewal: $crate::Renewal) -> Self {
+            self.terms.renewal = renewal;
+            self
+        }
+
+        /// As [`Acquire::max_hold`](crate::Acquire::max_hold).
+        pub fn max_hold(mut self, hold: std::time::Duration) -> Self {
+            self.terms.hold = Some(hold);
+            self
+        }
+    };
+}
+
+pub(crate) use options;

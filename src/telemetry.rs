@@ -1,0 +1,66 @@
+//! How counters, histograms and gauges are told by the `metrics` facade (feature `metrics`), or by nobody without it.
+//!
+//! Each layer tells of itself in a file `telemetry.rs` of its own, where everything has its one place, by its name. `docs/observing.md` lists the names and
+//! their fields. Durations are in seconds. Metrics have no label with a lock's name: there can be millions of them.
+
+#[cfg(feature = "metrics")]
+pub(crate) use metrics::Gauge;
+
+/// Adds one to a counter.
+macro_rules! count {
+    ($name:literal $(, $label:literal => $value:expr)*) => {{
+        #[cfg(feature = "metrics")]
+        ::metrics::counter!($name $(, $label => $value)*).increment(1);
+    }};
+}
+
+/// Adds one to a counter with one label, whose value is one of these. Each value has a key that is made at compile time: this is for what every call does.
+macro_rules! count_each {
+    ($name:literal, $label:literal => $value:expr, [$($known:literal),+ $(,)?]) => {{
+        #[cfg(feature = "metrics")]
+        match $value {
+            $($known => ::metrics::counter!($name, $label => $known).increment(1),)+
+            other => debug_assert!(false, "{other} is not counted"),
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = $value;
+    }};
+}
+
+/// A gauge of one server.
+macro_rules! level {
+    ($name:literal, $node:expr) => {{
+        #[cfg(feature = "metrics")]
+        let gauge = ::metrics::gauge!($name, "node" => $node.to_string());
+        #[cfg(not(feature = "metrics"))]
+        let gauge = {
+            let _ = $node;
+            Gauge
+        };
+        gauge
+    }};
+}
+
+/// Notes a duration in a histogram.
+macro_rules! measure {
+    ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
+        #[cfg(feature = "metrics")]
+        ::metrics::histogram!($name $(, $label => $value)*).record($time.as_secs_f64());
+        #[cfg(not(feature = "metrics"))]
+        let _ = ($time, $($value),*);
+    }};
+}
+
+pub(crate) use {count, count_each, level, measure};
+
+/// In place of that of `metrics`.
+#[cfg(not(feature = "metrics"))]
+#[derive(Debug)]
+pub(crate) struct Gauge;
+
+#[cfg(not(feature = "metrics"))]
+impl Gauge {
+    pub(crate) fn increment(&self, _: f64) {}
+
+    pub(crate) fn decrement(&self, _: f64) {}
+}
