@@ -1,5 +1,6 @@
 //! What a user touches: locks, requests, guards, leases.
 
+pub(crate) mod builder;
 pub(crate) mod guard;
 pub(crate) mod lease;
 pub(crate) mod list;

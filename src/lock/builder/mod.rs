@@ -1,0 +1,171 @@
+//! What a client can be set to, and the ways to connect: the one place that knows every layer.
+
+#[cfg(feature = "embedded")]
+mod embedded;
+#[cfg(feature = "fred")]
+mod fred;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "cluster-async")]
+mod shared;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::lost::{Loss, OnLost};
+use crate::client::settings::Settings;
+use crate::error::{Error, Result};
+use crate::protocol::Fairness;
+#[cfg(feature = "embedded")]
+use crate::protocol::Scripts;
+use crate::router::RouterSettings;
+#[cfg(feature = "redis")]
+use redis::RedisSettings;
+
+/// Settings of a client. No setter fails; [`connect`](Builder::connect) checks them.
+#[derive(Clone, Debug, Default)]
+#[must_use = "settings do nothing until `connect`"]
+pub struct Builder {
+    settings: Settings,
+    router: RouterSettings,
+    /// One that was given of how to dial, which a connection of the application's does in its own way.
+    dialing: Option<&'static str>,
+    #[cfg(feature = "redis")]
+    redis: RedisSettings,
+    #[cfg(feature = "embedded")]
+    scripts: Option<&'static Scripts>,
+}
+
+impl Builder {
+    /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients of a lock need the same.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others call it. All users of a mutex need the same.
+    pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.mutex_prefix = prefix.into();
+        self
+    }
+
+    /// How long the server keeps a lock for a holder that it hears nothing of, 10 ms to 30 days. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How much earlier a lease ends here than at the server, at most half of the lease. It covers the difference in speed of the two clocks and
+    /// the skew between two servers when the lock moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the lease, at
+    /// most 500 ms; so servers whose clocks may differ by more than that need a larger one.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.settings.margin = Some(margin);
+        self
+    }
+
+    /// Who goes first when readers and writers wait. Default: phase-fair.
+    pub fn fairness(mut self, fairness: Fairness) -> Self {
+        self.settings.fairness = fairness;
+        self
+    }
+
+    /// The most waiters that the queue of one lock may have; one more is refused. Default: 10,000.
+    pub fn most_waiters(mut self, most: u64) -> Self {
+        self.settings.most_waiters = most;
+        self
+    }
+
+    /// How often the head of a queue looks by itself; each place behind it adds as much. Default: 250 ms.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.pace.interval = interval;
+        self
+    }
+
+    /// How long a place in a queue is kept for a waiter that does not look, at least three poll intervals. Default: 10 s.
+    pub fn waiter_liveness(mut self, liveness: Duration) -> Self {
+        self.settings.pace.liveness = liveness;
+        self
+    }
+
+    /// How long a grant waits to be claimed by the waiter that it was pushed to. A dead waiter that nobody knows to be dead costs the queue this
+    /// long. Until the claim is answered the waiter holds for this long less the [margin](Self::margin); where that is less than a quarter of it, the
+    /// waiter does not hold before the answer. Default: 1.5 s, of which the default margin of long leases leaves one.
+    pub fn claim_window(mut self, window: Duration) -> Self {
+        self.settings.pace.window = window;
+        self
+    }
+
+    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop something. Called on the client's own task, before the server lets the next one
+    /// in as long as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
+    pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
+        self.settings.on_lost = OnLost(Some(Arc::new(listener)));
+        self
+    }
+
+    /// How long a call goes on trying when the cluster cannot serve it. Default: 10 s.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.call_timeout = timeout;
+        self
+    }
+
+    /// The longest time for one connection to be made, from 1 ms to 1 h. Default: 1 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.router.connect_timeout = timeout;
+        self.dialing = Some("connect_timeout");
+        self
+    }
+
+    /// How long a server may be silent while calls wait for its answers, from 1 ms to 1 h; then they are repeated, elsewhere if the slot has moved. As long as
+    /// it answers anything, it is at work on what came before, and nothing is sent twice. Default: 500 ms.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.router.response_timeout = timeout;
+        self
+    }
+
+    /// The most calls that each server has to answer for this client at the same time, at least 1. More wait here, first come, first served, and are sent as soon as
+    /// others have been answered. A call whose time is nearly up is not sent any more: it fails as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), and leaves nothing behind at the server. Renewals and releases in the background have turns of their
+    /// own. Default: 256, which a server answers in a few milliseconds; more are of use where the round trip is long.
+    pub fn max_in_flight(mut self, calls: usize) -> Self {
+        self.router.max_in_flight = calls;
+        self
+    }
+
+    /// Turns the host and port that a server announces into those to connect to: for containers, tunnels, forwarded ports.
+    pub fn translate(mut self, translate: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
+        self.router.translate = Some(Arc::new(translate));
+        self.dialing = Some("translate");
+        self
+    }
+
+    #[cfg(all(
+        feature = "redis",
+        any(feature = "embedded", feature = "fred", feature = "cluster-async")
+    ))]
+    fn given_with_urls(&self) -> Option<&'static str> {
+        self.redis.given()
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn given_with_urls(&self) -> Option<&'static str> {
+        None
+    }
+
+    #[cfg(feature = "embedded")]
+    fn given_scripts(&self) -> Option<&'static str> {
+        self.scripts.map(|_| "scripts_from")
+    }
+
+    #[cfg(not(feature = "embedded"))]
+    fn given_scripts(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// What would do nothing is an error: who asked for certificates, say, must not be connected without.
+fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
+    match given {
+        Some(given) => Err(Error::invalid(format!("`{given}` does nothing with `{connector}`"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,145 @@
+//! Connecting by the `redis` crate.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Builder, refuse};
+use crate::clock::SystemClock;
+use crate::error::{Error, Result};
+use crate::lock::locks::Locks;
+#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
+use crate::node::redis::TlsFiles;
+use crate::node::redis::{RedisConnector, Server};
+use crate::protocol::Scripts;
+
+#[derive(Clone, Default)]
+pub(super) struct RedisSettings {
+    urls: Vec<String>,
+    connector: RedisConnector,
+}
+
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URLs: they may have passwords in them.
+        f.debug_struct("RedisSettings")
+            .field("urls", &self.urls.len())
+            .field("connector", &self.connector)
+            .finish()
+    }
+}
+
+#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
+impl RedisSettings {
+    /// One that was given: all of them go with URLs, and are said elsewhere where there are none.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let RedisSettings { urls, connector } = self;
+        let RedisConnector {
+            tls,
+            credentials,
+            #[cfg(feature = "redis-tls")]
+                sessions: _,
+            database: _, // the URLs' own
+            client_name,
+        } = connector;
+        let files = |TlsFiles { roots, client }: &TlsFiles| (roots.is_some(), client.is_some());
+        let (roots, client) = tls.as_ref().map(files).unwrap_or_default();
+        let settings = [
+            ("servers", !urls.is_empty()),
+            ("credentials", credentials.is_some()),
+            ("client_name", client_name.is_some()),
+            ("tls_roots", roots),
+            ("tls_client", client),
+        ];
+        settings.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+}
+
+impl Builder {
+    /// The servers to begin with, by URL: any one node of the cluster is enough.
+    pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        self.redis
+            .urls
+            .extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
+        self
+    }
+
+    /// Who this client says it is, asked at each new connection: so passwords can change while it runs. What the URLs say
+    /// does not count then. A server that does not accept them is [`Unavailable`](crate::ErrorKind::Unavailable) and dialled again, unless
+    /// the provider says that they cannot change. Default: what the URLs say, in which they must agree.
+    pub fn credentials(mut self, provider: impl crate::CredentialsProvider) -> Self {
+        self.redis.connector.credentials = Some(Arc::new(provider));
+        self
+    }
+
+    /// The name in the servers' `CLIENT LIST`. Default: none.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.redis.connector.client_name = Some(name.into());
+        self
+    }
+
+    /// For `rediss://`: root certificates (PEM) to trust instead of the system's. Needs the feature `redis-tls`.
+    pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.redis.connector.tls.get_or_insert_default().roots = Some(pem.into());
+        self
+    }
+
+    /// For `rediss://`: this client's certificate and its key (PEM). Needs the feature `redis-tls`.
+    pub fn tls_client(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.redis.connector.tls.get_or_insert_default().client = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or URLs that are none or differ in what they say beside the address;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if it
+    /// does not let this client in.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, no lock was taken yet, and what was opened is closed.
+    pub async fn connect(mut self) -> Result<Locks> {
+        refuse(self.given_scripts(), "connect")?;
+        self.settings.check()?;
+        let mut servers = Vec::new();
+        for url in &self.redis.urls {
+            let server: Server = url
+                .parse()
+                .map_err(|error| Error::invalid("not the URL of a server").because(error))?;
+            servers.push(server);
+        }
+        let Some(first) = servers.first() else {
+            return Err(Error::invalid("no server was named"));
+        };
+        let connector = &mut self.redis.connector;
+        let provided = connector.credentials.is_some();
+        let as_first = |other: &Server| {
+            let same_user = provided || other.credentials == first.credentials;
+            same_user && other.tls == first.tls && other.database == first.database
+        };
+        if !servers.iter().all(as_first) {
+            return Err(Error::invalid("the URLs differ in credentials, TLS or database"));
+        }
+        if first.tls {
+            connector.tls.get_or_insert_default();
+        } else if connector.tls.is_some() {
+            return Err(Error::invalid("certificates need URLs with rediss://"));
+        }
+        connector.database = first.database;
+        if !provided {
+            connector.credentials = first.credentials.clone().map(|credentials| Arc::new(credentials) as _);
+        }
+        self.router.seeds = servers.into_iter().map(|server| server.address).collect();
+        let clock = Arc::new(SystemClock);
+        Locks::start(
+            Arc::new(self.redis.connector),
+            clock,
+            Scripts::built_in(),
+            self.settings,
+            self.router,
+        )
+        .await
+    }
+}
