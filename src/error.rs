@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::slot::Slot;
+use crate::slot::{CrossSlot, Slot};
 
 /// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -87,6 +87,12 @@ impl Error {
     pub(crate) fn about(mut self, name: &Arc<str>, slot: Slot) -> Self {
         self.0.lock = Some((name.clone(), slot));
         self
+    }
+}
+
+impl From<CrossSlot> for Error {
+    fn from(error: CrossSlot) -> Self {
+        Error::new(ErrorKind::CrossSlot, error.to_string())
     }
 }
 

@@ -5,8 +5,6 @@ use std::sync::LazyLock;
 
 use crc16::{State, XMODEM};
 
-use crate::error::{Error, ErrorKind};
-
 /// How many hash slots a cluster has.
 const SLOTS: u16 = 16_384;
 
@@ -188,12 +186,6 @@ fn advance(tag: &mut [u8]) -> bool {
         }
     }
     false
-}
-
-impl From<CrossSlot> for Error {
-    fn from(error: CrossSlot) -> Self {
-        Error::new(ErrorKind::CrossSlot, error.to_string())
-    }
 }
 
 #[cfg(test)]

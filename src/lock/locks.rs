@@ -147,7 +147,7 @@ impl Locks {
     /// The scripts that this client uses.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
-    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::Script> {
+    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::router::Script> {
         self.client.scripts.all().into_iter()
     }
 

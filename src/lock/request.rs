@@ -262,7 +262,7 @@ macro_rules! options {
         }
 
         /// How it is tried again when others hold.
-        pub fn retry(mut self, retry: $crate::Retry) -> Self {
+        pub fn retry(mut self, retry: $crate::lock::retry::Retry) -> Self {
             self.wait.retry = Some(retry);
             self
         }
@@ -281,7 +281,7 @@ macro_rules! options {
         }
 
         /// As [`Acquire::renewal`](crate::Acquire::renewal).
-        pub fn renewal(mut self, renewal: $crate::Renewal) -> Self {
+        pub fn renewal(mut self, renewal: $crate::client::request::Renewal) -> Self {
             self.terms.renewal = renewal;
             self
         }

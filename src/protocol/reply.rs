@@ -90,12 +90,12 @@ fn garbled(found: Option<Reply>, wanted: &str) -> BadReply {
     })
 }
 
-impl From<BadReply> for crate::Error {
+impl From<BadReply> for crate::error::Error {
     fn from(bad: BadReply) -> Self {
         match bad {
             BadReply::Error(error) => error.into(),
-            BadReply::Garbled(what) => crate::Error::new(
-                crate::ErrorKind::Incompatible,
+            BadReply::Garbled(what) => crate::error::Error::new(
+                crate::error::ErrorKind::Incompatible,
                 format!("the reply is not of this protocol: {what}"),
             ),
         }

@@ -211,6 +211,6 @@ pub(crate) fn refusal(result: &Result<Answer, CallError>, replicas: u32) -> Opti
             reason: Reason::Refused(said),
             ..
         }) => Some(said.clone().into()),
-        Err(error) => Some(Error::new(crate::ErrorKind::Unavailable, error.to_string())),
+        Err(error) => Some(Error::new(crate::error::ErrorKind::Unavailable, error.to_string())),
     }
 }

@@ -11,7 +11,7 @@ pub(super) enum Failure {
     #[error("no answer")]
     Passing,
     #[error("{0}")]
-    Final(crate::Error),
+    Final(crate::error::Error),
 }
 
 /// What an answer says, and when and with how many replicas.

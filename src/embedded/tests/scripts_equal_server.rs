@@ -21,7 +21,7 @@ use super::{at_once, words};
 use crate::embedded::Engine;
 use crate::node::{Notice, Reply, Subscription};
 
-pub(super) const CLOCK: &str = include_str!("../../../../lua/lib/clock.lua");
+pub(super) const CLOCK: &str = include_str!("../../../lua/lib/clock.lua");
 pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 
 /// The calls of one round, which begins with nothing and has a seed of its own.

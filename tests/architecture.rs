@@ -1,0 +1,233 @@
+//! Imports in `src` run one way: each folder, and each file at the root, imports only what stands before it in this list.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+
+/// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
+const LAYERS: [&str; 10] = [
+    "slot",
+    "clock",
+    "telemetry",
+    "error",
+    "node",
+    "embedded",
+    "router",
+    "protocol",
+    "client",
+    "lock",
+];
+
+#[test]
+fn imports_run_one_way() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut upwards = BTreeSet::new();
+    let mut layers = BTreeSet::new();
+    for file in files(&source) {
+        let module = module_of(file.strip_prefix(&source).unwrap());
+        let Some(layer) = module.first() else { continue }; // lib.rs, which names them all
+        if layer == "bin" {
+            continue;
+        }
+        layers.insert(layer.clone());
+        let own = rank(layer).unwrap_or_else(|| panic!("{layer} is none of the layers"));
+        for import in imports(&fs::read_to_string(&file).unwrap(), &module) {
+            if rank(&import).is_none_or(|rank| rank > own) {
+                upwards.insert(format!("{} imports {import}", file.display()));
+            }
+        }
+    }
+    assert_eq!(upwards, BTreeSet::new());
+    assert_eq!(layers, LAYERS.map(String::from).into(), "layers without a file");
+}
+
+#[test]
+fn an_import_is_found_in_whatever_way_it_is_written() {
+    let found = |text: &str| imports(text, &["router".into(), "call".into()]);
+    let lock = BTreeSet::from(["lock".to_owned()]);
+    for text in [
+        "use crate::lock::Lease;",
+        "use crate::{lock};",
+        "use crate::{lock::{Lease, guard}};",
+        "use super::super::lock;",
+        "use crate::lock as other;",
+        "fn a() { crate::lock::take() }",
+        "fn a(of: &crate::lock::Lease) {}",
+        "fn a() { use crate::lock; }",
+        "mod inner { use super::super::super::lock::Lease; }",
+        "fn a() { println!(\"{}\", crate::lock::take()) }",
+        "#[cfg(not(test))] use crate::lock;",
+    ] {
+        assert_eq!(found(text), lock, "{text}");
+    }
+    for text in [
+        "use super::batch::Batch;",
+        "use std::fs;",
+        "#[cfg(test)] mod tests { use crate::lock::Lease; }",
+        "#[cfg(all(test, feature = \"redis\"))] use crate::lock::Lease;",
+        "/// [`Lease`](crate::lock::Lease)\nstruct A;",
+    ] {
+        assert_eq!(found(text), BTreeSet::new(), "{text}");
+    }
+    let of_the_root = imports("use crate::{Error, Lease};", &["router".into()]);
+    assert_eq!(
+        of_the_root,
+        BTreeSet::from(["Error".to_owned(), "Lease".to_owned()]),
+        "by way of lib.rs"
+    );
+}
+
+fn rank(layer: &str) -> Option<usize> {
+    LAYERS.iter().position(|known| *known == layer)
+}
+
+/// All source files below this folder but those of tests alone.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_of_tests = path.file_stem().is_some_and(|stem| stem == "tests");
+        if is_of_tests || path == folder.join("fake.rs") {
+            continue;
+        } else if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// `node/redis/dial.rs` is `node::redis::dial`.
+fn module_of(file: &Path) -> Vec<String> {
+    let mut module: Vec<String> = file
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_str().unwrap().to_owned())
+        .collect();
+    if module.last().is_some_and(|last| last == "mod" || last == "lib") {
+        module.pop();
+    }
+    module
+}
+
+/// What the code of a module imports of other folders of the crate.
+fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
+    let mut found = Imports {
+        module: module.to_vec(),
+        of_the_crate: BTreeSet::new(),
+    };
+    found.visit_file(&syn::parse_file(text).unwrap());
+    found
+        .of_the_crate
+        .into_iter()
+        .filter(|name| *name != module[0])
+        .collect()
+}
+
+struct Imports {
+    /// Where the visit is.
+    module: Vec<String>,
+    /// First words of paths from the root of the crate.
+    of_the_crate: BTreeSet<String>,
+}
+
+impl Imports {
+    /// Notes a path, if it begins at the crate, here or above.
+    fn note(&mut self, path: &[String]) {
+        let mut from = self.module.clone();
+        let mut rest = path.iter();
+        match rest.next().map(String::as_str) {
+            Some("crate") => from.clear(),
+            Some("self") => {}
+            Some("super") => drop(from.pop()),
+            _ => return,
+        }
+        for word in rest {
+            if word == "super" {
+                from.pop();
+            } else {
+                from.push(word.clone());
+            }
+        }
+        self.of_the_crate.extend(from.into_iter().next());
+    }
+
+    fn note_tree(&mut self, tree: &syn::UseTree, mut before: Vec<String>) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.note_tree(&path.tree, before);
+            }
+            syn::UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.note_tree(tree, before.clone());
+                }
+            }
+            syn::UseTree::Name(syn::UseName { ident }) | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
+                before.push(ident.to_string());
+                self.note(&before);
+            }
+            syn::UseTree::Glob(_) => self.note(&before),
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Imports {
+    fn visit_item(&mut self, item: &'a syn::Item) {
+        if !is_of_tests(item) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
+        self.module.push(item.ident.to_string());
+        visit::visit_item_mod(self, item);
+        self.module.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        self.note_tree(&item.tree, Vec::new());
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let words: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.note(&words);
+        visit::visit_path(self, path);
+    }
+
+    /// Macros are not parsed: their words are read as they come, `crate :: lock`.
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        let text = call.tokens.to_string();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for window in words.windows(3) {
+            if let ["crate", "::", word] = window {
+                self.note(&["crate".to_owned(), word.trim_end_matches([';', ',', ')']).to_owned()]);
+            }
+        }
+        self.visit_path(&call.path);
+    }
+}
+
+/// Whether the item is there in tests alone.
+fn is_of_tests(item: &syn::Item) -> bool {
+    let attributes = match item {
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => return false,
+    };
+    attributes.iter().any(|attribute| {
+        let condition = match &attribute.meta {
+            syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string(),
+            _ => return false,
+        };
+        condition == "test"
+            || (condition.starts_with("all") && condition.contains("(test") && !condition.contains("not"))
+    })
+}
