@@ -6,13 +6,13 @@ pub(crate) mod deadline;
 pub(crate) mod in_doubt;
 pub(crate) mod lost;
 pub(crate) mod polling;
+mod registry;
 pub(crate) mod request;
 pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod telemetry;
 pub(crate) mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, State};
-use crate::client::schedule::Agenda;
+use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
@@ -29,9 +29,6 @@ use crate::node::Reply;
 use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
 use crate::router::{Call, Route};
 use crate::slot::Slot;
-
-/// How long a subscription is kept when nobody waits in its slot.
-const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);
 
 /// How long after a lease or a place in the queue has surely ended a release is still tried.
 pub(crate) const LEAVING_GRACE: Duration = Duration::from_secs(5);
@@ -54,36 +51,6 @@ pub(crate) struct Client {
 /// What a user holds of a client. When the last one is gone, the worker ends as soon as nothing is left to do.
 #[derive(Debug)]
 pub(crate) struct Handle(pub(crate) Arc<Client>);
-
-#[derive(Debug, Default)]
-struct Registry {
-    acquisitions: HashMap<u64, Arc<Acquisition>>,
-    /// When the worker must look at which acquisition.
-    agenda: Agenda,
-    pumps: Vec<LockKey>,
-    waiting: BTreeMap<Slot, Waiting>,
-    /// The moment that the worker sleeps until.
-    sleeps_until: Option<Moment>,
-    closed: bool,
-    /// The last handle is gone: the worker ends when all is done.
-    unowned: bool,
-}
-
-/// The waiters of this client in one slot.
-#[derive(Debug)]
-struct Waiting {
-    /// The numbers of their owners.
-    waiters: BTreeSet<u64>,
-    idle_since: Moment,
-}
-
-/// What the worker has to do now.
-#[derive(Debug, Default)]
-pub(crate) struct Work {
-    pub(crate) due: Vec<Arc<Acquisition>>,
-    pub(crate) pumps: Vec<LockKey>,
-    pub(crate) finished: bool,
-}
 
 impl Client {
     pub(crate) fn new(
@@ -116,23 +83,19 @@ impl Client {
     pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone(), lease));
-        let mut registry = self.registry();
-        if registry.closed {
-            return Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")));
+        if self.registry().add(acquisition.clone()) {
+            Ok(acquisition)
+        } else {
+            Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")))
         }
-        registry.acquisitions.insert(count, acquisition.clone());
-        Ok(acquisition)
     }
 
     /// Nothing more can come of this owner.
     pub(crate) fn forget(&self, acquisition: &Acquisition) {
         *acquisition.state() = State::Ended;
         acquisition.tell_end();
-        let mut registry = self.registry();
-        registry.acquisitions.remove(&acquisition.count);
-        registry.agenda.forget(acquisition.count);
-        if registry.acquisitions.is_empty() && (registry.closed || registry.unowned) {
-            drop(registry);
+        let was_the_last = self.registry().remove(acquisition.count);
+        if was_the_last {
             self.drained.notify_waiters();
             self.wake.notify_one();
         }
@@ -203,13 +166,7 @@ impl Client {
 
     /// Has the worker look at this acquisition at `due`, or before.
     pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
-        let mut registry = self.registry();
-        if !registry.acquisitions.contains_key(&acquisition.count) {
-            return;
-        }
-        registry.agenda.note(acquisition.count, due);
-        let sleeps_past = registry.sleeps_until.is_none_or(|until| due < until);
-        drop(registry);
+        let sleeps_past = self.registry().note(acquisition.count, due);
         if sleeps_past {
             self.wake.notify_one();
         }
@@ -217,11 +174,7 @@ impl Client {
 
     /// Has the worker go on with what a call left over.
     pub(crate) fn pump(&self, lock: &LockKey) {
-        let mut registry = self.registry();
-        if !registry.pumps.iter().any(|other| other.key == lock.key) {
-            registry.pumps.push(lock.clone());
-        }
-        drop(registry);
+        self.registry().pump(lock);
         self.wake.notify_one();
     }
 
@@ -232,37 +185,24 @@ impl Client {
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
         let count = OwnerId::count_of(owner, &self.id)?;
-        self.registry().acquisitions.get(&count).cloned()
+        self.registry().get(count)
     }
 
     /// Everyone of this client who waits in a slot, in the order in which they came.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
-        let registry = self.registry();
-        let waiting = registry.waiting.get(&slot).into_iter();
-        waiting
-            .flat_map(|waiting| &waiting.waiters)
-            .filter_map(|count| registry.acquisitions.get(count).cloned())
-            .collect()
+        self.registry().waiters_in(slot)
     }
 
     /// Every acquisition there is, in the same order.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
-        let mut all: Vec<_> = self.registry().acquisitions.values().cloned().collect();
-        all.sort_by_key(|acquisition| acquisition.count);
-        all
+        self.registry().all()
     }
 
     /// Someone begins to wait: the client subscribes in the lock's slot. Ends when the result is dropped.
     pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
-        let now = self.clock.now();
         let slot = acquisition.lock.slot;
         let mut registry = self.registry();
-        let waiting = registry.waiting.entry(slot).or_insert_with(|| Waiting {
-            waiters: BTreeSet::new(),
-            idle_since: now,
-        });
-        waiting.waiters.insert(acquisition.count);
-        if waiting.waiters.len() == 1 {
+        if registry.begin_wait(slot, acquisition.count, self.clock.now()) {
             // Before anybody else can find the slot idle, so that the two wishes come in the right order.
             self.router.want(slot, self.id.channel(slot));
         }
@@ -277,26 +217,12 @@ impl Client {
     /// Gives up subscriptions that nobody has waited for in a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        self.registry().waiting.retain(|slot, waiting| {
-            let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
-            if !keep {
-                self.router.unwant(*slot);
-            }
-            keep
-        });
+        self.registry().drop_idle(now, |slot| self.router.unwant(slot));
     }
 
     /// Takes what is due by `horizon`.
     pub(crate) fn take_work(&self, horizon: Moment) -> Work {
-        let mut registry = self.registry();
-        let registry = &mut *registry;
-        let mut due = Vec::new();
-        while let Some(count) = registry.agenda.take(horizon) {
-            due.extend(registry.acquisitions.get(&count).cloned());
-        }
-        let pumps = std::mem::take(&mut registry.pumps);
-        let finished = registry.unowned && registry.acquisitions.is_empty() && pumps.is_empty();
-        Work { due, pumps, finished }
+        self.registry().take_work(horizon)
     }
 
     /// Asks a question about a lock: a call that changes nothing.
@@ -308,25 +234,22 @@ impl Client {
 
     /// When the worker must wake by itself; from here on earlier needs wake it.
     pub(crate) fn sleep_until(&self, at_most: Moment) -> Moment {
-        let mut registry = self.registry();
-        let until = registry.agenda.first().map_or(at_most, |due| due.min(at_most));
-        registry.sleeps_until = Some(until);
-        until
+        self.registry().sleep_until(at_most)
     }
 
     /// No more locks are taken.
     pub(crate) fn close(&self) {
-        self.registry().closed = true;
+        self.registry().close();
     }
 
     /// The last handle of the client is gone.
     pub(crate) fn disown(&self) {
-        self.registry().unowned = true;
+        self.registry().disown();
         self.wake.notify_one();
     }
 
     pub(crate) fn is_drained(&self) -> bool {
-        self.registry().acquisitions.is_empty()
+        self.registry().is_empty()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -359,9 +282,6 @@ pub(crate) struct WaitingIn {
 impl Drop for WaitingIn {
     fn drop(&mut self) {
         let now = self.client.clock.now();
-        if let Some(waiting) = self.client.registry().waiting.get_mut(&self.slot) {
-            waiting.waiters.remove(&self.count);
-            waiting.idle_since = now;
-        }
+        self.client.registry().end_wait(self.slot, self.count, now);
     }
 }

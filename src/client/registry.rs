@@ -1,0 +1,149 @@
+//! The acquisitions of one client: which there are, when the worker must look at which, and who waits in which slot.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::acquisition::Acquisition;
+use crate::client::schedule::Agenda;
+use crate::clock::Moment;
+use crate::protocol::LockKey;
+use crate::slot::Slot;
+
+/// How long a subscription is kept when nobody waits in its slot.
+const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    acquisitions: HashMap<u64, Arc<Acquisition>>,
+    /// When the worker must look at which acquisition.
+    agenda: Agenda,
+    pumps: Vec<LockKey>,
+    waiting: BTreeMap<Slot, Waiting>,
+    /// The moment that the worker sleeps until.
+    sleeps_until: Option<Moment>,
+    closed: bool,
+    /// The last handle is gone: the worker ends when all is done.
+    unowned: bool,
+}
+
+/// The waiters of this client in one slot.
+#[derive(Debug)]
+struct Waiting {
+    /// The numbers of their owners.
+    waiters: BTreeSet<u64>,
+    idle_since: Moment,
+}
+
+/// What the worker has to do now.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) due: Vec<Arc<Acquisition>>,
+    pub(crate) pumps: Vec<LockKey>,
+    pub(crate) finished: bool,
+}
+
+impl Registry {
+    /// False if the client takes no more locks.
+    pub(super) fn add(&mut self, acquisition: Arc<Acquisition>) -> bool {
+        if !self.closed {
+            self.acquisitions.insert(acquisition.count, acquisition);
+        }
+        !self.closed
+    }
+
+    /// True if it was the last one of a client that takes no more.
+    pub(super) fn remove(&mut self, count: u64) -> bool {
+        self.acquisitions.remove(&count);
+        self.agenda.forget(count);
+        self.acquisitions.is_empty() && (self.closed || self.unowned)
+    }
+
+    pub(super) fn get(&self, count: u64) -> Option<Arc<Acquisition>> {
+        self.acquisitions.get(&count).cloned()
+    }
+
+    /// In the order in which they came.
+    pub(super) fn all(&self) -> Vec<Arc<Acquisition>> {
+        let mut all: Vec<_> = self.acquisitions.values().cloned().collect();
+        all.sort_by_key(|acquisition| acquisition.count);
+        all
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.acquisitions.is_empty()
+    }
+
+    /// The worker must look at it at `due`, or before. True if it sleeps longer.
+    pub(super) fn note(&mut self, count: u64, due: Moment) -> bool {
+        let is_known = self.acquisitions.contains_key(&count);
+        if is_known {
+            self.agenda.note(count, due);
+        }
+        is_known && self.sleeps_until.is_none_or(|until| due < until)
+    }
+
+    /// The worker must go on with what a call left over.
+    pub(super) fn pump(&mut self, lock: &LockKey) {
+        if !self.pumps.iter().any(|other| other.key == lock.key) {
+            self.pumps.push(lock.clone());
+        }
+    }
+
+    pub(super) fn take_work(&mut self, horizon: Moment) -> Work {
+        let mut due = Vec::new();
+        while let Some(count) = self.agenda.take(horizon) {
+            due.extend(self.acquisitions.get(&count).cloned());
+        }
+        let pumps = std::mem::take(&mut self.pumps);
+        let finished = self.unowned && self.acquisitions.is_empty() && pumps.is_empty();
+        Work { due, pumps, finished }
+    }
+
+    pub(super) fn sleep_until(&mut self, at_most: Moment) -> Moment {
+        let until = self.agenda.first().map_or(at_most, |due| due.min(at_most));
+        self.sleeps_until = Some(until);
+        until
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(super) fn disown(&mut self) {
+        self.unowned = true;
+    }
+
+    pub(super) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
+        let waiters = self.waiting.get(&slot).into_iter().flat_map(|waiting| &waiting.waiters);
+        waiters.filter_map(|count| self.get(*count)).collect()
+    }
+
+    /// True if it is the first one who waits in this slot.
+    pub(super) fn begin_wait(&mut self, slot: Slot, count: u64, now: Moment) -> bool {
+        let waiting = self.waiting.entry(slot).or_insert_with(|| Waiting {
+            waiters: BTreeSet::new(),
+            idle_since: now,
+        });
+        waiting.waiters.insert(count);
+        waiting.waiters.len() == 1
+    }
+
+    pub(super) fn end_wait(&mut self, slot: Slot, count: u64, now: Moment) {
+        if let Some(waiting) = self.waiting.get_mut(&slot) {
+            waiting.waiters.remove(&count);
+            waiting.idle_since = now;
+        }
+    }
+
+    /// Forgets the slots that nobody has waited in for a while, and tells which.
+    pub(super) fn drop_idle(&mut self, now: Moment, mut idle: impl FnMut(Slot)) {
+        self.waiting.retain(|slot, waiting| {
+            let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
+            if !keep {
+                idle(*slot);
+            }
+            keep
+        });
+    }
+}
