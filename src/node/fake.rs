@@ -65,6 +65,8 @@ pub(crate) enum Door {
     #[default]
     Open,
     Refuses,
+    /// There is no way to it.
+    Unreachable,
     Hangs,
     /// Opens after a while.
     Slow(Duration),
@@ -429,6 +431,7 @@ impl Fakes {
                 refused: true,
                 ..NodeError::unsent("connection refused")
             }),
+            Door::Unreachable => Err(NodeError::unsent("network is unreachable")),
             Door::Hangs => future::pending().await,
             Door::Slow(pause) => {
                 tokio::time::sleep(pause).await;
@@ -492,6 +495,10 @@ impl Node for FakeNode {
 
     fn is_usable(&self) -> bool {
         self.fakes.with(&self.host, |server| server.generation) == self.generation
+    }
+
+    fn place(&self) -> Option<Arc<str>> {
+        Some(self.host.clone())
     }
 }
 

@@ -7,6 +7,7 @@
 //! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::node::Address;
 use crate::router::Slot;
@@ -23,6 +24,14 @@ pub(crate) enum Identity {
     Unknown,
 }
 
+/// A process of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) name: Box<str>,
+    /// Where it was met, of the addresses that its host name may stand for; none where that cannot be told.
+    pub(crate) place: Option<Arc<str>>,
+}
+
 /// What one node says of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -32,8 +41,8 @@ pub(crate) struct View {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    /// The node has no cluster mode. The name of its process, if it tells that.
-    Alone(Option<Box<str>>),
+    /// The node has no cluster mode. Its process, if it tells the name of that.
+    Alone(Option<Process>),
     Cluster {
         map: SlotMap,
         /// `cluster_current_epoch`
@@ -60,8 +69,8 @@ pub(crate) struct Known {
 pub(crate) enum Kind {
     /// No server has said anything yet.
     Nothing,
-    /// A server without cluster mode, and the name of its process, if it tells that.
-    Single(Option<Box<str>>),
+    /// A server without cluster mode, and its process as it was met first, if it tells the name of that.
+    Single(Option<Process>),
     Cluster,
 }
 
@@ -110,7 +119,7 @@ pub(crate) enum Sole {
 /// Judges the first views that there are, of so many seeds. One server may have several names.
 pub(crate) fn sole(views: &[View], seeds: usize) -> Sole {
     let alone = views.iter().map(|view| match &view.told {
-        Told::Alone(process) => Some((&view.node, process.as_deref())),
+        Told::Alone(process) => Some((&view.node, process.as_ref().map(|process| &process.name))),
         Told::Cluster { .. } => None,
     });
     let Some(alone) = alone.collect::<Option<Vec<_>>>() else {
@@ -164,11 +173,19 @@ impl Known {
             (Kind::Cluster, Identity::Alone) => Admission::Refused(Stranger::Standalone),
             (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => Admission::AskItsMap,
             (Kind::Single(Some(first)), Identity::Alone | Identity::Unknown)
-                if self.map.has(address) && process.is_some_and(|process| process != &**first) =>
+                if self.map.has(address) && process.is_some_and(|process| process != &*first.name) =>
             {
                 Admission::FindTheFirst
             }
             _ => Admission::Welcome,
+        }
+    }
+
+    /// The process that was met first, where there is no cluster.
+    pub(crate) fn first(&self) -> Option<Process> {
+        match &self.kind {
+            Kind::Single(first) => first.clone(),
+            _ => None,
         }
     }
 
@@ -314,7 +331,11 @@ mod tests {
     }
 
     fn alone(node: &str, process: Option<&str>) -> View {
-        let told = Told::Alone(process.map(Into::into));
+        let process = process.map(|name| Process {
+            name: name.into(),
+            place: None,
+        });
+        let told = Told::Alone(process);
         View {
             node: address(node),
             told,

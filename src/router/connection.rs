@@ -13,7 +13,7 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Words, is_about_credentials};
 use crate::observe::Load;
-use crate::router::belief::Identity;
+use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
 use crate::router::time_out::time_out;
@@ -179,6 +179,18 @@ impl Connection {
     /// The name of the process, if the server tells it.
     pub(crate) fn process(&self) -> Option<&str> {
         self.has_name().then_some(&*self.name)
+    }
+
+    /// The process, and where it was met.
+    pub(crate) fn met(&self) -> Option<Process> {
+        let name = self.process()?.into();
+        let place = self.place();
+        Some(Process { name, place })
+    }
+
+    /// The address that the host name stood for, if that can be told.
+    pub(crate) fn place(&self) -> Option<Arc<str>> {
+        self.node.place()
     }
 
     pub(crate) fn bound(&self) -> ClockBound {

@@ -79,8 +79,8 @@ impl Membership {
         }
     }
 
-    /// Another process than the first one that was met at this name. It counts when that one is gone: not while it answers at one of
-    /// the addresses of the name, nor while one of them neither answers nor refuses.
+    /// Another process than the first one that was met at this name. It counts when that one is gone: not while it answers at
+    /// one of the addresses of the name, nor while the one where it was met neither answers nor refuses.
     async fn find_the_first(
         &self,
         connector: &dyn Connector,
@@ -89,27 +89,51 @@ impl Membership {
         limits: Limits,
         found: Arc<Connection>,
     ) -> Result<Arc<Connection>, NodeError> {
-        let places = connector.places(address).await;
-        let places: &[Arc<str>] = if places.len() > 1 { &places } else { &[] };
+        let home = self.known().first().and_then(|first| first.place);
+        let is_home = |place: &str| home.as_deref().is_none_or(|home| home == place);
+        let mut heir = found.clone();
+        let mut may_be_there = false;
+        let places = places_besides(connector, address, &found, home.clone()).await;
         let dials = places
             .iter()
             .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
-        let mut may_be_there = false;
-        for dialled in join_all(dials).await {
+        for (place, dialled) in places.iter().zip(join_all(dials).await) {
             match dialled {
                 Ok(connection) if self.admission(address, &connection) == Admission::Welcome => {
                     return Ok(Arc::new(connection));
                 }
+                // Who is there now has what the first one kept on disk, if anybody has.
+                Ok(connection) if home.as_ref() == Some(place) => heir = Arc::new(connection),
                 Ok(_) => {}
-                Err(failure) => may_be_there |= !failure.refused,
+                Err(failure) => may_be_there |= is_home(place) && !failure.refused,
             }
         }
         if may_be_there {
             return Err(refused(address, Stranger::OtherServer));
         }
-        self.known_mut().kind = Kind::Single(found.process().map(Into::into));
-        Ok(found)
+        self.known_mut().kind = Kind::Single(heir.met());
+        Ok(heir)
     }
+}
+
+/// The addresses of the name where somebody else may be than at that one. Where the name's addresses cannot be told, that
+/// may be `home`.
+async fn places_besides(
+    connector: &dyn Connector,
+    address: &Address,
+    found: &Connection,
+    home: Option<Arc<str>>,
+) -> Vec<Arc<str>> {
+    let mut places = connector.places(address).await;
+    if places.is_empty() {
+        places.extend(home);
+    }
+    match found.place() {
+        Some(here) => places.retain(|place| *place != here),
+        None if places.len() < 2 => places.clear(),
+        None => {}
+    }
+    places
 }
 
 fn refused(address: &Address, why: Stranger) -> NodeError {

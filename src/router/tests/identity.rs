@@ -285,6 +285,68 @@ async fn a_single_server_may_be_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out() {
+    for door in [Door::Unreachable, Door::Hangs] {
+        let fakes = Fakes::new(&[]);
+        fakes.set_alone("a");
+        fakes.set_door("b", door);
+        fakes.set_name("both", &["b", "a"]);
+        let router = connect(&fakes, &["both"]).await.unwrap();
+        let clock = TestClock::start();
+        fakes.restart("a", "again");
+        let deadline = clock.now().after(Duration::from_secs(10));
+        router.call(&call("k"), deadline).await.unwrap();
+        assert!(fakes.log("a").iter().any(|line| line.contains("again-")), "{door:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_server_that_cannot_be_reached_is_not_gone() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(3));
+        router.call(&call("k"), deadline).await
+    };
+    for door in [Door::Unreachable, Door::Hangs] {
+        fakes.set_door("a", door);
+        fakes.cut("a");
+        call().await.unwrap_err();
+    }
+    // The name is of the other one alone now: nobody can find the first one there.
+    fakes.set_name("both", &["b"]);
+    call().await.unwrap();
+    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(3));
+        router.call(&call("k"), deadline).await
+    };
+    // The name leads to the other one, and both are new to the client.
+    fakes.set_name("both", &["b", "a"]);
+    for process in ["again", "once more"] {
+        fakes.restart("a", process);
+        call().await.unwrap();
+    }
+    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_seed_is_among_the_first_that_are_asked() {
     let many: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
     let ranges: Vec<_> = (0..40u16)
