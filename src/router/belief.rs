@@ -1,9 +1,9 @@
 //! Which node's view of the cluster is believed. Decisions only: `topology` asks the nodes, and installs what is decided here.
 //!
 //! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
-//! - A view of a lower epoch is not believed while a node of a higher one answers. A lower epoch than the known one
-//!   counts only if most of the nodes that were asked tell no higher one.
-//! - Among views of the highest epoch those of nodes that serve (`cluster_state:ok`) come first, then the majority.
+//! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch, then the majority.
+//! - A lower epoch than the known one counts only if most of the nodes that were asked tell no higher one. Those that serve
+//!   may not be enough for that; then those that do not serve are heard, too.
 //! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
 
 use std::collections::HashMap;
@@ -213,16 +213,28 @@ impl Known {
     /// The view to install, of those that `asked` nodes have given; none if too few have answered to go back to a lower epoch.
     pub(crate) fn choose<'a>(&self, views: &'a [View], asked: usize) -> Option<&'a View> {
         let views: Vec<&View> = views.iter().filter(|view| self.refusal(view).is_none()).collect();
-        let in_cluster = |view: &&&View| matches!(view.told, Told::Cluster { .. });
-        if !views.iter().any(|view| in_cluster(&view)) {
+        let told: Vec<&View> = views.iter().copied().filter(|view| view.is_of_cluster()).collect();
+        if told.is_empty() {
             return views.first().copied();
         }
-        let highest = views.iter().filter_map(|view| view.epoch()).max();
-        let falls_back = self.epoch.zip(highest).is_some_and(|(known, highest)| highest < known);
-        if falls_back && 2 * views.len() <= asked {
-            return None;
-        }
-        let newest = |view: &&&View| in_cluster(view) && view.epoch().is_none_or(|epoch| Some(epoch) == highest);
+        let serving: Vec<&View> = told.iter().copied().filter(|view| view.serves()).collect();
+        // Those that do not serve are only heard where those that do may not be believed.
+        let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
+        let believed = groups.find(|group| !self.falls_back(group) || 2 * group.len() > asked)?;
+        self.best_of(&believed)
+    }
+
+    /// Whether all of them tell an epoch below the known one.
+    fn falls_back(&self, views: &[&View]) -> bool {
+        self.epoch
+            .zip(highest(views))
+            .is_some_and(|(known, highest)| highest < known)
+    }
+
+    /// Of the views of the highest epoch the one that most nodes have.
+    fn best_of<'a>(&self, views: &[&'a View]) -> Option<&'a View> {
+        let highest = highest(views);
+        let newest = |view: &&&View| view.epoch().is_none_or(|epoch| Some(epoch) == highest);
         let newest: Vec<&View> = views.iter().filter(newest).copied().collect();
         let rank = |view: &&View| {
             let same: Vec<_> = newest.iter().filter(|other| view.agrees(other)).collect();
@@ -259,7 +271,16 @@ impl Known {
     }
 }
 
+/// The highest epoch that they tell, if any does.
+fn highest(views: &[&View]) -> Option<u64> {
+    views.iter().filter_map(|view| view.epoch()).max()
+}
+
 impl View {
+    fn is_of_cluster(&self) -> bool {
+        matches!(self.told, Told::Cluster { .. })
+    }
+
     fn epoch(&self) -> Option<u64> {
         match self.told {
             Told::Cluster { epoch, .. } => epoch,
@@ -424,12 +445,44 @@ mod tests {
         let known = known(&BEFORE, 1);
         let views = [view("a", &BEFORE, 1), view("b", &BEFORE, 1), view("d", &AFTER, 2)];
         assert_eq!(known.choose(&views, 3).unwrap().node, address("d"));
-        // Even if it does not serve: the others have been overtaken.
-        let views = [view("a", &BEFORE, 1), down(view("d", &AFTER, 2))];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("d"));
         // Nothing known: the same.
         let views = [view("a", &BEFORE, 1), view("d", &AFTER, 2)];
         assert_eq!(Known::default().choose(&views, 2).unwrap().node, address("d"));
+    }
+
+    #[test]
+    fn nodes_that_do_not_serve_overrule_none_that_does() {
+        let known = known(&BEFORE, 1);
+        let views = [
+            view("a", &BEFORE, 1),
+            down(view("d", &AFTER, 2)),
+            down(view("e", &AFTER, 2)),
+            view("b", &BEFORE, 1),
+        ];
+        assert_eq!(known.choose(&views, 4).unwrap().node, address("a"));
+        // Nothing known: the same.
+        assert_eq!(Known::default().choose(&views, 4).unwrap().node, address("a"));
+        // Where nobody serves the highest epoch counts, as ever.
+        let views = [down(view("a", &BEFORE, 1)), down(view("d", &AFTER, 2))];
+        assert_eq!(known.choose(&views, 2).unwrap().node, address("d"));
+    }
+
+    #[test]
+    fn what_does_not_serve_is_heard_before_a_minority_of_an_older_epoch() {
+        let known = known(&BEFORE, 5);
+        let views = [
+            view("a", &BEFORE, 3),
+            down(view("b", &AFTER, 6)),
+            down(view("c", &AFTER, 6)),
+        ];
+        assert_eq!(known.choose(&views, 3).unwrap().node, address("b"));
+        // Nor do those bring back an older epoch while a node serves at a higher one.
+        let views = [
+            view("a", &BEFORE, 4),
+            down(view("b", &AFTER, 3)),
+            down(view("c", &AFTER, 3)),
+        ];
+        assert_eq!(known.choose(&views, 3).unwrap().node, address("a"));
     }
 
     #[test]

@@ -127,6 +127,21 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_was_cut_off_and_does_not_serve_is_not_believed() {
+    let bench = Bench::new(&HALVES).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 2));
+    }
+    // On its side it asks for votes in vain, each time at a higher epoch.
+    bench.fakes.set_info_of("a", cluster_info("fail", 9));
+    for _ in 0..5 {
+        refresh(&bench, "a").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_map_of_a_lower_epoch_counts_if_most_nodes_have_it() {
     let bench = Bench::with(&HALVES, |_| ()).await;
     bench.fakes.set_info_of("b", cluster_info("ok", 9));
