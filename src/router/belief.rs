@@ -2,11 +2,12 @@
 //!
 //! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
 //! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch, then the majority.
-//! - A lower epoch than the known one counts only if most of the nodes that were asked tell no higher one. Those that serve
-//!   may not be enough for that; then those that do not serve are heard, too.
+//! - A lower epoch than the known one counts only if most masters of the known map tell no higher one, without those whose
+//!   address refuses connections or is a stranger's now. The masters that serve may be too few for that; then those that do
+//!   not are heard, too.
 //! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::node::Address;
@@ -210,8 +211,9 @@ impl Known {
         }
     }
 
-    /// The view to install, of those that `asked` nodes have given; none if too few have answered to go back to a lower epoch.
-    pub(crate) fn choose<'a>(&self, views: &'a [View], asked: usize) -> Option<&'a View> {
+    /// The view to install, while nobody is to be expected any more at the addresses that are `gone`; none if too few masters have
+    /// answered to go back to a lower epoch.
+    pub(crate) fn choose<'a>(&self, views: &'a [View], gone: &HashSet<Address>) -> Option<&'a View> {
         let views: Vec<&View> = views.iter().filter(|view| self.refusal(view).is_none()).collect();
         let told: Vec<&View> = views.iter().copied().filter(|view| view.is_of_cluster()).collect();
         if told.is_empty() {
@@ -220,7 +222,7 @@ impl Known {
         let serving: Vec<&View> = told.iter().copied().filter(|view| view.serves()).collect();
         // Those that do not serve are only heard where those that do may not be believed.
         let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
-        let believed = groups.find(|group| !self.falls_back(group) || 2 * group.len() > asked)?;
+        let believed = groups.find(|group| !self.falls_back(group) || self.is_majority(group, gone))?;
         self.best_of(&believed)
     }
 
@@ -229,6 +231,17 @@ impl Known {
         self.epoch
             .zip(highest(views))
             .is_some_and(|(known, highest)| highest < known)
+    }
+
+    /// Whether most masters of the known map that are not gone are among them. As in the cluster itself, replicas have no vote; and
+    /// a master that only does not answer has one, since it may be on the other side of a partition.
+    fn is_majority(&self, views: &[&View], gone: &HashSet<Address>) -> bool {
+        let mut masters = self.map.masters();
+        masters.retain(|master| !gone.contains(master));
+        let told = masters
+            .iter()
+            .filter(|master| views.iter().any(|view| view.node == **master));
+        2 * told.count() > masters.len()
     }
 
     /// Of the views of the highest epoch the one that most nodes have.
@@ -385,6 +398,10 @@ mod tests {
         known
     }
 
+    fn gone(hosts: &[&str]) -> HashSet<Address> {
+        hosts.iter().map(|host| address(host)).collect()
+    }
+
     fn owner(known: &Known, slot: u16) -> Option<String> {
         known
             .map
@@ -396,7 +413,7 @@ mod tests {
     fn after_a_cluster_there_is_no_single_server() {
         let known = known(&BEFORE, 1);
         assert_eq!(known.refusal(&alone("a", None)), Some(Stranger::Standalone));
-        assert!(known.choose(&[alone("a", None)], 1).is_none());
+        assert!(known.choose(&[alone("a", None)], &gone(&[])).is_none());
         let refused = Admission::Refused(Stranger::Standalone);
         assert_eq!(known.admission(&address("a"), &Identity::Alone, None), refused);
         assert_eq!(Known::default().refusal(&alone("a", None)), None);
@@ -406,7 +423,7 @@ mod tests {
     fn a_map_that_shares_no_id_is_of_another_cluster() {
         let known = known(&BEFORE, 1);
         assert_eq!(known.refusal(&of_others()), Some(Stranger::OtherCluster));
-        assert!(known.choose(&[of_others()], 1).is_none());
+        assert!(known.choose(&[of_others()], &gone(&[])).is_none());
         // One node in common will do.
         let few = view("c", &[(0, 5460, "x"), (5461, 16383, "c")], 1);
         assert_eq!(known.refusal(&few), None);
@@ -444,10 +461,10 @@ mod tests {
     fn the_highest_epoch_counts_however_few_have_it() {
         let known = known(&BEFORE, 1);
         let views = [view("a", &BEFORE, 1), view("b", &BEFORE, 1), view("d", &AFTER, 2)];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("d"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
         // Nothing known: the same.
         let views = [view("a", &BEFORE, 1), view("d", &AFTER, 2)];
-        assert_eq!(Known::default().choose(&views, 2).unwrap().node, address("d"));
+        assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("d"));
     }
 
     #[test]
@@ -459,12 +476,12 @@ mod tests {
             down(view("e", &AFTER, 2)),
             view("b", &BEFORE, 1),
         ];
-        assert_eq!(known.choose(&views, 4).unwrap().node, address("a"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
         // Nothing known: the same.
-        assert_eq!(Known::default().choose(&views, 4).unwrap().node, address("a"));
+        assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("a"));
         // Where nobody serves the highest epoch counts, as ever.
         let views = [down(view("a", &BEFORE, 1)), down(view("d", &AFTER, 2))];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("d"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
     }
 
     #[test]
@@ -475,49 +492,59 @@ mod tests {
             down(view("b", &AFTER, 6)),
             down(view("c", &AFTER, 6)),
         ];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("b"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
         // Nor do those bring back an older epoch while a node serves at a higher one.
         let views = [
             view("a", &BEFORE, 4),
             down(view("b", &AFTER, 3)),
             down(view("c", &AFTER, 3)),
         ];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("a"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
     }
 
     #[test]
-    fn an_epoch_below_the_known_one_needs_most_of_the_asked() {
+    fn an_epoch_below_the_known_one_needs_most_masters() {
         let known = known(&AFTER, 5);
         let old = |node| view(node, &BEFORE, 3);
-        assert!(known.choose(&[old("a")], 2).is_none());
-        assert!(known.choose(&[old("a"), old("b")], 4).is_none());
-        assert!(known.choose(&[old("a"), old("b"), old("c")], 5).is_some());
+        assert!(known.choose(&[old("b")], &gone(&[])).is_none());
+        assert!(known.choose(&[old("b"), old("c")], &gone(&[])).is_some());
+        // Replicas do not count.
+        let views = ["a", "e", "f", "g", "b"].map(old);
+        assert!(known.choose(&views, &gone(&[])).is_none());
+        // Masters that are gone do not count, but those that do not answer do.
+        assert!(known.choose(&[old("b")], &gone(&["d"])).is_none());
+        assert!(known.choose(&[old("b")], &gone(&["c", "d"])).is_some());
+        // Where nobody of those is left, others do not take their place.
+        assert!(known.choose(&[old("a")], &gone(&["b", "c", "d"])).is_none());
         // Not while one node has the known one.
         let views = [old("a"), old("b"), old("c"), view("d", &AFTER, 5)];
-        assert_eq!(known.choose(&views, 5).unwrap().node, address("d"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
+        // Unless it does not serve.
+        let views = [old("b"), old("c"), down(view("d", &AFTER, 5))];
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
     }
 
     #[test]
     fn among_equals_those_that_serve_and_then_the_majority() {
         let known = known(&BEFORE, 1);
         let views = [view("a", &BEFORE, 2), view("b", &AFTER, 2), view("c", &AFTER, 2)];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("b"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
         let views = [
             down(view("a", &BEFORE, 2)),
             down(view("b", &BEFORE, 2)),
             view("c", &AFTER, 2),
         ];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("c"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("c"));
         // In a draw what is known stays.
         let views = [view("c", &AFTER, 1), view("a", &BEFORE, 1)];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("a"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
     }
 
     #[test]
     fn epochs_that_are_not_told_are_not_lower() {
         let known = known(&BEFORE, 7);
         let views = [silent(view("b", &AFTER, 0)), silent(view("c", &AFTER, 0))];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("b"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
         assert!(known.is_confirmed_by(&silent(view("b", &BEFORE, 0))));
     }
 

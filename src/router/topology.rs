@@ -1,7 +1,7 @@
 //! The slot map of the cluster, and how it is kept fresh: which nodes are asked for it, and when. What they say is weighed
 //! in `belief`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
 use crate::observe;
-use crate::router::belief::{Admission, Kind, Sole, Told, View, sole};
+use crate::router::belief::{Admission, Kind, Sole, Stranger, Told, View, sole};
 use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
@@ -91,6 +91,8 @@ struct Survey<'a> {
     asking: FuturesUnordered<BoxFuture<'a, Heard>>,
     asked: usize,
     views: Vec<View>,
+    /// Where nobody listens, or a stranger does.
+    gone: HashSet<Address>,
     last_failure: NodeError,
 }
 
@@ -225,6 +227,7 @@ impl Topology {
             asking: FuturesUnordered::new(),
             asked: 0,
             views: Vec::new(),
+            gone: HashSet::new(),
             last_failure: NodeError::unsent("no node is known"),
         };
         loop {
@@ -266,6 +269,9 @@ impl Topology {
         let view = match outcome {
             Ok(view) => view,
             Err(failure) => {
+                if failure.refused || is_of_stranger(&failure) {
+                    survey.gone.insert(node);
+                }
                 survey.last_failure = failure;
                 return None;
             }
@@ -278,6 +284,7 @@ impl Topology {
             source: Some(Arc::new(why)),
             ..NodeError::unsent(format!("at {node} there is {why}"))
         };
+        survey.gone.insert(node);
         None
     }
 
@@ -332,7 +339,7 @@ impl Topology {
                 Sole::Fine => {}
             }
         }
-        let chosen = known.choose(&survey.views, survey.asked).cloned();
+        let chosen = known.choose(&survey.views, &survey.gone).cloned();
         if chosen.is_none()
             && let Some(view) = survey.views.last()
         {
@@ -418,6 +425,11 @@ impl Topology {
         let outcome = asked.await;
         (node, outcome)
     }
+}
+
+/// Whether a connection was refused for who is there.
+fn is_of_stranger(failure: &NodeError) -> bool {
+    failure.source.as_ref().is_some_and(|source| source.is::<Stranger>())
 }
 
 impl Refreshing {

@@ -159,6 +159,74 @@ async fn a_map_of_a_lower_epoch_counts_if_most_nodes_have_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dead_seeds_and_replicas_have_no_say_in_an_older_epoch() {
+    let seeds = ["a", "s1", "s2", "s3"];
+    let bench = Bench::with(&HALVES, |settings| settings.seeds = seeds.map(address).into()).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 9));
+    }
+    refresh(&bench, "b").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    // Both masters were set up again from older files, and nobody else is left.
+    for host in seeds {
+        bench.fakes.stop(host, true);
+        bench.fakes.cut(host);
+    }
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&[(0, 16383, "b")]));
+        bench.fakes.set_info_of(host, cluster_info("ok", 3));
+    }
+    refresh(&bench, "b").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_have_no_say_in_an_older_epoch_though_they_answer() {
+    let seeds = ["a", "r1", "r2"];
+    let bench = Bench::with(&HALVES, |settings| settings.seeds = seeds.map(address).into()).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 9));
+    }
+    refresh(&bench, "b").await;
+    // On the client's side of a partition there are the old master and its other replicas.
+    for host in ["b", "c"] {
+        bench.fakes.stop(host, true);
+    }
+    for host in ["r1", "r2"] {
+        bench.fakes.set_slots_of(host, slots(&HALVES));
+    }
+    refresh(&bench, "a").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_gone_have_no_say_in_an_older_epoch() {
+    for is_stranger in [false, true] {
+        let bench = Bench::new(&HALVES).await;
+        for host in ["b", "c"] {
+            bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+            bench.fakes.set_info_of(host, cluster_info("ok", 9));
+        }
+        refresh(&bench, "b").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+        if is_stranger {
+            bench.fakes.set_alone("c");
+        } else {
+            bench.fakes.set_door("c", Door::Refuses);
+        }
+        bench.fakes.cut("c");
+        for host in ["a", "b"] {
+            bench.fakes.set_slots_of(host, slots(&HALVES));
+            bench.fakes.set_info_of(host, cluster_info("ok", 3));
+        }
+        refresh(&bench, "b").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("a"), "stranger: {is_stranger}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_lags_is_outvoted() {
     let ranges = [(0, 8191, "a"), (8192, 12287, "b"), (12288, 16383, "c")];
     let bench = Bench::new(&ranges).await;
