@@ -190,6 +190,13 @@ impl Known {
         }
     }
 
+    /// Has `heir` take the place of the process that was met first, if `first` still is that one.
+    pub(crate) fn succeed(&mut self, first: &Process, heir: Process) {
+        if matches!(&self.kind, Kind::Single(Some(known)) if known == first) {
+            self.kind = Kind::Single(Some(heir));
+        }
+    }
+
     /// Why this view does not count at all, if so.
     pub(crate) fn refusal(&self, view: &View) -> Option<Stranger> {
         match (&self.kind, &view.told) {
@@ -260,6 +267,10 @@ impl Known {
 
     /// Installs a view that was asked for when `since` lessons were known. True if a slot has another owner now.
     pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
+        // More may be known than when it was chosen.
+        if self.refusal(&view).is_some() {
+            return false;
+        }
         let map = match view.told {
             Told::Alone(process) => {
                 self.kind = Kind::Single(process);
@@ -417,6 +428,14 @@ mod tests {
         let refused = Admission::Refused(Stranger::Standalone);
         assert_eq!(known.admission(&address("a"), &Identity::Alone, None), refused);
         assert_eq!(Known::default().refusal(&alone("a", None)), None);
+    }
+
+    #[test]
+    fn a_single_server_is_not_installed_over_a_cluster() {
+        let mut known = known(&BEFORE, 1);
+        assert!(!known.install(alone("a", Some("a")), 0));
+        assert_eq!(known.kind, Kind::Cluster);
+        assert_eq!(owner(&known, 16383).as_deref(), Some("c"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use crate::clock::Clock;
 use crate::node::{Address, Connector, NodeError};
 use crate::observe;
-use crate::router::belief::{Admission, Kind, Known, Stranger};
+use crate::router::belief::{Admission, Known, Stranger};
 use crate::router::connection::{Connection, Limits};
 use crate::router::translation::Translation;
 use crate::router::views::view;
@@ -89,30 +89,44 @@ impl Membership {
         limits: Limits,
         found: Arc<Connection>,
     ) -> Result<Arc<Connection>, NodeError> {
-        let home = self.known().first().and_then(|first| first.place);
-        let is_home = |place: &str| home.as_deref().is_none_or(|home| home == place);
+        let Some(first) = self.known().first() else {
+            return self.judge(address, found);
+        };
+        let home = first.place.as_ref();
         let mut heir = found.clone();
         let mut may_be_there = false;
-        let places = places_besides(connector, address, &found, home.clone()).await;
+        let places = places_besides(connector, address, &found, home).await;
         let dials = places
             .iter()
             .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
         for (place, dialled) in places.iter().zip(join_all(dials).await) {
+            let is_home = home.is_none_or(|home| home == place);
             match dialled {
-                Ok(connection) if self.admission(address, &connection) == Admission::Welcome => {
-                    return Ok(Arc::new(connection));
+                Ok(connection) if connection.process() == Some(&*first.name) => {
+                    return self.judge(address, Arc::new(connection));
                 }
                 // Who is there now has what the first one kept on disk, if anybody has.
-                Ok(connection) if home.as_ref() == Some(place) => heir = Arc::new(connection),
+                Ok(connection) if home == Some(place) => heir = Arc::new(connection),
                 Ok(_) => {}
-                Err(failure) => may_be_there |= is_home(place) && !failure.refused,
+                Err(failure) => may_be_there |= is_home && !failure.refused,
             }
         }
         if may_be_there {
             return Err(refused(address, Stranger::OtherServer));
         }
-        self.known_mut().kind = Kind::Single(heir.met());
-        Ok(heir)
+        if let Some(heir) = heir.met() {
+            self.known_mut().succeed(&first, heir);
+        }
+        self.judge(address, heir)
+    }
+
+    /// By what is known at last: something else may have been learned during a search.
+    fn judge(&self, address: &Address, connection: Arc<Connection>) -> Result<Arc<Connection>, NodeError> {
+        match self.admission(address, &connection) {
+            Admission::Welcome => Ok(connection),
+            Admission::Refused(why) => Err(refused(address, why)),
+            Admission::AskItsMap | Admission::FindTheFirst => Err(refused(address, Stranger::OtherServer)),
+        }
     }
 }
 
@@ -122,11 +136,11 @@ async fn places_besides(
     connector: &dyn Connector,
     address: &Address,
     found: &Connection,
-    home: Option<Arc<str>>,
+    home: Option<&Arc<str>>,
 ) -> Vec<Arc<str>> {
     let mut places = connector.places(address).await;
     if places.is_empty() {
-        places.extend(home);
+        places.extend(home.cloned());
     }
     match found.place() {
         Some(here) => places.retain(|place| *place != here),

@@ -3,6 +3,17 @@
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
 use crate::router::Whom;
+use crate::router::belief::{Process, Stranger, Told, View};
+use crate::router::connection::Limits;
+use crate::router::map::SlotMap;
+use crate::router::membership::Membership;
+use crate::router::translation::Translation;
+
+const LIMITS: Limits = Limits {
+    connect_timeout: Duration::from_secs(1),
+    patience: Duration::from_millis(500),
+    in_flight: 1,
+};
 
 /// A third node, which serves the lower half after a change.
 const TAKEN_OVER: [(u16, u16, &str); 2] = [(0, 8191, "c"), (8192, 16383, "b")];
@@ -427,6 +438,42 @@ async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
         call().await.unwrap();
     }
     assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["a", "b"]);
+    fakes.set_door("b", Door::Slow(Duration::from_millis(200)));
+    let (at, clock): (_, Arc<dyn Clock>) = (address("both"), TestClock::start());
+    let told = |process: &str| {
+        let (name, place) = (process.into(), Some("a".into()));
+        Told::Alone(Some(Process { name, place }))
+    };
+    let map = SlotMap::parse(&slots(&[(0, 16383, "both")]), &at, &Translation(None)).unwrap();
+    let (epoch, serves) = (Some(1), Some(true));
+    for (news, stranger) in [
+        (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
+        (told("another"), Stranger::OtherServer),
+    ] {
+        let membership = Membership::new(Translation(None), LIMITS.patience);
+        let install = |told| {
+            let node = at.clone();
+            membership.known_mut().install(View { node, told }, 0);
+        };
+        install(told("first"));
+        let opening = membership.open(&fakes, &clock, &at, LIMITS);
+        let learning = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            install(news);
+            membership.known().kind.clone()
+        };
+        let (opened, learned) = tokio::join!(opening, learning);
+        assert_eq!(membership.known().kind, learned);
+        let why = opened.unwrap_err().source.unwrap();
+        assert_eq!(why.downcast_ref::<Stranger>(), Some(&stranger));
+    }
 }
 
 #[tokio::test(start_paused = true)]
