@@ -85,6 +85,8 @@ struct Shared {
     servers: Mutex<HashMap<Arc<str>, Server>>,
     /// Host names of several servers.
     names: Mutex<HashMap<Arc<str>, Vec<Arc<str>>>>,
+    /// The addresses of names are never told.
+    names_hang: AtomicBool,
 }
 
 #[derive(Default)]
@@ -146,6 +148,7 @@ impl Fakes {
             renews: AtomicBool::new(false),
             servers: Mutex::default(),
             names: Mutex::default(),
+            names_hang: AtomicBool::new(false),
         }));
         fakes.set_slots(ranges);
         fakes
@@ -200,6 +203,11 @@ impl Fakes {
     pub(crate) fn set_name(&self, name: &str, hosts: &[&str]) {
         let hosts = hosts.iter().map(|host| Arc::from(*host)).collect();
         self.0.names.lock().unwrap().insert(name.into(), hosts);
+    }
+
+    /// Leaves those who ask for the addresses of a name without an answer. Dials go on as if they knew.
+    pub(crate) fn hang_names(&self, hang: bool) {
+        self.0.names_hang.store(hang, Ordering::Relaxed);
     }
 
     pub(crate) fn set_door(&self, host: &str, door: Door) {
@@ -374,6 +382,9 @@ impl Connector for Fakes {
     }
 
     fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        if self.0.names_hang.load(Ordering::Relaxed) {
+            return future::pending().boxed();
+        }
         let places = self.0.names.lock().unwrap().get(&address.host).cloned();
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }

@@ -95,7 +95,14 @@ impl Membership {
         let home = first.place.as_ref();
         let mut heir = found.clone();
         let mut may_be_there = false;
-        let places = places_besides(connector, address, &found, home).await;
+        let until = clock.now().after(limits.connect_timeout);
+        let places = tokio::select! {
+            biased;
+            places = places_besides(connector, address, &found, home) => places,
+            () = clock.sleep_until(until) => {
+                return Err(NodeError::unsent(format!("the addresses of {address} were not told in time")));
+            }
+        };
         let dials = places
             .iter()
             .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));

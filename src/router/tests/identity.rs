@@ -477,6 +477,25 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["b", "a"]);
+    fakes.set_door("b", Door::Refuses);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(5));
+        router.call(&call("k"), deadline).await
+    };
+    fakes.hang_names(true);
+    fakes.restart("a", "again");
+    call().await.expect_err("the first one may be anywhere");
+    fakes.hang_names(false);
+    call().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_seed_is_among_the_first_that_are_asked() {
     let many: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
     let ranges: Vec<_> = (0..40u16)
