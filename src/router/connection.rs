@@ -44,6 +44,8 @@ pub(crate) struct Limits {
 pub(crate) struct Connection {
     name: Box<str>,
     identity: Identity,
+    /// Its map has shown that it is of the known cluster.
+    has_shown_map: AtomicBool,
     node: Arc<dyn Node>,
     clock: Arc<dyn Clock>,
     patience: Duration,
@@ -147,6 +149,7 @@ impl Connection {
         Ok(Connection {
             name,
             identity,
+            has_shown_map: AtomicBool::new(false),
             node,
             clock,
             patience: limits.patience,
@@ -174,6 +177,15 @@ impl Connection {
     /// What the server said of itself when the connection was opened.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Notes that the server's map has shown that it is of the known cluster.
+    pub(crate) fn note_shown_map(&self) {
+        self.has_shown_map.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_shown_map(&self) -> bool {
+        self.has_shown_map.load(Ordering::Relaxed)
     }
 
     /// The name of the process, if the server tells it.

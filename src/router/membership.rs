@@ -74,7 +74,10 @@ impl Membership {
     ) -> Result<Arc<Connection>, NodeError> {
         let view = view(&connection, address, clock, self.response_timeout, &self.translation).await?;
         match self.known().refusal(&view) {
-            None => Ok(connection),
+            None => {
+                connection.note_shown_map();
+                Ok(connection)
+            }
             Some(why) => Err(refused(address, why)),
         }
     }

@@ -367,7 +367,12 @@ impl Topology {
         // Some may have been opened before anything was known. (Where both are needed, what is known is locked first.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
-            known.admission(address, connection.identity(), connection.process()) != Admission::Welcome
+            match known.admission(address, connection.identity(), connection.process()) {
+                Admission::Welcome => false,
+                // The new map may be that of a node that lags behind.
+                Admission::AskItsMap => !connection.has_shown_map(),
+                Admission::FindTheFirst | Admission::Refused(_) => true,
+            }
         });
         drop(known);
         observe::refreshed(&node, changed);

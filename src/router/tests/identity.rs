@@ -311,6 +311,19 @@ async fn a_node_that_came_new_to_the_cluster_is_served_by() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_those_that_lag() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
+    bench.fakes.always("a", redirect("MOVED", "k", "c"));
+    for _ in 0..3 {
+        assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+        refresh(&bench, "a").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("a"), "most of them lag");
+    }
+    assert_eq!(bench.fakes.dials("c"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_right_that_is_missing_is_not_a_no() {
     let denied = || Reply::Error(server_error("NOPERM this user has no permissions to run the command"));
     let unknown = || Reply::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
