@@ -222,6 +222,30 @@ async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_it() {
+    for door in [Door::Refuses, Door::Hangs] {
+        let bench = Bench::new(&[ALL]).await;
+        bench.fakes.set_door("a", door);
+        bench.fakes.cut("a");
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(5_300)).await;
+            let dials = bench.fakes.dials("a");
+            bench.router.close().await;
+            (dials, bench.clock.now())
+        };
+        let (outcome, (dials, closed)) = tokio::join!(bench.call("k"), end);
+        assert!(matches!(outcome.unwrap_err().reason, Reason::Closed));
+        // The pause of the call itself is short.
+        assert!(
+            bench.clock.now().since(closed) <= Duration::from_millis(100),
+            "{door:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.fakes.dials("a"), dials, "{door:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn redirects_are_counted_in_a_row() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
