@@ -25,6 +25,7 @@ mod time_out;
 mod topology;
 mod translation;
 mod views;
+mod watchers;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -19,6 +19,7 @@ use crate::router::connections::Connections;
 use crate::router::membership::Membership;
 use crate::router::translation::Translation;
 use crate::router::views::view;
+use crate::router::watchers::Watchers;
 use crate::router::{Slot, jittered, lock};
 
 /// From the beginning of one refresh to that of the next: this at first, twice as long after each one that brought nothing new.
@@ -58,6 +59,7 @@ pub(crate) struct Topology {
     response_timeout: Duration,
     changes: watch::Sender<u64>,
     refreshing: Mutex<Refreshing>,
+    watchers: Watchers,
 }
 
 #[derive(Debug, Default)]
@@ -118,6 +120,7 @@ impl Topology {
             response_timeout,
             changes: watch::Sender::new(0),
             refreshing: Mutex::default(),
+            watchers: Watchers::default(),
         })
     }
 
@@ -200,22 +203,31 @@ impl Topology {
     }
 
     /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now and then, but not at
-    /// once: a server that is well answers before that.
+    /// once: a server that is well answers before that. All who wait for the same server have them asked together.
     pub(crate) async fn owner_left(self: &Arc<Self>, slot: Slot, address: &Address) {
-        let left = || self.membership.known().map.owner(slot) != Some(address);
-        loop {
-            self.clock
-                .sleep_until(self.clock.now().after(jittered(2 * FIRST_INTERVAL)))
-                .await;
-            if left() {
-                return;
-            }
-            self.refresh_within(Whom::Another(address.clone()), URGENT_INTERVAL)
-                .await;
-            if left() {
-                return;
-            }
+        self.look_later().await;
+        let mut changes = self.changes();
+        let _watcher = self
+            .watchers
+            .join(address, || self.clone().look_beside(address.clone()));
+        while self.membership.known().map.owner(slot) == Some(address) {
+            // This holds the sender.
+            let _ = changes.changed().await;
         }
+    }
+
+    /// Goes on asking the other nodes.
+    async fn look_beside(self: Arc<Self>, troubled: Address) {
+        loop {
+            self.refresh_within(Whom::Another(troubled.clone()), URGENT_INTERVAL)
+                .await;
+            self.look_later().await;
+        }
+    }
+
+    async fn look_later(&self) {
+        let pause = jittered(2 * FIRST_INTERVAL);
+        self.clock.sleep_until(self.clock.now().after(pause)).await;
     }
 
     /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
