@@ -205,7 +205,7 @@ impl Fakes {
         self.0.names.lock().unwrap().insert(name.into(), hosts);
     }
 
-    /// Leaves those who ask for the addresses of a name without an answer. Dials go on as if they knew.
+    /// Leaves questions for the addresses of a name without an answer. Dials go on all the same.
     pub(crate) fn hang_names(&self, hang: bool) {
         self.0.names_hang.store(hang, Ordering::Relaxed);
     }

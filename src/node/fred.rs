@@ -137,12 +137,13 @@ impl FredConnector {
 }
 
 impl FredConnector {
-    /// Whether TLS, if it is used, accepts a server that is dialled by one of the addresses of its name.
+    /// Whether TLS, if it is used, accepts a server that is dialled by an address of its name.
     fn names_places(&self) -> bool {
         cfg!(feature = "fred-tls") || !self.config.uses_tls()
     }
 
-    /// Dials all of them and takes the first one that lets the client in: left to itself, `fred` does not tell which it took.
+    /// Dials all of them and takes the first one that lets the client in: left to itself, `fred`
+    /// does not tell which it took.
     pub(super) async fn connect_to_one_of(
         &self,
         address: &Address,

@@ -1,10 +1,11 @@
 //! Which node's view of the cluster is believed. Decisions only: `topology` asks the nodes, and installs what is decided here.
 //!
 //! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
-//! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch, then the majority.
-//! - A lower epoch than the known one counts only if most masters of the known map tell no higher one, without those whose
-//!   address refuses connections or is a stranger's now. The masters that serve may be too few for that; then those that do
-//!   not are heard, too.
+//! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch,
+//!   then the majority.
+//! - A lower epoch than the known one counts only if most masters of the known map tell no higher
+//!   one. A master whose address refuses connections, or is a stranger's now, has no vote.
+//! - If too few masters serve for that, nodes that do not serve are heard, too.
 //! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
 
 use std::collections::{HashMap, HashSet};
@@ -29,7 +30,7 @@ pub(crate) enum Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) name: Box<str>,
-    /// Where it was met, of the addresses that its host name may stand for; none where that cannot be told.
+    /// Where it was met, of the addresses of its host name; none where that is not known.
     pub(crate) place: Option<Arc<str>>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Known {
 pub(crate) enum Kind {
     /// No server has said anything yet.
     Nothing,
-    /// A server without cluster mode, and its process as it was met first, if it tells the name of that.
+    /// A server without cluster mode, and its process as it was met first, if it has a name.
     Single(Option<Process>),
     Cluster,
 }
@@ -218,8 +219,8 @@ impl Known {
         }
     }
 
-    /// The view to install, while nobody is to be expected any more at the addresses that are `gone`; none if too few masters have
-    /// answered to go back to a lower epoch.
+    /// The view to install; none if too few masters have answered to go back to a lower epoch. No
+    /// node of the cluster is at the addresses that are `gone`.
     pub(crate) fn choose<'a>(&self, views: &'a [View], gone: &HashSet<Address>) -> Option<&'a View> {
         let views: Vec<&View> = views.iter().filter(|view| self.refusal(view).is_none()).collect();
         let told: Vec<&View> = views.iter().copied().filter(|view| view.is_of_cluster()).collect();
@@ -240,8 +241,9 @@ impl Known {
             .is_some_and(|(known, highest)| highest < known)
     }
 
-    /// Whether most masters of the known map that are not gone are among them. As in the cluster itself, replicas have no vote; and
-    /// a master that only does not answer has one, since it may be on the other side of a partition.
+    /// Whether most masters of the known map that are not gone are among them. As in the cluster
+    /// itself, replicas have no vote. A master that only does not answer has one, since it may be
+    /// on the other side of a partition.
     fn is_majority(&self, views: &[&View], gone: &HashSet<Address>) -> bool {
         let mut masters = self.map.masters();
         masters.retain(|master| !gone.contains(master));

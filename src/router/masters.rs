@@ -53,7 +53,7 @@ impl Router {
         }
     }
 
-    /// The dial goes on without those who do not wait for it any more.
+    /// The dial goes on for others when this one ends.
     async fn connect_until(&self, address: &Address, deadline: Moment) -> Result<Arc<Connection>, NodeError> {
         let until = self.clock.now().after(self.connect_timeout).min(deadline);
         tokio::select! {

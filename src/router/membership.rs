@@ -8,7 +8,7 @@ use futures::future::join_all;
 use crate::clock::Clock;
 use crate::node::{Address, Connector, NodeError};
 use crate::observe;
-use crate::router::belief::{Admission, Known, Stranger};
+use crate::router::belief::{Admission, Known, Process, Stranger};
 use crate::router::connection::{Connection, Limits};
 use crate::router::translation::Translation;
 use crate::router::views::view;
@@ -82,8 +82,9 @@ impl Membership {
         }
     }
 
-    /// Another process than the first one that was met at this name. It counts when that one is gone: not while it answers at
-    /// one of the addresses of the name, nor while the one where it was met neither answers nor refuses.
+    /// Another process than the first one that was met at this name. It counts when that one is
+    /// gone: not while it answers at one of the addresses of the name, nor while the one where it
+    /// was met neither answers nor refuses.
     async fn find_the_first(
         &self,
         connector: &dyn Connector,
@@ -95,39 +96,29 @@ impl Membership {
         let Some(first) = self.known().first() else {
             return self.judge(address, found);
         };
-        let home = first.place.as_ref();
-        let mut heir = found.clone();
-        let mut may_be_there = false;
         let until = clock.now().after(limits.connect_timeout);
         let places = tokio::select! {
             biased;
-            places = places_besides(connector, address, &found, home) => places,
+            places = places_besides(connector, address, &found, first.place.as_ref()) => places,
             () = clock.sleep_until(until) => {
-                return Err(NodeError::unsent(format!("the addresses of {address} were not told in time")));
+                let message = format!("the addresses of {address} were not told in time");
+                return Err(NodeError::unsent(message));
             }
         };
         let dials = places
             .iter()
             .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
-        for (place, dialled) in places.iter().zip(join_all(dials).await) {
-            let is_home = home.is_none_or(|home| home == place);
-            match dialled {
-                Ok(connection) if connection.process() == Some(&*first.name) => {
-                    return self.judge(address, Arc::new(connection));
+        let dialled = join_all(dials).await;
+        match weigh(&first, found, places.iter().zip(dialled)) {
+            Whereabouts::Found(connection) => self.judge(address, connection),
+            Whereabouts::Unknown => Err(refused(address, Stranger::OtherServer)),
+            Whereabouts::Gone(heir) => {
+                if let Some(heir) = heir.met() {
+                    self.known_mut().succeed(&first, heir);
                 }
-                // Who is there now has what the first one kept on disk, if anybody has.
-                Ok(connection) if home == Some(place) => heir = Arc::new(connection),
-                Ok(_) => {}
-                Err(failure) => may_be_there |= is_home && !failure.refused,
+                self.judge(address, heir)
             }
         }
-        if may_be_there {
-            return Err(refused(address, Stranger::OtherServer));
-        }
-        if let Some(heir) = heir.met() {
-            self.known_mut().succeed(&first, heir);
-        }
-        self.judge(address, heir)
     }
 
     /// By what is known at last: something else may have been learned during a search.
@@ -140,8 +131,45 @@ impl Membership {
     }
 }
 
-/// The addresses of the name where somebody else may be than at that one. Where the name's addresses cannot be told, that
-/// may be `home`.
+/// What has been found out about the process that was met first.
+enum Whereabouts {
+    Found(Arc<Connection>),
+    /// Another one takes its place.
+    Gone(Arc<Connection>),
+    /// It may come back.
+    Unknown,
+}
+
+/// Judges by who answers at the addresses of the name, besides the process that was `found`.
+fn weigh<'a>(
+    first: &Process,
+    found: Arc<Connection>,
+    dialled: impl Iterator<Item = (&'a Arc<str>, Result<Connection, NodeError>)>,
+) -> Whereabouts {
+    let home = first.place.as_ref();
+    let mut heir = found;
+    let mut may_be_there = false;
+    for (place, dialled) in dialled {
+        let is_home = home.is_none_or(|home| home == place);
+        match dialled {
+            Ok(connection) if connection.process() == Some(&*first.name) => {
+                return Whereabouts::Found(Arc::new(connection));
+            }
+            // Who is there now has what the first one kept on disk, if anybody has.
+            Ok(connection) if home == Some(place) => heir = Arc::new(connection),
+            Ok(_) => {}
+            Err(failure) => may_be_there |= is_home && !failure.refused,
+        }
+    }
+    if may_be_there {
+        Whereabouts::Unknown
+    } else {
+        Whereabouts::Gone(heir)
+    }
+}
+
+/// The addresses of the name, without the one where `found` was found. Where they cannot be told,
+/// `home` may be one.
 async fn places_besides(
     connector: &dyn Connector,
     address: &Address,

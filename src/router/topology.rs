@@ -202,8 +202,9 @@ impl Topology {
         }
     }
 
-    /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now and then, but not at
-    /// once: a server that is well answers before that. All who wait for the same server have them asked together.
+    /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now
+    /// and then, but not at once: a server that is well answers before that. All calls that wait
+    /// for the same server have them asked together.
     pub(crate) async fn owner_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
         let mut changes = self.changes();

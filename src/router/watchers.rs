@@ -1,5 +1,5 @@
-//! Who looks for another owner of a server's slots while calls wait for that server: one task for each server, however many
-//! calls wait.
+//! Looking for another owner of a server's slots while calls wait for that server: one task for
+//! each server, however many calls wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -13,12 +13,12 @@ use crate::router::lock;
 #[derive(Debug, Default)]
 pub(crate) struct Watchers(Mutex<HashMap<Address, Weak<Watcher>>>);
 
-/// Looks until the last of those who wait has dropped it.
+/// Looks until the last call that waits has dropped it.
 #[derive(Debug)]
 pub(crate) struct Watcher(AbortHandle);
 
 impl Watchers {
-    /// The one that looks already, or a new one that does `look`.
+    /// The watcher that looks already, or a new one that does `look`.
     pub(crate) fn join<F>(&self, address: &Address, look: impl FnOnce() -> F) -> Arc<Watcher>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -48,7 +48,7 @@ mod tests {
     use crate::node::fake::address;
 
     #[tokio::test]
-    async fn a_watcher_ends_with_the_last_one_who_waits() {
+    async fn a_watcher_ends_with_the_last_call_that_waits() {
         let watchers = Watchers::default();
         let looking = Arc::new(());
         let look = |address: &str| {
@@ -64,9 +64,10 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(Arc::strong_count(&looking), 3, "the second one still waits");
         drop((second, other));
-        while Arc::strong_count(&looking) > 1 {
+        for _ in 0..10 {
             tokio::task::yield_now().await;
         }
+        assert_eq!(Arc::strong_count(&looking), 1);
         drop(look("b"));
         assert_eq!(lock(&watchers.0).len(), 1, "those that have ended are forgotten");
     }
