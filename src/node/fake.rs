@@ -65,6 +65,8 @@ pub(crate) enum Door {
     #[default]
     Open,
     Refuses,
+    /// There is no way to it.
+    Unreachable,
     Hangs,
     /// Opens after a while.
     Slow(Duration),
@@ -83,6 +85,8 @@ struct Shared {
     servers: Mutex<HashMap<Arc<str>, Server>>,
     /// Host names of several servers.
     names: Mutex<HashMap<Arc<str>, Vec<Arc<str>>>>,
+    /// The addresses of names are never told.
+    names_hang: AtomicBool,
 }
 
 #[derive(Default)]
@@ -144,6 +148,7 @@ impl Fakes {
             renews: AtomicBool::new(false),
             servers: Mutex::default(),
             names: Mutex::default(),
+            names_hang: AtomicBool::new(false),
         }));
         fakes.set_slots(ranges);
         fakes
@@ -198,6 +203,11 @@ impl Fakes {
     pub(crate) fn set_name(&self, name: &str, hosts: &[&str]) {
         let hosts = hosts.iter().map(|host| Arc::from(*host)).collect();
         self.0.names.lock().unwrap().insert(name.into(), hosts);
+    }
+
+    /// Leaves questions for the addresses of a name without an answer. Dials go on all the same.
+    pub(crate) fn hang_names(&self, hang: bool) {
+        self.0.names_hang.store(hang, Ordering::Relaxed);
     }
 
     pub(crate) fn set_door(&self, host: &str, door: Door) {
@@ -372,6 +382,9 @@ impl Connector for Fakes {
     }
 
     fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        if self.0.names_hang.load(Ordering::Relaxed) {
+            return future::pending().boxed();
+        }
         let places = self.0.names.lock().unwrap().get(&address.host).cloned();
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }
@@ -429,6 +442,7 @@ impl Fakes {
                 refused: true,
                 ..NodeError::unsent("connection refused")
             }),
+            Door::Unreachable => Err(NodeError::unsent("network is unreachable")),
             Door::Hangs => future::pending().await,
             Door::Slow(pause) => {
                 tokio::time::sleep(pause).await;
@@ -492,6 +506,10 @@ impl Node for FakeNode {
 
     fn is_usable(&self) -> bool {
         self.fakes.with(&self.host, |server| server.generation) == self.generation
+    }
+
+    fn place(&self) -> Option<Arc<str>> {
+        Some(self.host.clone())
     }
 }
 

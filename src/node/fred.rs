@@ -18,7 +18,7 @@ use ::fred::types::config::TlsHostMapping;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt, TryFutureExt};
 
 use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Subscribed, Words, resolved};
@@ -136,14 +136,46 @@ impl FredConnector {
     }
 }
 
+impl FredConnector {
+    /// Whether TLS, if it is used, accepts a server that is dialled by an address of its name.
+    fn names_places(&self) -> bool {
+        cfg!(feature = "fred-tls") || !self.config.uses_tls()
+    }
+
+    /// Dials all of them and takes the first one that lets the client in: left to itself, `fred`
+    /// does not tell which it took.
+    pub(super) async fn connect_to_one_of(
+        &self,
+        address: &Address,
+        places: &[Arc<str>],
+    ) -> Result<Arc<dyn Node>, NodeError> {
+        let dials = places.iter().map(|place| {
+            // What no retry can mend need not wait for the other addresses.
+            self.connect_at(address, place).map(|dialled| match dialled {
+                Err(failure) if !failure.permanent => Err(failure),
+                settled => Ok(settled),
+            })
+        });
+        select_ok(dials).await.and_then(|(settled, _)| settled)
+    }
+
+    async fn open(&self, config: Config, place: Option<Arc<str>>) -> Result<Arc<dyn Node>, NodeError> {
+        let connection = Connection::open(config, EVENTS).await?;
+        Ok(Arc::new(FredNode {
+            connection: Arc::new(connection),
+            place,
+        }))
+    }
+}
+
 impl Connector for FredConnector {
     fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         async move {
-            let connection = Connection::open(self.config(address), EVENTS).await?;
-            let node: Arc<dyn Node> = Arc::new(FredNode {
-                connection: Arc::new(connection),
-            });
-            Ok(node)
+            match &*resolved(address).await {
+                [place] => self.open(self.config(address), Some(place.clone())).await,
+                places @ [_, _, ..] if self.names_places() => self.connect_to_one_of(address, places).await,
+                _ => self.open(self.config(address), None).await,
+            }
         }
         .boxed()
     }
@@ -157,14 +189,7 @@ impl Connector for FredConnector {
         address: &'a Address,
         place: &'a str,
     ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
-        async move {
-            let connection = Connection::open(self.config_at(address, place), EVENTS).await?;
-            let node: Arc<dyn Node> = Arc::new(FredNode {
-                connection: Arc::new(connection),
-            });
-            Ok(node)
-        }
-        .boxed()
+        self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
@@ -181,6 +206,7 @@ impl Connector for FredConnector {
 #[derive(Debug)]
 struct FredNode {
     connection: Arc<Connection>,
+    place: Option<Arc<str>>,
 }
 
 impl Node for FredNode {
@@ -207,6 +233,10 @@ impl Node for FredNode {
 
     fn is_usable(&self) -> bool {
         self.connection.is_usable()
+    }
+
+    fn place(&self) -> Option<Arc<str>> {
+        self.place.clone()
     }
 }
 

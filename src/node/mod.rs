@@ -167,6 +167,12 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
 
     /// False once the connection is known to be of no further use.
     fn is_usable(&self) -> bool;
+
+    /// The address that the host name stood for when this was opened; none where that is not
+    /// known.
+    fn place(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// Whom a message on a channel is given to: channel and payload. It never waits.

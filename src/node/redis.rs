@@ -93,7 +93,7 @@ impl Connector for RedisConnector {
             let weak = notify.downgrade();
             let ear = Arc::new(OnceLock::<Ear>::new());
             let heard_by = ear.clone();
-            let (connection, driver) = self
+            let (connection, driver, _) = self
                 .open(address, None, move |push| match (notice_of(push), heard_by.get()) {
                     (Some(Notice::Message { channel, payload }), Some(ear)) => ear(channel, payload),
                     (Some(notice), _) => drop(notify.send(notice)),
@@ -126,7 +126,7 @@ impl RedisConnector {
         async move {
             let broken = Arc::new(AtomicBool::new(false));
             let tell = broken.clone();
-            let (connection, driver) = self
+            let (connection, driver, place) = self
                 .open(address, place, move |push| {
                     if push.kind == PushKind::Disconnection {
                         tell.store(true, Ordering::Relaxed);
@@ -136,6 +136,7 @@ impl RedisConnector {
             let node: Arc<dyn Node> = Arc::new(RedisNode {
                 connection,
                 broken,
+                place: place.to_string().into(),
                 _driver: Arc::new(driver),
             });
             Ok(node)
@@ -159,7 +160,7 @@ impl RedisConnector {
         address: &Address,
         place: Option<IpAddr>,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<(MultiplexedConnection, Driver), NodeError> {
+    ) -> Result<(MultiplexedConnection, Driver, IpAddr), NodeError> {
         let session = self.session().await?;
         let config = AsyncConnectionConfig::new()
             // Time limits are the router's.
@@ -169,16 +170,16 @@ impl RedisConnector {
                 on_push(push);
                 Ok(())
             });
-        let (mut connection, driver) = match &self.tls {
+        let ((mut connection, driver), place) = match &self.tls {
             None => {
-                let stream = dial(address, place, |stream| async { Ok(stream) })
+                let (stream, place) = dial(address, place, |stream| async { Ok(stream) })
                     .await
                     .map_err(|error| connect_failure(error.into()))?;
-                self.begin(stream, &session, config).await?
+                (self.begin(stream, &session, config).await?, place)
             }
             Some(files) => {
-                let stream = self.dial_tls(address, place, files).await?;
-                self.begin(stream, &session, config).await?
+                let (stream, place) = self.dial_tls(address, place, files).await?;
+                (self.begin(stream, &session, config).await?, place)
             }
         };
         if let Some(name) = &self.client_name {
@@ -190,7 +191,7 @@ impl RedisConnector {
                 .await
                 .map_err(connect_failure)?;
         }
-        Ok((connection, driver))
+        Ok((connection, driver, place))
     }
 
     /// Who this client says it is, and how it speaks.
@@ -232,12 +233,12 @@ impl RedisConnector {
         address: &Address,
         place: Option<IpAddr>,
         files: &TlsFiles,
-    ) -> Result<TlsStream<TcpStream>, NodeError> {
+    ) -> Result<(TlsStream<TcpStream>, IpAddr), NodeError> {
         self.sessions.dial(address, place, files).await
     }
 
     #[cfg(not(feature = "redis-tls"))]
-    async fn dial_tls(&self, _: &Address, _: Option<IpAddr>, _: &TlsFiles) -> Result<TcpStream, NodeError> {
+    async fn dial_tls(&self, _: &Address, _: Option<IpAddr>, _: &TlsFiles) -> Result<(TcpStream, IpAddr), NodeError> {
         Err(NodeError {
             permanent: true,
             ..NodeError::unsent("TLS needs the feature `redis-tls`")
@@ -260,6 +261,7 @@ impl Drop for Driver {
 struct RedisNode {
     connection: MultiplexedConnection,
     broken: Arc<AtomicBool>,
+    place: Arc<str>,
     /// Answers that are waited for keep it too.
     _driver: Arc<Driver>,
 }
@@ -297,6 +299,10 @@ impl Node for RedisNode {
 
     fn is_usable(&self) -> bool {
         !self.broken.load(Ordering::Relaxed)
+    }
+
+    fn place(&self) -> Option<Arc<str>> {
+        Some(self.place.clone())
     }
 }
 

@@ -276,6 +276,43 @@ async fn failures_to_connect_are_told_apart() -> Result {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
+    let server = Single::start().await?;
+    for (name, backend) in backends() {
+        // Often this is the name of `::1` too, where the server does not listen.
+        let host = "localhost".into();
+        let port = server.port();
+        let node = backend.connect(&Address { host, port }).await?;
+        assert_eq!(node.place().as_deref(), Some("127.0.0.1"), "{name}");
+        assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}");
+    }
+    Ok(())
+}
+
+/// Left to itself, `fred` does not tell which of several addresses it has connected to.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
+    let server = Single::start_with(ServerSettings::default().password("secret")).await?;
+    let named = |password: &str| {
+        FredConnector::new(Config {
+            password: Some(password.into()),
+            ..Config::default()
+        })
+    };
+    let (host, port) = ("localhost".into(), server.port());
+    // Nobody listens at the first one.
+    let (at, places) = (Address { host, port }, ["127.0.0.2", "127.0.0.1"].map(Into::into));
+    let node = named("secret").connect_to_one_of(&at, &places).await?;
+    assert_eq!(node.place().as_deref(), Some("127.0.0.1"));
+    let failure = named("wrong")
+        .connect_to_one_of(&at, &places)
+        .await
+        .expect_err("let in");
+    assert!(failure.permanent, "{failure:?}");
+    Ok(())
+}
+
 /// `fred` closes a connection on which a server says CLUSTERDOWN, so whatever else is under way there is unknown as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterdown_is_an_answer_by_redis_and_an_end_by_fred() -> Result {

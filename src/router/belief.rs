@@ -1,12 +1,15 @@
 //! Which node's view of the cluster is believed. Decisions only: `topology` asks the nodes, and installs what is decided here.
 //!
 //! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
-//! - A view of a lower epoch is not believed while a node of a higher one answers. A lower epoch than the known one
-//!   counts only if most of the nodes that were asked tell no higher one.
-//! - Among views of the highest epoch those of nodes that serve (`cluster_state:ok`) come first, then the majority.
+//! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch,
+//!   then the majority.
+//! - A lower epoch than the known one counts only if most masters of the known map tell no higher
+//!   one. A master whose address refuses connections, or is a stranger's now, has no vote.
+//! - If too few masters serve for that, nodes that do not serve are heard, too.
 //! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::node::Address;
 use crate::router::map::SlotMap;
@@ -23,6 +26,14 @@ pub(crate) enum Identity {
     Unknown,
 }
 
+/// A process of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) name: Box<str>,
+    /// Where it was met, of the addresses of its host name; none where that is not known.
+    pub(crate) place: Option<Arc<str>>,
+}
+
 /// What one node says of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -32,8 +43,8 @@ pub(crate) struct View {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    /// The node has no cluster mode. The name of its process, if it tells that.
-    Alone(Option<Box<str>>),
+    /// The node has no cluster mode. Its process, if it tells the name of that.
+    Alone(Option<Process>),
     Cluster {
         map: SlotMap,
         /// `cluster_current_epoch`
@@ -60,8 +71,8 @@ pub(crate) struct Known {
 pub(crate) enum Kind {
     /// No server has said anything yet.
     Nothing,
-    /// A server without cluster mode, and the name of its process, if it tells that.
-    Single(Option<Box<str>>),
+    /// A server without cluster mode, and its process as it was met first, if it has a name.
+    Single(Option<Process>),
     Cluster,
 }
 
@@ -110,7 +121,7 @@ pub(crate) enum Sole {
 /// Judges the first views that there are, of so many seeds. One server may have several names.
 pub(crate) fn sole(views: &[View], seeds: usize) -> Sole {
     let alone = views.iter().map(|view| match &view.told {
-        Told::Alone(process) => Some((&view.node, process.as_deref())),
+        Told::Alone(process) => Some((&view.node, process.as_ref().map(|process| &process.name))),
         Told::Cluster { .. } => None,
     });
     let Some(alone) = alone.collect::<Option<Vec<_>>>() else {
@@ -164,11 +175,26 @@ impl Known {
             (Kind::Cluster, Identity::Alone) => Admission::Refused(Stranger::Standalone),
             (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => Admission::AskItsMap,
             (Kind::Single(Some(first)), Identity::Alone | Identity::Unknown)
-                if self.map.has(address) && process.is_some_and(|process| process != &**first) =>
+                if self.map.has(address) && process.is_some_and(|process| process != &*first.name) =>
             {
                 Admission::FindTheFirst
             }
             _ => Admission::Welcome,
+        }
+    }
+
+    /// The process that was met first, where there is no cluster.
+    pub(crate) fn first(&self) -> Option<Process> {
+        match &self.kind {
+            Kind::Single(first) => first.clone(),
+            _ => None,
+        }
+    }
+
+    /// Has `heir` take the place of the process that was met first, if `first` still is that one.
+    pub(crate) fn succeed(&mut self, first: &Process, heir: Process) {
+        if matches!(&self.kind, Kind::Single(Some(known)) if known == first) {
+            self.kind = Kind::Single(Some(heir));
         }
     }
 
@@ -193,19 +219,44 @@ impl Known {
         }
     }
 
-    /// The view to install, of those that `asked` nodes have given; none if too few have answered to go back to a lower epoch.
-    pub(crate) fn choose<'a>(&self, views: &'a [View], asked: usize) -> Option<&'a View> {
+    /// The view to install; none if too few masters have answered to go back to a lower epoch. No
+    /// node of the cluster is at the addresses that are `gone`.
+    pub(crate) fn choose<'a>(&self, views: &'a [View], gone: &HashSet<Address>) -> Option<&'a View> {
         let views: Vec<&View> = views.iter().filter(|view| self.refusal(view).is_none()).collect();
-        let in_cluster = |view: &&&View| matches!(view.told, Told::Cluster { .. });
-        if !views.iter().any(|view| in_cluster(&view)) {
+        let told: Vec<&View> = views.iter().copied().filter(|view| view.is_of_cluster()).collect();
+        if told.is_empty() {
             return views.first().copied();
         }
-        let highest = views.iter().filter_map(|view| view.epoch()).max();
-        let falls_back = self.epoch.zip(highest).is_some_and(|(known, highest)| highest < known);
-        if falls_back && 2 * views.len() <= asked {
-            return None;
-        }
-        let newest = |view: &&&View| in_cluster(view) && view.epoch().is_none_or(|epoch| Some(epoch) == highest);
+        let serving: Vec<&View> = told.iter().copied().filter(|view| view.serves()).collect();
+        // Those that do not serve are only heard where those that do may not be believed.
+        let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
+        let believed = groups.find(|group| !self.falls_back(group) || self.is_majority(group, gone))?;
+        self.best_of(&believed)
+    }
+
+    /// Whether all of them tell an epoch below the known one.
+    fn falls_back(&self, views: &[&View]) -> bool {
+        self.epoch
+            .zip(highest(views))
+            .is_some_and(|(known, highest)| highest < known)
+    }
+
+    /// Whether most masters of the known map that are not gone are among them. As in the cluster
+    /// itself, replicas have no vote. A master that only does not answer has one, since it may be
+    /// on the other side of a partition.
+    fn is_majority(&self, views: &[&View], gone: &HashSet<Address>) -> bool {
+        let mut masters = self.map.masters();
+        masters.retain(|master| !gone.contains(master));
+        let told = masters
+            .iter()
+            .filter(|master| views.iter().any(|view| view.node == **master));
+        2 * told.count() > masters.len()
+    }
+
+    /// Of the views of the highest epoch the one that most nodes have.
+    fn best_of<'a>(&self, views: &[&'a View]) -> Option<&'a View> {
+        let highest = highest(views);
+        let newest = |view: &&&View| view.epoch().is_none_or(|epoch| Some(epoch) == highest);
         let newest: Vec<&View> = views.iter().filter(newest).copied().collect();
         let rank = |view: &&View| {
             let same: Vec<_> = newest.iter().filter(|other| view.agrees(other)).collect();
@@ -218,6 +269,10 @@ impl Known {
 
     /// Installs a view that was asked for when `since` lessons were known. True if a slot has another owner now.
     pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
+        // More may be known than when it was chosen.
+        if self.refusal(&view).is_some() {
+            return false;
+        }
         let map = match view.told {
             Told::Alone(process) => {
                 self.kind = Kind::Single(process);
@@ -242,7 +297,16 @@ impl Known {
     }
 }
 
+/// The highest epoch that they tell, if any does.
+fn highest(views: &[&View]) -> Option<u64> {
+    views.iter().filter_map(|view| view.epoch()).max()
+}
+
 impl View {
+    fn is_of_cluster(&self) -> bool {
+        matches!(self.told, Told::Cluster { .. })
+    }
+
     fn epoch(&self) -> Option<u64> {
         match self.told {
             Told::Cluster { epoch, .. } => epoch,
@@ -314,7 +378,11 @@ mod tests {
     }
 
     fn alone(node: &str, process: Option<&str>) -> View {
-        let told = Told::Alone(process.map(Into::into));
+        let process = process.map(|name| Process {
+            name: name.into(),
+            place: None,
+        });
+        let told = Told::Alone(process);
         View {
             node: address(node),
             told,
@@ -343,6 +411,10 @@ mod tests {
         known
     }
 
+    fn gone(hosts: &[&str]) -> HashSet<Address> {
+        hosts.iter().map(|host| address(host)).collect()
+    }
+
     fn owner(known: &Known, slot: u16) -> Option<String> {
         known
             .map
@@ -354,17 +426,25 @@ mod tests {
     fn after_a_cluster_there_is_no_single_server() {
         let known = known(&BEFORE, 1);
         assert_eq!(known.refusal(&alone("a", None)), Some(Stranger::Standalone));
-        assert!(known.choose(&[alone("a", None)], 1).is_none());
+        assert!(known.choose(&[alone("a", None)], &gone(&[])).is_none());
         let refused = Admission::Refused(Stranger::Standalone);
         assert_eq!(known.admission(&address("a"), &Identity::Alone, None), refused);
         assert_eq!(Known::default().refusal(&alone("a", None)), None);
     }
 
     #[test]
+    fn a_single_server_is_not_installed_over_a_cluster() {
+        let mut known = known(&BEFORE, 1);
+        assert!(!known.install(alone("a", Some("a")), 0));
+        assert_eq!(known.kind, Kind::Cluster);
+        assert_eq!(owner(&known, 16383).as_deref(), Some("c"));
+    }
+
+    #[test]
     fn a_map_that_shares_no_id_is_of_another_cluster() {
         let known = known(&BEFORE, 1);
         assert_eq!(known.refusal(&of_others()), Some(Stranger::OtherCluster));
-        assert!(known.choose(&[of_others()], 1).is_none());
+        assert!(known.choose(&[of_others()], &gone(&[])).is_none());
         // One node in common will do.
         let few = view("c", &[(0, 5460, "x"), (5461, 16383, "c")], 1);
         assert_eq!(known.refusal(&few), None);
@@ -402,48 +482,90 @@ mod tests {
     fn the_highest_epoch_counts_however_few_have_it() {
         let known = known(&BEFORE, 1);
         let views = [view("a", &BEFORE, 1), view("b", &BEFORE, 1), view("d", &AFTER, 2)];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("d"));
-        // Even if it does not serve: the others have been overtaken.
-        let views = [view("a", &BEFORE, 1), down(view("d", &AFTER, 2))];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("d"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
         // Nothing known: the same.
         let views = [view("a", &BEFORE, 1), view("d", &AFTER, 2)];
-        assert_eq!(Known::default().choose(&views, 2).unwrap().node, address("d"));
+        assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("d"));
     }
 
     #[test]
-    fn an_epoch_below_the_known_one_needs_most_of_the_asked() {
+    fn nodes_that_do_not_serve_overrule_none_that_does() {
+        let known = known(&BEFORE, 1);
+        let views = [
+            view("a", &BEFORE, 1),
+            down(view("d", &AFTER, 2)),
+            down(view("e", &AFTER, 2)),
+            view("b", &BEFORE, 1),
+        ];
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
+        // Nothing known: the same.
+        assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("a"));
+        // Where nobody serves the highest epoch counts, as ever.
+        let views = [down(view("a", &BEFORE, 1)), down(view("d", &AFTER, 2))];
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
+    }
+
+    #[test]
+    fn what_does_not_serve_is_heard_before_a_minority_of_an_older_epoch() {
+        let known = known(&BEFORE, 5);
+        let views = [
+            view("a", &BEFORE, 3),
+            down(view("b", &AFTER, 6)),
+            down(view("c", &AFTER, 6)),
+        ];
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
+        // Nor do those bring back an older epoch while a node serves at a higher one.
+        let views = [
+            view("a", &BEFORE, 4),
+            down(view("b", &AFTER, 3)),
+            down(view("c", &AFTER, 3)),
+        ];
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
+    }
+
+    #[test]
+    fn an_epoch_below_the_known_one_needs_most_masters() {
         let known = known(&AFTER, 5);
         let old = |node| view(node, &BEFORE, 3);
-        assert!(known.choose(&[old("a")], 2).is_none());
-        assert!(known.choose(&[old("a"), old("b")], 4).is_none());
-        assert!(known.choose(&[old("a"), old("b"), old("c")], 5).is_some());
+        assert!(known.choose(&[old("b")], &gone(&[])).is_none());
+        assert!(known.choose(&[old("b"), old("c")], &gone(&[])).is_some());
+        // Replicas do not count.
+        let views = ["a", "e", "f", "g", "b"].map(old);
+        assert!(known.choose(&views, &gone(&[])).is_none());
+        // Masters that are gone do not count, but those that do not answer do.
+        assert!(known.choose(&[old("b")], &gone(&["d"])).is_none());
+        assert!(known.choose(&[old("b")], &gone(&["c", "d"])).is_some());
+        // Where nobody of those is left, others do not take their place.
+        assert!(known.choose(&[old("a")], &gone(&["b", "c", "d"])).is_none());
         // Not while one node has the known one.
         let views = [old("a"), old("b"), old("c"), view("d", &AFTER, 5)];
-        assert_eq!(known.choose(&views, 5).unwrap().node, address("d"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
+        // Unless it does not serve.
+        let views = [old("b"), old("c"), down(view("d", &AFTER, 5))];
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
     }
 
     #[test]
     fn among_equals_those_that_serve_and_then_the_majority() {
         let known = known(&BEFORE, 1);
         let views = [view("a", &BEFORE, 2), view("b", &AFTER, 2), view("c", &AFTER, 2)];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("b"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
         let views = [
             down(view("a", &BEFORE, 2)),
             down(view("b", &BEFORE, 2)),
             view("c", &AFTER, 2),
         ];
-        assert_eq!(known.choose(&views, 3).unwrap().node, address("c"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("c"));
         // In a draw what is known stays.
         let views = [view("c", &AFTER, 1), view("a", &BEFORE, 1)];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("a"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
     }
 
     #[test]
     fn epochs_that_are_not_told_are_not_lower() {
         let known = known(&BEFORE, 7);
         let views = [silent(view("b", &AFTER, 0)), silent(view("c", &AFTER, 0))];
-        assert_eq!(known.choose(&views, 2).unwrap().node, address("b"));
+        assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
         assert!(known.is_confirmed_by(&silent(view("b", &BEFORE, 0))));
     }
 

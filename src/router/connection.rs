@@ -12,7 +12,7 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Words, is_about_credentials};
-use crate::router::belief::Identity;
+use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
 use crate::router::telemetry::Load;
@@ -45,6 +45,8 @@ pub(crate) struct Limits {
 pub(crate) struct Connection {
     name: Box<str>,
     identity: Identity,
+    /// Its map has shown that it is of the known cluster.
+    has_shown_map: AtomicBool,
     node: Arc<dyn Node>,
     clock: Arc<dyn Clock>,
     patience: Duration,
@@ -148,6 +150,7 @@ impl Connection {
         Ok(Connection {
             name,
             identity,
+            has_shown_map: AtomicBool::new(false),
             node,
             clock,
             patience: limits.patience,
@@ -177,9 +180,30 @@ impl Connection {
         &self.identity
     }
 
+    /// Notes that the server's map has shown that it is of the known cluster.
+    pub(crate) fn note_shown_map(&self) {
+        self.has_shown_map.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_shown_map(&self) -> bool {
+        self.has_shown_map.load(Ordering::Relaxed)
+    }
+
     /// The name of the process, if the server tells it.
     pub(crate) fn process(&self) -> Option<&str> {
         self.has_name().then_some(&*self.name)
+    }
+
+    /// The process, and where it was met.
+    pub(crate) fn met(&self) -> Option<Process> {
+        let name = self.process()?.into();
+        let place = self.place();
+        Some(Process { name, place })
+    }
+
+    /// The address that the host name stood for, if that can be told.
+    pub(crate) fn place(&self) -> Option<Arc<str>> {
+        self.node.place()
     }
 
     pub(crate) fn bound(&self) -> ClockBound {

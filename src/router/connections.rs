@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, NodeError};
@@ -31,6 +32,8 @@ pub(crate) struct Connections {
     live: RwLock<HashMap<Address, Arc<Connection>>>,
     dials: Mutex<HashMap<Address, Dial>>,
     closed: AtomicBool,
+    /// Wakes the dials when it is closed.
+    closing: Notify,
 }
 
 /// What is going on with a server that there is no usable connection to.
@@ -62,6 +65,7 @@ impl Connections {
             live: RwLock::default(),
             dials: Mutex::default(),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         })
     }
 
@@ -102,6 +106,7 @@ impl Connections {
     /// Drops all connections and makes no more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.closing.notify_waiters();
         // Retired, so that a call that waits for its turn there is not sent any more.
         for (_, connection) in write(&self.live).drain() {
             connection.retire();
@@ -154,21 +159,40 @@ impl Connections {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            if let Some(begin) = begin {
-                this.clock.sleep_until(begin).await;
-            }
-            let began = this.clock.now();
-            let dialling = this
-                .membership
-                .open(&*this.connector, &this.clock, &address, this.limits);
-            let opened = dialling.await;
-            let failure = opened.as_ref().err().map(|failure| failure as &dyn Display);
-            telemetry::dialled(&address, Carries::Commands, this.clock.now().since(began), failure);
+            let opened = tokio::select! {
+                biased;
+                () = this.end() => Err(shut_down()),
+                opened = this.open(&address, begin) => opened,
+            };
             let _ = tell.send(this.settle(&address, opened));
         });
         told.map(|told| told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up")))))
             .boxed()
             .shared()
+    }
+
+    async fn open(&self, address: &Address, begin: Option<Moment>) -> Result<Arc<Connection>, NodeError> {
+        if let Some(begin) = begin {
+            self.clock.sleep_until(begin).await;
+        }
+        let began = self.clock.now();
+        let opening = self
+            .membership
+            .open(&*self.connector, &self.clock, address, self.limits);
+        let opened = opening.await;
+        let failure = opened.as_ref().err().map(|failure| failure as &dyn Display);
+        telemetry::dialled(address, Carries::Commands, self.clock.now().since(began), failure);
+        opened
+    }
+
+    /// Ends when this is closed.
+    async fn end(&self) {
+        let mut woken = pin!(self.closing.notified());
+        // What comes between the look and the wait wakes, too.
+        woken.as_mut().enable();
+        if !self.is_closed() {
+            woken.await;
+        }
     }
 
     /// Notes how a dial ended.
@@ -181,7 +205,7 @@ impl Connections {
                     let mut live = write(&self.live);
                     // Looked at while nobody can clear the map: what is put in after that would stay open.
                     if self.is_closed() {
-                        return Err(Arc::new(NodeError::unsent("the client is shut down")));
+                        return Err(Arc::new(shut_down()));
                     }
                     live.insert(address.clone(), connection.clone())
                 };
@@ -202,6 +226,10 @@ impl Connections {
             }
         }
     }
+}
+
+fn shut_down() -> NodeError {
+    NodeError::unsent("the client is shut down")
 }
 
 impl Dial {

@@ -1,11 +1,14 @@
 //! Commands that are about no key: to each master by itself.
 
+use std::sync::Arc;
+
 use crate::clock::Moment;
 use crate::node::{Address, NodeError, Reply, Words};
 use crate::router::Router;
 use crate::router::call::{CallError, Reason};
-use crate::router::connection::Failure;
+use crate::router::connection::{Connection, Failure};
 use crate::router::jittered;
+use crate::router::time_out::time_out;
 
 /// The pause before such a command is sent again.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
@@ -38,7 +41,7 @@ impl Router {
     }
 
     async fn ask_once(&self, address: &Address, command: &Words, deadline: Moment) -> Result<Reply, NodeError> {
-        let connection = self.connections.connect(address).await?;
+        let connection = self.connect_until(address, deadline).await?;
         let until = self.clock.now().after(self.response_timeout).min(deadline);
         match connection.call(&*self.clock, command, until).await {
             Ok(exchange) => Ok(exchange.value),
@@ -47,6 +50,16 @@ impl Router {
                 connection.gave_up(self.clock.now(), self.response_timeout);
                 Err(NodeError::unsent(format!("{address} did not answer")))
             }
+        }
+    }
+
+    /// The dial goes on for others when this one ends.
+    async fn connect_until(&self, address: &Address, deadline: Moment) -> Result<Arc<Connection>, NodeError> {
+        let until = self.clock.now().after(self.connect_timeout).min(deadline);
+        tokio::select! {
+            biased;
+            connected = self.connections.connect(address) => connected,
+            () = time_out(&*self.clock, until) => Err(NodeError::unsent(format!("no connection to {address} in time"))),
         }
     }
 }

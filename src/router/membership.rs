@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::clock::Clock;
 use crate::node::{Address, Connector, NodeError};
-use crate::router::belief::{Admission, Kind, Known, Stranger};
+use crate::router::belief::{Admission, Known, Process, Stranger};
 use crate::router::connection::{Connection, Limits};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
@@ -74,13 +74,17 @@ impl Membership {
     ) -> Result<Arc<Connection>, NodeError> {
         let view = view(&connection, address, clock, self.response_timeout, &self.translation).await?;
         match self.known().refusal(&view) {
-            None => Ok(connection),
+            None => {
+                connection.note_shown_map();
+                Ok(connection)
+            }
             Some(why) => Err(refused(address, why)),
         }
     }
 
-    /// Another process than the first one that was met at this name. It counts when that one is gone: not while it answers at one of
-    /// the addresses of the name, nor while one of them neither answers nor refuses.
+    /// Another process than the first one that was met at this name. It counts when that one is
+    /// gone: not while it answers at one of the addresses of the name, nor while the one where it
+    /// was met neither answers nor refuses.
     async fn find_the_first(
         &self,
         connector: &dyn Connector,
@@ -89,27 +93,99 @@ impl Membership {
         limits: Limits,
         found: Arc<Connection>,
     ) -> Result<Arc<Connection>, NodeError> {
-        let places = connector.places(address).await;
-        let places: &[Arc<str>] = if places.len() > 1 { &places } else { &[] };
+        let Some(first) = self.known().first() else {
+            return self.judge(address, found);
+        };
+        let until = clock.now().after(limits.connect_timeout);
+        let places = tokio::select! {
+            biased;
+            places = places_besides(connector, address, &found, first.place.as_ref()) => places,
+            () = clock.sleep_until(until) => {
+                let message = format!("the addresses of {address} were not told in time");
+                return Err(NodeError::unsent(message));
+            }
+        };
         let dials = places
             .iter()
             .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
-        let mut may_be_there = false;
-        for dialled in join_all(dials).await {
-            match dialled {
-                Ok(connection) if self.admission(address, &connection) == Admission::Welcome => {
-                    return Ok(Arc::new(connection));
+        let dialled = join_all(dials).await;
+        match weigh(&first, found, places.iter().zip(dialled)) {
+            Whereabouts::Found(connection) => self.judge(address, connection),
+            Whereabouts::Unknown => Err(refused(address, Stranger::OtherServer)),
+            Whereabouts::Gone(heir) => {
+                if let Some(heir) = heir.met() {
+                    self.known_mut().succeed(&first, heir);
                 }
-                Ok(_) => {}
-                Err(failure) => may_be_there |= !failure.refused,
+                self.judge(address, heir)
             }
         }
-        if may_be_there {
-            return Err(refused(address, Stranger::OtherServer));
-        }
-        self.known_mut().kind = Kind::Single(found.process().map(Into::into));
-        Ok(found)
     }
+
+    /// By what is known at last: something else may have been learned during a search.
+    fn judge(&self, address: &Address, connection: Arc<Connection>) -> Result<Arc<Connection>, NodeError> {
+        match self.admission(address, &connection) {
+            Admission::Welcome => Ok(connection),
+            Admission::Refused(why) => Err(refused(address, why)),
+            Admission::AskItsMap | Admission::FindTheFirst => Err(refused(address, Stranger::OtherServer)),
+        }
+    }
+}
+
+/// What has been found out about the process that was met first.
+enum Whereabouts {
+    Found(Arc<Connection>),
+    /// Another one takes its place.
+    Gone(Arc<Connection>),
+    /// It may come back.
+    Unknown,
+}
+
+/// Judges by who answers at the addresses of the name, besides the process that was `found`.
+fn weigh<'a>(
+    first: &Process,
+    found: Arc<Connection>,
+    dialled: impl Iterator<Item = (&'a Arc<str>, Result<Connection, NodeError>)>,
+) -> Whereabouts {
+    let home = first.place.as_ref();
+    let mut heir = found;
+    let mut may_be_there = false;
+    for (place, dialled) in dialled {
+        let is_home = home.is_none_or(|home| home == place);
+        match dialled {
+            Ok(connection) if connection.process() == Some(&*first.name) => {
+                return Whereabouts::Found(Arc::new(connection));
+            }
+            // Who is there now has what the first one kept on disk, if anybody has.
+            Ok(connection) if home == Some(place) => heir = Arc::new(connection),
+            Ok(_) => {}
+            Err(failure) => may_be_there |= is_home && !failure.refused,
+        }
+    }
+    if may_be_there {
+        Whereabouts::Unknown
+    } else {
+        Whereabouts::Gone(heir)
+    }
+}
+
+/// The addresses of the name, without the one where `found` was found. Where they cannot be told,
+/// `home` may be one.
+async fn places_besides(
+    connector: &dyn Connector,
+    address: &Address,
+    found: &Connection,
+    home: Option<&Arc<str>>,
+) -> Vec<Arc<str>> {
+    let mut places = connector.places(address).await;
+    if places.is_empty() {
+        places.extend(home.cloned());
+    }
+    match found.place() {
+        Some(here) => places.retain(|place| *place != here),
+        None if places.len() < 2 => places.clear(),
+        None => {}
+    }
+    places
 }
 
 fn refused(address: &Address, why: Stranger) -> NodeError {

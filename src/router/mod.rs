@@ -25,6 +25,7 @@ mod time_out;
 mod topology;
 mod translation;
 mod views;
+mod watchers;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -103,6 +104,7 @@ impl fmt::Debug for RouterSettings {
 #[derive(Debug)]
 pub(crate) struct Router {
     clock: Arc<dyn Clock>,
+    connect_timeout: Duration,
     response_timeout: Duration,
     max_redirects: u32,
     connections: Arc<Connections>,
@@ -155,6 +157,7 @@ impl Router {
         let subscriptions = Subscriptions::start(connector, clock.clone(), settings.connect_timeout, topology.clone());
         Ok(Arc::new(Router {
             clock,
+            connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
             max_redirects: settings.max_redirects,
             connections,

@@ -59,7 +59,7 @@ pub(crate) fn refresh_failed(why: &dyn Display) {
     count!("rwlease_refreshes_total", "outcome" => "failed");
 }
 
-/// A node tells of an older epoch than is known, and too few others do.
+/// A node tells of an older epoch than is known, and too few masters do.
 pub(crate) fn refresh_outdated(node: &Address) {
     debug!(name: "rwlease.refresh", %node, outcome = "outdated");
     count!("rwlease_refreshes_total", "outcome" => "outdated");

@@ -1,7 +1,7 @@
 //! The slot map of the cluster, and how it is kept fresh: which nodes are asked for it, and when. What they say is weighed
 //! in `belief`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
-use crate::router::belief::{Admission, Kind, Sole, Told, View, sole};
+use crate::router::belief::{Admission, Kind, Sole, Stranger, Told, View, sole};
 use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
 use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::views::view;
-use crate::router::{jittered, lock};
-use crate::slot::Slot;
+use crate::router::watchers::Watchers;
+use crate::router::{Slot, jittered, lock};
 
 /// From the beginning of one refresh to that of the next: this at first, twice as long after each one that brought nothing new.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
@@ -59,6 +59,7 @@ pub(crate) struct Topology {
     response_timeout: Duration,
     changes: watch::Sender<u64>,
     refreshing: Mutex<Refreshing>,
+    watchers: Watchers,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +93,8 @@ struct Survey<'a> {
     asking: FuturesUnordered<BoxFuture<'a, Heard>>,
     asked: usize,
     views: Vec<View>,
+    /// Where nobody listens, or a stranger does.
+    gone: HashSet<Address>,
     last_failure: NodeError,
 }
 
@@ -117,6 +120,7 @@ impl Topology {
             response_timeout,
             changes: watch::Sender::new(0),
             refreshing: Mutex::default(),
+            watchers: Watchers::default(),
         })
     }
 
@@ -198,23 +202,33 @@ impl Topology {
         }
     }
 
-    /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now and then, but not at
-    /// once: a server that is well answers before that.
+    /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now
+    /// and then, but not at once: a server that is well answers before that. All calls that wait
+    /// for the same server have them asked together.
     pub(crate) async fn owner_left(self: &Arc<Self>, slot: Slot, address: &Address) {
-        let left = || self.membership.known().map.owner(slot) != Some(address);
-        loop {
-            self.clock
-                .sleep_until(self.clock.now().after(jittered(2 * FIRST_INTERVAL)))
-                .await;
-            if left() {
-                return;
-            }
-            self.refresh_within(Whom::Another(address.clone()), URGENT_INTERVAL)
-                .await;
-            if left() {
-                return;
-            }
+        self.look_later().await;
+        let mut changes = self.changes();
+        let _watcher = self
+            .watchers
+            .join(address, || self.clone().look_beside(address.clone()));
+        while self.membership.known().map.owner(slot) == Some(address) {
+            // This holds the sender.
+            let _ = changes.changed().await;
         }
+    }
+
+    /// Goes on asking the other nodes.
+    async fn look_beside(self: Arc<Self>, troubled: Address) {
+        loop {
+            self.refresh_within(Whom::Another(troubled.clone()), URGENT_INTERVAL)
+                .await;
+            self.look_later().await;
+        }
+    }
+
+    async fn look_later(&self) {
+        let pause = jittered(2 * FIRST_INTERVAL);
+        self.clock.sleep_until(self.clock.now().after(pause)).await;
     }
 
     /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
@@ -226,6 +240,7 @@ impl Topology {
             asking: FuturesUnordered::new(),
             asked: 0,
             views: Vec::new(),
+            gone: HashSet::new(),
             last_failure: NodeError::unsent("no node is known"),
         };
         loop {
@@ -267,6 +282,9 @@ impl Topology {
         let view = match outcome {
             Ok(view) => view,
             Err(failure) => {
+                if failure.refused || is_of_stranger(&failure) {
+                    survey.gone.insert(node);
+                }
                 survey.last_failure = failure;
                 return None;
             }
@@ -279,6 +297,7 @@ impl Topology {
             source: Some(Arc::new(why)),
             ..NodeError::unsent(format!("at {node} there is {why}"))
         };
+        survey.gone.insert(node);
         None
     }
 
@@ -333,7 +352,7 @@ impl Topology {
                 Sole::Fine => {}
             }
         }
-        let chosen = known.choose(&survey.views, survey.asked).cloned();
+        let chosen = known.choose(&survey.views, &survey.gone).cloned();
         if chosen.is_none()
             && let Some(view) = survey.views.last()
         {
@@ -361,7 +380,12 @@ impl Topology {
         // Some may have been opened before anything was known. (Where both are needed, what is known is locked first.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
-            known.admission(address, connection.identity(), connection.process()) != Admission::Welcome
+            match known.admission(address, connection.identity(), connection.process()) {
+                Admission::Welcome => false,
+                // The new map may be that of a node that lags behind.
+                Admission::AskItsMap => !connection.has_shown_map(),
+                Admission::FindTheFirst | Admission::Refused(_) => true,
+            }
         });
         drop(known);
         telemetry::refreshed(&node, changed);
@@ -419,6 +443,11 @@ impl Topology {
         let outcome = asked.await;
         (node, outcome)
     }
+}
+
+/// Whether a connection was refused for who is there.
+fn is_of_stranger(failure: &NodeError) -> bool {
+    failure.source.as_ref().is_some_and(|source| source.is::<Stranger>())
 }
 
 impl Refreshing {

@@ -32,7 +32,7 @@ pub(crate) async fn view(
         }
     };
     let told = match replies.next().unwrap_or(Reply::Nil) {
-        Reply::Error(error) if is_alone(&error) => Told::Alone(connection.process().map(Into::into)),
+        Reply::Error(error) if is_alone(&error) => Told::Alone(connection.met()),
         Reply::Error(error) => {
             return Err(NodeError {
                 permanent: error.code == "NOPERM",

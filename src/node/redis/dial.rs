@@ -16,27 +16,28 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Connects to all addresses of the host at once; the first one that also gets over `handshake` is taken. With `place`, the host was
-/// resolved to that address already.
+/// resolved to that address already. Tells the address, too.
 pub(super) async fn dial<S, F>(
     address: &Address,
     place: Option<IpAddr>,
     handshake: impl Fn(TcpStream) -> F + Sync,
-) -> io::Result<S>
+) -> io::Result<(S, IpAddr)>
 where
     F: Future<Output = io::Result<S>> + Send,
 {
     if let Some(place) = place {
-        return handshake(connect(SocketAddr::new(place, address.port)).await?).await;
+        let stream = connect(SocketAddr::new(place, address.port)).await?;
+        return Ok((handshake(stream).await?, place));
     }
     let handshake = &handshake;
     let dials: Vec<_> = lookup_host((&*address.host, address.port))
         .await?
-        .map(|resolved| async move { handshake(connect(resolved).await?).await }.boxed())
+        .map(|resolved| async move { Ok((handshake(connect(resolved).await?).await?, resolved.ip())) }.boxed())
         .collect();
     if dials.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
     }
-    select_ok(dials).await.map(|(stream, _)| stream)
+    select_ok(dials).await.map(|(dialled, _)| dialled)
 }
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {

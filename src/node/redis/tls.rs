@@ -56,7 +56,7 @@ impl Tls {
         address: &Address,
         place: Option<IpAddr>,
         files: &TlsFiles,
-    ) -> Result<TlsStream<TcpStream>, NodeError> {
+    ) -> Result<(TlsStream<TcpStream>, IpAddr), NodeError> {
         let connector = TlsConnector::from(self.configuration(address, files)?);
         let name = ServerName::try_from(address.host.to_string())
             .map_err(|error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")))?;

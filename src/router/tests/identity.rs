@@ -3,6 +3,17 @@
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
 use crate::router::Whom;
+use crate::router::belief::{Process, Stranger, Told, View};
+use crate::router::connection::Limits;
+use crate::router::map::SlotMap;
+use crate::router::membership::Membership;
+use crate::router::translation::Translation;
+
+const LIMITS: Limits = Limits {
+    connect_timeout: Duration::from_secs(1),
+    patience: Duration::from_millis(500),
+    in_flight: 1,
+};
 
 /// A third node, which serves the lower half after a change.
 const TAKEN_OVER: [(u16, u16, &str); 2] = [(0, 8191, "c"), (8192, 16383, "b")];
@@ -127,6 +138,21 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_was_cut_off_and_does_not_serve_is_not_believed() {
+    let bench = Bench::new(&HALVES).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 2));
+    }
+    // On its side it asks for votes in vain, each time at a higher epoch.
+    bench.fakes.set_info_of("a", cluster_info("fail", 9));
+    for _ in 0..5 {
+        refresh(&bench, "a").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_map_of_a_lower_epoch_counts_if_most_nodes_have_it() {
     let bench = Bench::with(&HALVES, |_| ()).await;
     bench.fakes.set_info_of("b", cluster_info("ok", 9));
@@ -141,6 +167,74 @@ async fn a_map_of_a_lower_epoch_counts_if_most_nodes_have_it() {
     }
     refresh(&bench, "b").await;
     assert_eq!(owner(&bench, "k").as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_seeds_and_replicas_have_no_say_in_an_older_epoch() {
+    let seeds = ["a", "s1", "s2", "s3"];
+    let bench = Bench::with(&HALVES, |settings| settings.seeds = seeds.map(address).into()).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 9));
+    }
+    refresh(&bench, "b").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    // Both masters were set up again from older files, and nobody else is left.
+    for host in seeds {
+        bench.fakes.stop(host, true);
+        bench.fakes.cut(host);
+    }
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&[(0, 16383, "b")]));
+        bench.fakes.set_info_of(host, cluster_info("ok", 3));
+    }
+    refresh(&bench, "b").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_have_no_say_in_an_older_epoch_though_they_answer() {
+    let seeds = ["a", "r1", "r2"];
+    let bench = Bench::with(&HALVES, |settings| settings.seeds = seeds.map(address).into()).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 9));
+    }
+    refresh(&bench, "b").await;
+    // On the client's side of a partition there are the old master and its other replicas.
+    for host in ["b", "c"] {
+        bench.fakes.stop(host, true);
+    }
+    for host in ["r1", "r2"] {
+        bench.fakes.set_slots_of(host, slots(&HALVES));
+    }
+    refresh(&bench, "a").await;
+    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_gone_have_no_say_in_an_older_epoch() {
+    for is_stranger in [false, true] {
+        let bench = Bench::new(&HALVES).await;
+        for host in ["b", "c"] {
+            bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+            bench.fakes.set_info_of(host, cluster_info("ok", 9));
+        }
+        refresh(&bench, "b").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+        if is_stranger {
+            bench.fakes.set_alone("c");
+        } else {
+            bench.fakes.set_door("c", Door::Refuses);
+        }
+        bench.fakes.cut("c");
+        for host in ["a", "b"] {
+            bench.fakes.set_slots_of(host, slots(&HALVES));
+            bench.fakes.set_info_of(host, cluster_info("ok", 3));
+        }
+        refresh(&bench, "b").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("a"), "stranger: {is_stranger}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,6 +311,19 @@ async fn a_node_that_came_new_to_the_cluster_is_served_by() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_those_that_lag() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
+    bench.fakes.always("a", redirect("MOVED", "k", "c"));
+    for _ in 0..3 {
+        assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+        refresh(&bench, "a").await;
+        assert_eq!(owner(&bench, "k").as_deref(), Some("a"), "most of them lag");
+    }
+    assert_eq!(bench.fakes.dials("c"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_right_that_is_missing_is_not_a_no() {
     let denied = || Reply::Error(server_error("NOPERM this user has no permissions to run the command"));
     let unknown = || Reply::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
@@ -282,6 +389,123 @@ async fn a_single_server_may_be_restarted() {
         router.call(&call("k"), deadline).await.unwrap();
     }
     assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out() {
+    for door in [Door::Unreachable, Door::Hangs] {
+        let fakes = Fakes::new(&[]);
+        fakes.set_alone("a");
+        fakes.set_door("b", door);
+        fakes.set_name("both", &["b", "a"]);
+        let router = connect(&fakes, &["both"]).await.unwrap();
+        let clock = TestClock::start();
+        fakes.restart("a", "again");
+        let deadline = clock.now().after(Duration::from_secs(10));
+        router.call(&call("k"), deadline).await.unwrap();
+        assert!(fakes.log("a").iter().any(|line| line.contains("again-")), "{door:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_server_that_cannot_be_reached_is_not_gone() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(3));
+        router.call(&call("k"), deadline).await
+    };
+    for door in [Door::Unreachable, Door::Hangs] {
+        fakes.set_door("a", door);
+        fakes.cut("a");
+        call().await.unwrap_err();
+    }
+    // The name is of the other one alone now: nobody can find the first one there.
+    fakes.set_name("both", &["b"]);
+    call().await.unwrap();
+    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(3));
+        router.call(&call("k"), deadline).await
+    };
+    // The name leads to the other one, and both are new to the client.
+    fakes.set_name("both", &["b", "a"]);
+    for process in ["again", "once more"] {
+        fakes.restart("a", process);
+        call().await.unwrap();
+    }
+    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["a", "b"]);
+    fakes.set_door("b", Door::Slow(Duration::from_millis(200)));
+    let (at, clock): (_, Arc<dyn Clock>) = (address("both"), TestClock::start());
+    let told = |process: &str| {
+        let (name, place) = (process.into(), Some("a".into()));
+        Told::Alone(Some(Process { name, place }))
+    };
+    let map = SlotMap::parse(&slots(&[(0, 16383, "both")]), &at, &Translation(None)).unwrap();
+    let (epoch, serves) = (Some(1), Some(true));
+    for (news, stranger) in [
+        (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
+        (told("another"), Stranger::OtherServer),
+    ] {
+        let membership = Membership::new(Translation(None), LIMITS.patience);
+        let install = |told| {
+            let node = at.clone();
+            membership.known_mut().install(View { node, told }, 0);
+        };
+        install(told("first"));
+        let opening = membership.open(&fakes, &clock, &at, LIMITS);
+        let learning = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            install(news);
+            membership.known().kind.clone()
+        };
+        let (opened, learned) = tokio::join!(opening, learning);
+        assert_eq!(membership.known().kind, learned);
+        let why = opened.unwrap_err().source.unwrap();
+        assert_eq!(why.downcast_ref::<Stranger>(), Some(&stranger));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["b", "a"]);
+    fakes.set_door("b", Door::Refuses);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(5));
+        router.call(&call("k"), deadline).await
+    };
+    fakes.hang_names(true);
+    fakes.restart("a", "again");
+    call().await.expect_err("the first one may be anywhere");
+    fakes.hang_names(false);
+    call().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! More calls than a server answers, and servers that answer what is of no use.
 
-use futures::future::join_all;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::{BoxFuture, join_all};
 
 use super::*;
 use crate::Locks;
@@ -219,6 +221,80 @@ async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
         sent.iter().all(|moment| *moment == sent[0]),
         "all at the moment when it is back"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_it() {
+    for door in [Door::Refuses, Door::Hangs] {
+        let bench = Bench::new(&[ALL]).await;
+        bench.fakes.set_door("a", door);
+        bench.fakes.cut("a");
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(5_300)).await;
+            let dials = bench.fakes.dials("a");
+            bench.router.close().await;
+            (dials, bench.clock.now())
+        };
+        let (outcome, (dials, closed)) = tokio::join!(bench.call("k"), end);
+        assert!(matches!(outcome.unwrap_err().reason, Reason::Closed));
+        // The pause of the call itself is short.
+        assert!(
+            bench.clock.now().since(closed) <= Duration::from_millis(100),
+            "{door:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.fakes.dials("a"), dials, "{door:?}");
+    }
+}
+
+/// Counts the timers that are set.
+#[derive(Debug)]
+struct CountingClock {
+    clock: Arc<TestClock>,
+    timers: AtomicUsize,
+}
+
+impl Clock for CountingClock {
+    fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+        self.timers.fetch_add(1, Ordering::Relaxed);
+        self.clock.sleep_until(until)
+    }
+}
+
+/// The timers that are set while so many calls wait for a server that does not answer.
+async fn timers_of_waiting(calls: usize) -> usize {
+    let fakes = Fakes::new(&HALVES);
+    let clock = Arc::new(CountingClock {
+        clock: TestClock::start(),
+        timers: AtomicUsize::new(0),
+    });
+    let settings = RouterSettings {
+        seeds: vec![address("b")],
+        connect_timeout: Duration::from_secs(60),
+        ..RouterSettings::default()
+    };
+    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings)
+        .await
+        .unwrap();
+    fakes.set_door("a", Door::Hangs);
+    fakes.cut("a");
+    let calls: Vec<Call> = (0..calls).map(|number| call(&format!("{{k}}{number}"))).collect();
+    let deadline = clock.now().after(Duration::from_secs(20));
+    clock.timers.store(0, Ordering::Relaxed);
+    let outcomes = join_all(calls.iter().map(|call| router.call(call, deadline))).await;
+    assert!(outcomes.iter().all(Result::is_err));
+    clock.timers.load(Ordering::Relaxed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_calls_that_wait_for_a_server_look_for_its_successor_together() {
+    let (alone, many) = (timers_of_waiting(1).await, timers_of_waiting(51).await);
+    assert!(alone >= 50, "it looks: {alone}");
+    assert!(many < alone + 50 * 8, "{alone} for one, {many} for many");
 }
 
 #[tokio::test(start_paused = true)]

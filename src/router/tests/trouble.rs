@@ -36,6 +36,27 @@ async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_about_no_key_ends_in_time_though_there_is_no_connection() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.set_door("b", Door::Hangs);
+    bench.fakes.cut("b");
+    let begin = bench.clock.now();
+    let deadline = begin.after(Duration::from_millis(300));
+    let command = Words::new().word("CLUSTER").word("INFO");
+    let asked = bench.router.ask(&address("b"), &command, deadline).await;
+    assert!(matches!(asked.unwrap_err().reason, Reason::TimedOut(_)));
+    let took = bench.clock.now().since(begin);
+    assert!(took < Duration::from_millis(400), "{took:?}");
+    // The dial that hangs is done with by then, and a new one is made.
+    bench.fakes.set_door("b", Door::Open);
+    bench
+        .router
+        .ask(&address("b"), &command, bench.within(2))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn silence_until_the_deadline_is_told() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [Act::Hang]);

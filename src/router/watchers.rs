@@ -1,0 +1,74 @@
+//! Looking for another owner of a server's slots while calls wait for that server: one task for
+//! each server, however many calls wait.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::task::AbortHandle;
+
+use crate::node::Address;
+use crate::router::lock;
+
+/// By the server that is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers(Mutex<HashMap<Address, Weak<Watcher>>>);
+
+/// Looks until the last call that waits has dropped it.
+#[derive(Debug)]
+pub(crate) struct Watcher(AbortHandle);
+
+impl Watchers {
+    /// The watcher that looks already, or a new one that does `look`.
+    pub(crate) fn join<F>(&self, address: &Address, look: impl FnOnce() -> F) -> Arc<Watcher>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut watchers = lock(&self.0);
+        if let Some(watcher) = watchers.get(address).and_then(Weak::upgrade) {
+            return watcher;
+        }
+        watchers.retain(|_, watcher| watcher.strong_count() > 0);
+        let watcher = Arc::new(Watcher(tokio::spawn(look()).abort_handle()));
+        watchers.insert(address.clone(), Arc::downgrade(&watcher));
+        watcher
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+    use crate::node::fake::address;
+
+    #[tokio::test]
+    async fn a_watcher_ends_with_the_last_call_that_waits() {
+        let watchers = Watchers::default();
+        let looking = Arc::new(());
+        let look = |address: &str| {
+            let looks = looking.clone();
+            watchers.join(&self::address(address), || async move {
+                let _looks = looks;
+                pending().await
+            })
+        };
+        let (first, second, other) = (look("a"), look("a"), look("b"));
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &other));
+        drop(first);
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&looking), 3, "the second one still waits");
+        drop((second, other));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Arc::strong_count(&looking), 1);
+        drop(look("b"));
+        assert_eq!(lock(&watchers.0).len(), 1, "those that have ended are forgotten");
+    }
+}
