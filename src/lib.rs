@@ -75,14 +75,14 @@ pub use lock::locks::Locks;
 pub use lock::multi::{Multi, MultiGuard};
 pub use lock::mutex::{Mutex, MutexStatus};
 pub use lock::quorum::{Quorum, QuorumAcquire, QuorumGuard};
-pub use lock::reentrant::{Owner, OwnerMutexGuard, OwnerReadGuard, OwnerWriteGuard};
+pub use lock::reentrant::{Reentrant, ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard};
 pub use lock::request::{Acquire, TryAcquire};
 pub use lock::retry::Retry;
-pub use lock::revoke::{Revocation, Seizure};
+pub use lock::revoke::{ForcedRelease, Revocation};
 pub use lock::rwlock::RwLock;
-pub use lock::status::{AskStatus, Holder, Status, Waiter};
+pub use lock::status::{Holder, Status, StatusQuery, Waiter};
 #[cfg(feature = "legacy")]
-pub use lock::two_key::{LegacyGuard, LegacyRwLock};
+pub use lock::two_key::{TwoKeyGuard, TwoKeyRwLock};
 pub use lock::upgrade::{Upgrade, UpgradeError};
 #[cfg(feature = "redis")]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};

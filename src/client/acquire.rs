@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tracing::{Instrument, Span};
 
-use crate::client::acquisition::{Acquisition, Asking, ErrandKind, Holding, Pushed};
+use crate::client::acquisition::{Acquiring, Acquisition, Holding, Pushed, TransitionKind};
 use crate::client::deadline::{self, Renewals};
 use crate::client::in_doubt::{self, InDoubt};
-use crate::client::request::{Patience, Renewal, Terms};
+use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::client::settings::BRIEF;
 use crate::client::telemetry::{self, Way};
 use crate::client::worker;
@@ -35,12 +35,12 @@ pub(crate) async fn take(
     client: &Arc<Client>,
     lock: &LockKey,
     mode: Mode,
-    terms: &Terms,
-    patience: Patience,
+    terms: &LeaseOptions,
+    patience: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
     let acquisition = client.register(lock, terms.lease)?;
     let mut request = Request::new(client, acquisition, Goal::Take(mode, terms.fairness), mode, terms);
-    request.watched(patience).await.map_err(|error| lock.blame(error))
+    request.watched(patience).await.map_err(|error| lock.with_lock(error))
 }
 
 /// Turns the read that is held into a write. `None`: it was a try, and others read.
@@ -49,19 +49,19 @@ pub(crate) async fn take(
 pub(crate) async fn upgrade(
     client: &Arc<Client>,
     acquisition: &Arc<Acquisition>,
-    terms: &Terms,
-    patience: Patience,
+    terms: &LeaseOptions,
+    patience: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
     let lock = &acquisition.lock;
     let begun = begin_upgrade(client, acquisition, patience).await;
-    let token = begun.map_err(|error| lock.blame(error))?;
+    let token = begun.map_err(|error| lock.with_lock(error))?;
     let goal = Goal::Upgrade { token };
     let mut request = Request::new(client, acquisition.clone(), goal, Mode::Write, terms);
-    request.watched(patience).await.map_err(|error| lock.blame(error))
+    request.watched(patience).await.map_err(|error| lock.with_lock(error))
 }
 
-/// Waits until no errand of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
-async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Patience) -> Result<u64> {
+/// Waits until no pending of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
+async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: WaitPolicy) -> Result<u64> {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
         let now = client.clock.now();
@@ -70,15 +70,15 @@ async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Pat
                 return None;
             }
             // A downgrade that may still arrive has the token of the write that it ends: there must be a new one first.
-            let errand = holding.errand.as_ref();
-            let under_way =
-                errand.is_some_and(|errand| errand.sent || (errand.kind == ErrandKind::Downgrade && errand.tried));
+            let pending = holding.pending.as_ref();
+            let under_way = pending
+                .is_some_and(|pending| pending.sent || (pending.kind == TransitionKind::Downgrade && pending.tried));
             Some((!under_way).then(|| {
-                let errand = holding.errand.take();
-                holding.upgrade = Some(Box::new(Asking {
-                    loose: errand.as_ref().and_then(|errand| errand.loose),
-                    lingers: errand.is_some_and(|errand| errand.kind == ErrandKind::EndWait),
-                    ..Asking::default()
+                let pending = holding.pending.take();
+                holding.upgrade = Some(Box::new(Acquiring {
+                    in_doubt: pending.as_ref().and_then(|pending| pending.in_doubt),
+                    lingers: pending.is_some_and(|pending| pending.kind == TransitionKind::EndWait),
+                    ..Acquiring::default()
                 }));
                 holding.token
             }))
@@ -101,7 +101,7 @@ struct Request<'a> {
     acquisition: Arc<Acquisition>,
     goal: Goal,
     mode: Mode,
-    terms: &'a Terms,
+    terms: &'a LeaseOptions,
     started: Moment,
     ticket: u64,
     ahead: u64,
@@ -123,14 +123,20 @@ struct Request<'a> {
 /// What ended a wait.
 enum Woken {
     Pushed(Pushed),
-    Look,
+    Poll,
     OutOfTime,
     /// What was asked for is no longer wanted: the client is being shut down, or the lease was lost.
     Over,
 }
 
 impl<'a> Request<'a> {
-    fn new(client: &'a Arc<Client>, acquisition: Arc<Acquisition>, goal: Goal, mode: Mode, terms: &'a Terms) -> Self {
+    fn new(
+        client: &'a Arc<Client>,
+        acquisition: Arc<Acquisition>,
+        goal: Goal,
+        mode: Mode,
+        terms: &'a LeaseOptions,
+    ) -> Self {
         let started = client.clock.now();
         let span = telemetry::acquire(&acquisition.lock, mode);
         Request {
@@ -154,7 +160,7 @@ impl<'a> Request<'a> {
     }
 
     /// Runs, and notes what came of it.
-    async fn watched(&mut self, patience: Patience) -> Result<Option<Arc<Acquisition>>> {
+    async fn watched(&mut self, patience: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
         let span = self.span.clone();
         let result = self.run(patience).instrument(span).await;
         self.outcome = match &result {
@@ -166,10 +172,10 @@ impl<'a> Request<'a> {
     }
 
     /// The acquisition when it holds, nothing when a try was refused.
-    async fn run(&mut self, patience: Patience) -> Result<Option<Arc<Acquisition>>> {
+    async fn run(&mut self, patience: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
         let mut sweeps = 0;
         loop {
-            if self.acquisition.with_asking(|_| ()).is_none() {
+            if self.acquisition.with_acquiring(|_| ()).is_none() {
                 return Err(self.over());
             }
             let answer = match self.call(patience).await {
@@ -264,7 +270,7 @@ impl<'a> Request<'a> {
     }
 
     /// One call, accounted for: until it has an answer it may still be carried out.
-    async fn call(&mut self, patience: Patience) -> Result<Answer, CallError> {
+    async fn call(&mut self, patience: WaitPolicy) -> Result<Answer, CallError> {
         let now = self.client.clock.now();
         self.silent_since.get_or_insert(now);
         let slice = now.after(CALL_SLICE);
@@ -274,29 +280,29 @@ impl<'a> Request<'a> {
             owner: self.acquisition.owner,
             lease,
             goal: self.goal,
-            wait: matches!(patience, Patience::Queue { .. }).then(|| self.wait_terms(lease)),
+            wait: matches!(patience, WaitPolicy::Queue { .. }).then(|| self.wait_terms(lease)),
         };
         let call = acquire.call(self.client.scripts, &self.acquisition.lock, until);
-        let before = self.acquisition.with_asking(|asking| {
-            let before = asking.loose;
-            asking.loose = in_doubt::both(before, Some(InDoubt::uncounted(until)));
+        let before = self.acquisition.with_acquiring(|asking| {
+            let before = asking.in_doubt;
+            asking.in_doubt = in_doubt::both(before, Some(InDoubt::uncounted(until)));
             before
         });
         let result = self
             .client
             .router
-            .call_confirmed(&call, self.terms.replicas, until)
+            .call_replicated(&call, self.terms.replicas, until)
             .await;
         if result.is_ok() {
             self.silent_since = None;
         }
-        let loose = match &result {
-            Ok(answer) => answer.loose,
-            Err(error) => error.loose,
+        let in_doubt = match &result {
+            Ok(answer) => answer.in_doubt,
+            Err(error) => error.in_doubt,
         };
-        let counted = loose.map(|not_after| InDoubt::counted(until, not_after));
+        let counted = in_doubt.map(|not_after| InDoubt::counted(until, not_after));
         self.acquisition
-            .with_asking(|asking| asking.loose = in_doubt::both(before.flatten(), counted));
+            .with_acquiring(|asking| asking.in_doubt = in_doubt::both(before.flatten(), counted));
         result
     }
 
@@ -322,13 +328,13 @@ impl<'a> Request<'a> {
             },
             liveness: pace.liveness,
             ticket: self.ticket,
-            limit: self.client.settings.most_waiters,
+            limit: self.client.settings.max_waiters,
             joined_at,
         }
     }
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
-    fn is_passing(&self, error: &CallError, patience: Patience) -> bool {
+    fn is_passing(&self, error: &CallError, patience: WaitPolicy) -> bool {
         let least = match error.reason {
             Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
             // A wait that has a limit ends with this error, which says more than that the time is up.
@@ -337,7 +343,7 @@ impl<'a> Request<'a> {
             Reason::Overloaded => BRIEF,
             _ => return false,
         };
-        let wanted = self.acquisition.with_asking(|_| ()).is_some();
+        let wanted = self.acquisition.with_acquiring(|_| ()).is_some();
         wanted && self.client.clock.now().after(least) < patience.until().unwrap_or(LATEST)
     }
 
@@ -380,11 +386,11 @@ impl<'a> Request<'a> {
         if self.subscribed_at() != self.joined_at {
             return Ok(None);
         }
-        let pause = self.client.settings.pace.next_look(self.ahead, fastrand::f64());
+        let pause = self.client.settings.pace.next_poll(self.ahead, fastrand::f64());
         match self.woken(self.client.clock.now().after(pause), until).await {
             Woken::OutOfTime => Err(out_of_time()),
             Woken::Over => Err(self.over()),
-            Woken::Look => Ok(None),
+            Woken::Poll => Ok(None),
             Woken::Pushed(pushed) => Ok(Some(pushed)),
         }
     }
@@ -395,7 +401,7 @@ impl<'a> Request<'a> {
         let mut sleep = clock.sleep_until(wake_at(look_at));
         loop {
             let changed = std::pin::pin!(self.acquisition.changed.notified());
-            let news = self.acquisition.with_asking(|asking| match asking.pushed.take() {
+            let news = self.acquisition.with_acquiring(|asking| match asking.pushed.take() {
                 Some(pushed) => Err(pushed),
                 None => Ok(std::mem::take(&mut asking.look)),
             });
@@ -404,7 +410,7 @@ impl<'a> Request<'a> {
                 Some(Err(pushed)) => return Woken::Pushed(pushed),
                 Some(Ok(true)) => {
                     // So are all others who wait: in the order of their places, they do not come to the server at once.
-                    let turn = self.client.settings.pace.told_look(self.ahead, fastrand::f64());
+                    let turn = self.client.settings.pace.told_poll(self.ahead, fastrand::f64());
                     look_at = look_at.min(clock.now().after(turn));
                     sleep = clock.sleep_until(wake_at(look_at));
                 }
@@ -412,7 +418,7 @@ impl<'a> Request<'a> {
             }
             if let Either::Right(_) = select(changed, &mut sleep).await {
                 let out_of_time = until.is_some_and(|until| clock.now() >= until);
-                return if out_of_time { Woken::OutOfTime } else { Woken::Look };
+                return if out_of_time { Woken::OutOfTime } else { Woken::Poll };
             }
         }
     }
@@ -487,12 +493,12 @@ impl<'a> Request<'a> {
             revoked: false,
             lost: false,
             replaced: false,
-            loose: self.acquisition.with_asking(|asking| asking.loose).flatten(),
+            in_doubt: self.acquisition.with_acquiring(|asking| asking.in_doubt).flatten(),
             since: now,
             replicas: self.terms.replicas,
             releasing: false,
             upgrade: None,
-            errand: None,
+            pending: None,
         };
         self.client.hold(&self.acquisition, holding)
     }
@@ -503,7 +509,7 @@ impl<'a> Request<'a> {
             if !holding.is_held(now) {
                 return None;
             }
-            holding.loose = holding.loose();
+            holding.in_doubt = holding.in_doubt();
             holding.upgrade = None;
             (holding.mode, holding.token, holding.token_since) = (Mode::Write, grant.token, now);
             holding.prolong(ends);
@@ -530,8 +536,8 @@ impl<'a> Request<'a> {
 
     /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way, or an earlier wait must be ended.
     fn settle(&mut self) {
-        let may_be_there = |asking: &mut Asking| asking.loose.is_some() || asking.lingers;
-        if self.acquisition.with_asking(may_be_there) == Some(true) {
+        let may_be_there = |asking: &mut Acquiring| asking.in_doubt.is_some() || asking.lingers;
+        if self.acquisition.with_acquiring(may_be_there) == Some(true) {
             return;
         }
         self.settled = true;

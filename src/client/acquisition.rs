@@ -12,12 +12,12 @@ use crate::client::in_doubt::{self, InDoubt};
 use crate::client::telemetry;
 use crate::clock::Moment;
 use crate::node::Address;
-use crate::protocol::{Grant, LockKey, Mode, OwnerId};
+use crate::protocol::{AcquisitionId, Grant, LockKey, Mode};
 
 /// Shared by the one who asked (a request, then a guard), the registry, and the worker.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: AcquisitionId,
     /// The number in the owner id, its place in the registry.
     pub(crate) count: u64,
     pub(crate) lock: LockKey,
@@ -32,23 +32,23 @@ pub(crate) struct Acquisition {
 
 #[derive(Debug)]
 pub(crate) enum State {
-    Asking(Asking),
+    Acquiring(Acquiring),
     Held(Holding),
     /// Given up here, and not yet known to be gone from the server.
-    Leaving(Leaving),
+    Releasing(Releasing),
     /// Over.
     Ended,
 }
 
 /// Calls are being made, or a place in the queue is held.
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct Acquiring {
     /// A grant that was pushed.
     pub(crate) pushed: Option<Pushed>,
     /// Something happened that a push could have been lost in: look now.
     pub(crate) look: bool,
     /// Until when attempts without an answer can still be carried out.
-    pub(crate) loose: Option<InDoubt>,
+    pub(crate) in_doubt: Option<InDoubt>,
     /// A wait that was given up before this was asked for has not been ended at the server.
     pub(crate) lingers: bool,
 }
@@ -86,8 +86,8 @@ pub(crate) struct Holding {
     pub(crate) lost: bool,
     /// It was lost, and the server may have a lease of the same owner that is another: a late duplicate of a call was granted anew.
     pub(crate) replaced: bool,
-    /// As in [`Asking::loose`].
-    pub(crate) loose: Option<InDoubt>,
+    /// As in [`Acquiring::in_doubt`].
+    pub(crate) in_doubt: Option<InDoubt>,
     /// When it was taken.
     pub(crate) since: Moment,
     /// How many replicas must confirm what makes it longer.
@@ -95,30 +95,30 @@ pub(crate) struct Holding {
     /// Its holder is giving it back: it is renewed no more, and its end is no loss.
     pub(crate) releasing: bool,
     /// An upgrade is asked for.
-    pub(crate) upgrade: Option<Box<Asking>>,
+    pub(crate) upgrade: Option<Box<Acquiring>>,
     /// What the worker has to change about it.
-    pub(crate) errand: Option<Box<Errand>>,
+    pub(crate) pending: Option<Box<PendingTransition>>,
 }
 
 /// A change of a lease that the worker owes. There is one at a time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Errand {
-    pub(crate) kind: ErrandKind,
+pub(crate) struct PendingTransition {
+    pub(crate) kind: TransitionKind,
     /// When to send it, again.
     pub(crate) due: Moment,
     /// It is on its way.
     pub(crate) sent: bool,
     /// It may have been carried out.
     pub(crate) tried: bool,
-    /// As in [`Leaving`].
-    pub(crate) loose: Option<InDoubt>,
-    pub(crate) ghost_until: Option<u64>,
+    /// As in [`Releasing`].
+    pub(crate) in_doubt: Option<InDoubt>,
+    pub(crate) in_doubt_until: Option<u64>,
     /// What it is to end has ended by itself by then, and it need not be tried again. `None` where the end of the lease ends it.
     pub(crate) give_up: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrandKind {
+pub(crate) enum TransitionKind {
     /// An upgrade was given up: end its wait. If it has been granted meanwhile, a downgrade follows.
     EndWait,
     /// From write to read.
@@ -129,10 +129,10 @@ pub(crate) enum ErrandKind {
 
 /// The release that the worker owes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
-    pub(crate) loose: Option<InDoubt>,
+pub(crate) struct Releasing {
+    pub(crate) in_doubt: Option<InDoubt>,
     /// Server ms past which an attempt without an answer cannot be carried out any more; a release answered later is the last.
-    pub(crate) ghost_until: Option<u64>,
+    pub(crate) in_doubt_until: Option<u64>,
     /// When whatever is left there has ended by itself.
     pub(crate) give_up: Moment,
     /// When to send it, again.
@@ -144,8 +144,8 @@ pub(crate) struct Leaving {
 }
 
 impl Acquisition {
-    pub(crate) fn new(owner: OwnerId, count: u64, lock: LockKey, lease: Duration) -> Self {
-        let state = Mutex::new(State::Asking(Asking::default()));
+    pub(crate) fn new(owner: AcquisitionId, count: u64, lock: LockKey, lease: Duration) -> Self {
+        let state = Mutex::new(State::Acquiring(Acquiring::default()));
         Acquisition {
             owner,
             count,
@@ -162,21 +162,23 @@ impl Acquisition {
     }
 
     /// When what attempts without an answer may have been granted has ended.
-    pub(crate) fn ghost_ends(&self, loose: InDoubt) -> Moment {
-        loose.until.after(self.lease)
+    pub(crate) fn doubt_ends(&self, in_doubt: InDoubt) -> Moment {
+        in_doubt.until.after(self.lease)
     }
 
     /// When whatever the server has of a lease has ended by itself, if nothing more is sent for it.
     pub(crate) fn over(&self, holding: &Holding, now: Moment) -> Moment {
         // A renewal without an answer may have made it longer than is known here.
         let ends = holding.ends.max(now.after(holding.lease)).after(holding.margin);
-        holding.loose().map_or(ends, |loose| ends.max(self.ghost_ends(loose)))
+        holding
+            .in_doubt()
+            .map_or(ends, |in_doubt| ends.max(self.doubt_ends(in_doubt)))
     }
 
     /// What is asked for, if anything is.
-    pub(crate) fn with_asking<T>(&self, act: impl FnOnce(&mut Asking) -> T) -> Option<T> {
+    pub(crate) fn with_acquiring<T>(&self, act: impl FnOnce(&mut Acquiring) -> T) -> Option<T> {
         match &mut *self.state() {
-            State::Asking(asking) => Some(act(asking)),
+            State::Acquiring(asking) => Some(act(asking)),
             State::Held(Holding {
                 upgrade: Some(asking), ..
             }) => Some(act(asking)),
@@ -226,18 +228,18 @@ impl Holding {
     /// When the worker must look at it next.
     pub(crate) fn next_due(&self) -> Moment {
         let renewal = self.renew_at.filter(|_| !self.renewing);
-        let errand = self.errand.as_ref().filter(|errand| !errand.sent);
+        let pending = self.pending.as_ref().filter(|pending| !pending.sent);
         renewal
             .into_iter()
-            .chain(errand.map(|errand| errand.due))
+            .chain(pending.map(|pending| pending.due))
             .fold(self.ends, Moment::min)
     }
 
     /// Until when any attempt without an answer can still be carried out.
-    pub(crate) fn loose(&self) -> Option<InDoubt> {
-        let upgrade = self.upgrade.as_ref().and_then(|asking| asking.loose);
-        let errand = self.errand.as_ref().and_then(|errand| errand.loose);
-        in_doubt::both(in_doubt::both(self.loose, upgrade), errand)
+    pub(crate) fn in_doubt(&self) -> Option<InDoubt> {
+        let upgrade = self.upgrade.as_ref().and_then(|asking| asking.in_doubt);
+        let pending = self.pending.as_ref().and_then(|pending| pending.in_doubt);
+        in_doubt::both(in_doubt::both(self.in_doubt, upgrade), pending)
     }
 
     /// Whether a lease with this token is this one, as the answer says to a call that was sent at `sent`.
@@ -254,8 +256,8 @@ impl Holding {
 
     /// An upgrade is asked for, or was given up and may be granted all the same.
     fn may_be_upgraded(&self) -> bool {
-        let errand = self.errand.as_ref();
-        self.upgrade.is_some() || errand.is_some_and(|errand| errand.kind == ErrandKind::EndWait)
+        let pending = self.pending.as_ref();
+        self.upgrade.is_some() || pending.is_some_and(|pending| pending.kind == TransitionKind::EndWait)
     }
 
     /// Takes note of a later end, which no longest hold allows to be later than its own.
@@ -264,15 +266,15 @@ impl Holding {
     }
 }
 
-impl Errand {
-    pub(crate) fn new(kind: ErrandKind, due: Moment, loose: Option<InDoubt>) -> Box<Self> {
-        Box::new(Errand {
+impl PendingTransition {
+    pub(crate) fn new(kind: TransitionKind, due: Moment, in_doubt: Option<InDoubt>) -> Box<Self> {
+        Box::new(PendingTransition {
             kind,
             due,
             sent: false,
             tried: false,
-            loose,
-            ghost_until: None,
+            in_doubt,
+            in_doubt_until: None,
             give_up: None,
         })
     }

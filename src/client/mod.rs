@@ -20,22 +20,22 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::client::acquisition::{Acquisition, Errand, ErrandKind, Holding, Leaving, State};
+use crate::client::acquisition::{Acquisition, Holding, PendingTransition, Releasing, State, TransitionKind};
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
-use crate::protocol::{ClientId, LockKey, Mode, OwnerId, Scripts};
-use crate::router::{Call, Route};
+use crate::protocol::{AcquisitionId, ClientId, LockKey, Mode, Scripts};
+use crate::router::{Call, Transport};
 use crate::slot::Slot;
 
 /// How long after a lease or a place in the queue has surely ended a release is still tried.
-pub(crate) const LEAVING_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) router: Route,
+    pub(crate) router: Transport,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) scripts: &'static Scripts,
@@ -54,7 +54,7 @@ pub(crate) struct Handle(pub(crate) Arc<Client>);
 
 impl Client {
     pub(crate) fn new(
-        router: Route,
+        router: Transport,
         clock: Arc<dyn Clock>,
         settings: Settings,
         scripts: &'static Scripts,
@@ -75,7 +75,7 @@ impl Client {
 
     /// A new owner that is not registered: of a lock that this client does not look after.
     #[cfg(feature = "legacy")]
-    pub(crate) fn stranger(&self) -> OwnerId {
+    pub(crate) fn stranger(&self) -> AcquisitionId {
         self.id.owner(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -86,7 +86,7 @@ impl Client {
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
-            Err(lock.blame(Error::new(ErrorKind::Cancelled, "the client is shut down")))
+            Err(lock.with_lock(Error::new(ErrorKind::Cancelled, "the client is shut down")))
         }
     }
 
@@ -108,19 +108,19 @@ impl Client {
         let pace = &self.settings.pace;
         {
             let mut state = acquisition.state();
-            let (loose, over) = match &*state {
-                State::Asking(asking) => (asking.loose, now.after(pace.liveness + self.settings.call_timeout)),
+            let (in_doubt, over) = match &*state {
+                State::Acquiring(asking) => (asking.in_doubt, now.after(pace.liveness + self.settings.call_timeout)),
                 State::Held(holding) => {
                     holding.end("dropped", now);
-                    (holding.loose(), acquisition.over(holding, now))
+                    (holding.in_doubt(), acquisition.over(holding, now))
                 }
-                State::Leaving(_) | State::Ended => return,
+                State::Releasing(_) | State::Ended => return,
             };
-            let over = loose.map_or(over, |loose| over.max(acquisition.ghost_ends(loose)));
-            let give_up = over.after(LEAVING_GRACE);
-            *state = State::Leaving(Leaving {
-                loose,
-                ghost_until: None,
+            let over = in_doubt.map_or(over, |in_doubt| over.max(acquisition.doubt_ends(in_doubt)));
+            let give_up = over.after(RELEASE_GRACE);
+            *state = State::Releasing(Releasing {
+                in_doubt,
+                in_doubt_until: None,
                 give_up,
                 due: now,
                 sent: false,
@@ -135,7 +135,7 @@ impl Client {
     pub(crate) fn hold(&self, acquisition: &Acquisition, holding: Holding) -> bool {
         let due = holding.next_due();
         match &mut *acquisition.state() {
-            state @ State::Asking(_) => *state = State::Held(holding),
+            state @ State::Acquiring(_) => *state = State::Held(holding),
             _ => return false,
         }
         self.schedule(acquisition, due);
@@ -146,8 +146,8 @@ impl Client {
     pub(crate) fn downgrade(&self, acquisition: &Acquisition) {
         let now = self.clock.now();
         acquisition.with_holding(|holding| {
-            if holding.mode == Mode::Write && holding.errand.is_none() && !holding.lost {
-                holding.errand = Some(Errand::new(ErrandKind::Downgrade, now, None));
+            if holding.mode == Mode::Write && holding.pending.is_none() && !holding.lost {
+                holding.pending = Some(PendingTransition::new(TransitionKind::Downgrade, now, None));
             }
         });
         self.schedule(acquisition, now);
@@ -158,7 +158,7 @@ impl Client {
         let now = self.clock.now();
         acquisition.with_holding(|holding| {
             if let Some(asking) = holding.upgrade.take() {
-                holding.errand = Some(Errand::new(ErrandKind::EndWait, now, asking.loose));
+                holding.pending = Some(PendingTransition::new(TransitionKind::EndWait, now, asking.in_doubt));
             }
         });
         self.schedule(acquisition, now);
@@ -184,7 +184,7 @@ impl Client {
 
     /// Whom a push is for.
     pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
-        let count = OwnerId::count_of(owner, &self.id)?;
+        let count = AcquisitionId::count_of(owner, &self.id)?;
         self.registry().get(count)
     }
 
@@ -229,7 +229,7 @@ impl Client {
     pub(crate) async fn ask(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
         let until = self.clock.now().after(self.settings.call_timeout);
         let answer = self.router.call(question, until).await;
-        answer.map(|answer| answer.reply).map_err(|error| lock.blame(error))
+        answer.map(|answer| answer.reply).map_err(|error| lock.with_lock(error))
     }
 
     /// When the worker must wake by itself; from here on earlier needs wake it.

@@ -7,7 +7,7 @@ const STEP: Duration = Duration::from_millis(1);
 
 /// The times of waiting that a client is set to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PollSettings {
     /// Between two looks of the head of the queue; each place behind it adds as much.
     pub(crate) interval: Duration,
     /// How long a place in the queue lives without a look.
@@ -16,14 +16,14 @@ pub(crate) struct Pace {
     pub(crate) window: Duration,
 }
 
-impl Pace {
+impl PollSettings {
     /// The time until the next look; `random` is from 0 to 1.
-    pub(crate) fn next_look(&self, ahead: u64, random: f64) -> Duration {
+    pub(crate) fn next_poll(&self, ahead: u64, random: f64) -> Duration {
         self.longest(ahead).mul_f64(1.0 - 0.2 * random)
     }
 
     /// The time until the look of a waiter that was told to look, as all of its queue were: the head looks at once, and the others one after another. `random` is from 0 to 1.
-    pub(crate) fn told_look(&self, ahead: u64, random: f64) -> Duration {
+    pub(crate) fn told_poll(&self, ahead: u64, random: f64) -> Duration {
         let places = u32::try_from(ahead).unwrap_or(u32::MAX);
         let turn = STEP.saturating_mul(places).saturating_sub(STEP.mul_f64(random));
         turn.min(self.longest(ahead))
@@ -50,20 +50,20 @@ mod tests {
 
     #[test]
     fn who_is_further_back_looks_less_often() {
-        let pace = Pace {
+        let pace = PollSettings {
             interval: Duration::from_millis(250),
             liveness: Duration::from_secs(9),
             window: Duration::from_secs(1),
         };
-        assert_eq!(pace.next_look(0, 0.0), Duration::from_millis(250));
-        assert_eq!(pace.next_look(0, 1.0), Duration::from_millis(200));
-        assert_eq!(pace.next_look(3, 0.0), Duration::from_secs(1));
-        assert_eq!(pace.next_look(u64::MAX, 0.0), Duration::from_secs(3));
-        assert_eq!(pace.told_look(0, 0.0), Duration::ZERO);
-        assert_eq!(pace.told_look(0, 1.0), Duration::ZERO);
-        assert_eq!(pace.told_look(7, 0.0), 7 * STEP);
-        assert_eq!(pace.told_look(7, 1.0), 6 * STEP);
-        assert_eq!(pace.told_look(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(pace.next_poll(0, 0.0), Duration::from_millis(250));
+        assert_eq!(pace.next_poll(0, 1.0), Duration::from_millis(200));
+        assert_eq!(pace.next_poll(3, 0.0), Duration::from_secs(1));
+        assert_eq!(pace.next_poll(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(pace.told_poll(0, 0.0), Duration::ZERO);
+        assert_eq!(pace.told_poll(0, 1.0), Duration::ZERO);
+        assert_eq!(pace.told_poll(7, 0.0), 7 * STEP);
+        assert_eq!(pace.told_poll(7, 1.0), 6 * STEP);
+        assert_eq!(pace.told_poll(u64::MAX, 0.0), Duration::from_secs(3));
         assert_eq!(pace.window(true, 50), Duration::from_secs(1));
         assert_eq!(pace.window(false, 0), Duration::from_secs(1));
         assert_eq!(pace.window(false, 50), Duration::from_secs(6));

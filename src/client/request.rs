@@ -9,7 +9,7 @@ use crate::protocol::Fairness;
 
 /// What a lock is asked for with.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LeaseOptions {
     pub(crate) lease: Duration,
     pub(crate) fairness: Fairness,
     pub(crate) renewal: Renewal,
@@ -19,10 +19,10 @@ pub(crate) struct Terms {
     pub(crate) replicas: u32,
 }
 
-impl Terms {
+impl LeaseOptions {
     /// What the client's settings say.
     pub(crate) fn of(settings: &Settings) -> Self {
-        Terms {
+        LeaseOptions {
             lease: settings.lease,
             fairness: settings.fairness,
             renewal: Renewal::Automatic,
@@ -55,18 +55,18 @@ pub enum Renewal {
 
 /// How long to wait for one's turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum WaitPolicy {
     /// Not at all; the limit is for the cluster's answer.
     Try { until: Moment },
     /// In the queue, for ever or until a moment.
     Queue { until: Option<Moment> },
 }
 
-impl Patience {
+impl WaitPolicy {
     pub(crate) fn until(self) -> Option<Moment> {
         match self {
-            Patience::Try { until } => Some(until),
-            Patience::Queue { until } => until,
+            WaitPolicy::Try { until } => Some(until),
+            WaitPolicy::Queue { until } => until,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::deadline::default_margin;
 use crate::client::lost::OnLost;
-use crate::client::polling::Pace;
+use crate::client::polling::PollSettings;
 use crate::error::{Error, Result};
 use crate::protocol::Fairness;
 use crate::router::RouterSettings;
@@ -26,8 +26,8 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) margin: Option<Duration>,
     pub(crate) fairness: Fairness,
-    pub(crate) pace: Pace,
-    pub(crate) most_waiters: u64,
+    pub(crate) pace: PollSettings,
+    pub(crate) max_waiters: u64,
     pub(crate) call_timeout: Duration,
     pub(crate) on_lost: OnLost,
     /// What the client's id is made of, if it is not drawn at random.
@@ -42,12 +42,12 @@ impl Default for Settings {
             lease: Duration::from_secs(30),
             margin: None,
             fairness: Fairness::PhaseFair,
-            pace: Pace {
+            pace: PollSettings {
                 interval: Duration::from_millis(250),
                 liveness: Duration::from_secs(10),
                 window: Duration::from_millis(1_500),
             },
-            most_waiters: 10_000,
+            max_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
             on_lost: OnLost::default(),
             id: None,

@@ -176,7 +176,7 @@ pub(crate) fn change_refused(lock: &LockKey, why: &dyn Display) {
     warn!(name: "rwlease.change", lock = %lock.name, slot = %lock.slot, outcome = "refused", %why);
 }
 
-// Words.
+// Command.
 
 fn word(mode: Mode) -> &'static str {
     match mode {

@@ -44,7 +44,7 @@ pub(super) enum Act {
     /// Works on the whole server.
     Server(fn(&mut World, At, &[&[u8]]) -> Outcome),
     Script(script::Kind),
-    Asking,
+    Acquiring,
     Wait,
 }
 

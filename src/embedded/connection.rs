@@ -13,7 +13,7 @@ use super::script_host::ScriptHost;
 use super::server::Health;
 use super::session::Session;
 use super::world::World;
-use crate::node::{Address, Answering, Connector, Node, NodeError, Notice, Reply, Subscription, Words};
+use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, Subscription};
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>);
 #[derive(Debug)]
 pub(super) enum Queued {
     Commands {
-        commands: Vec<Words>,
+        commands: Vec<Command>,
         session: Arc<Session>,
         replies: oneshot::Sender<Vec<Reply>>,
     },
@@ -113,7 +113,7 @@ impl Link {
 }
 
 impl EmbeddedNode {
-    async fn send(&self, commands: &[Words]) -> Result<Vec<Reply>, NodeError> {
+    async fn send(&self, commands: &[Command]) -> Result<Vec<Reply>, NodeError> {
         let waiting = {
             let mut host = lock(&self.shared.host);
             let mut world = lock(&self.shared.world);
@@ -142,7 +142,7 @@ impl EmbeddedNode {
 }
 
 impl Node for EmbeddedNode {
-    fn call(&self, command: &Words) -> Answering<Reply> {
+    fn call(&self, command: &Command) -> Answering<Reply> {
         let (node, command) = (self.clone(), command.clone());
         Box::pin(async move {
             let mut replies = node.send(&[command]).await?;
@@ -150,7 +150,7 @@ impl Node for EmbeddedNode {
         })
     }
 
-    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let (node, commands) = (self.clone(), commands.to_vec());
         Box::pin(async move { node.send(&commands).await })
     }
@@ -176,7 +176,7 @@ impl EmbeddedSubscription {
 }
 
 impl Subscription for EmbeddedSubscription {
-    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         let node = EmbeddedNode {
             shared: self.shared.clone(),
             link: self.link,

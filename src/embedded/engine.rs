@@ -19,7 +19,7 @@ use super::slots::Slots;
 use super::watch::{self, Served, Watcher, Watching};
 use super::world::{Tally, World};
 use crate::clock::{Clock, ManualClock};
-use crate::node::{Address, Connector, Reply, Words};
+use crate::node::{Address, Command, Connector, Reply};
 
 /// The servers' clocks begin on the first of January 2025.
 const EPOCH: Duration = Duration::from_secs(1_735_689_600);
@@ -118,7 +118,7 @@ impl Engine {
     /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`] does. For tests.
     #[doc(hidden)]
     pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
-        let command = words.iter().fold(Words::new(), |command, word| command.word(word));
+        let command = words.iter().fold(Command::new(), |command, word| command.word(word));
         watch::words_of(&self.ask(server, &command))
     }
 
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Asks a server, as over a connection of its own.
-    pub(crate) fn ask(&self, server: usize, command: &Words) -> Reply {
+    pub(crate) fn ask(&self, server: usize, command: &Command) -> Reply {
         let mut host = lock(&self.shared.host);
         self.shared.serve(&mut host, server, &Session::default(), command)
     }
@@ -273,7 +273,7 @@ const FIRST_PORT: u16 = 7000;
 
 impl Shared {
     /// Serves one command of a client.
-    pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, session: &Session, command: &Words) -> Reply {
+    pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, session: &Session, command: &Command) -> Reply {
         let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
         let before = lock(&self.world).servers[server].store.offset();
         let reply = self.answer(host, server, session, &words);
@@ -314,8 +314,8 @@ impl Shared {
             return stage.run(kind, args).unwrap_or_else(Reply::from);
         }
         let outcome = match command.act {
-            Act::Asking if !world.is_cluster => Err(Failure::NO_CLUSTER),
-            Act::Asking => {
+            Act::Acquiring if !world.is_cluster => Err(Failure::NO_CLUSTER),
+            Act::Acquiring => {
                 session.set_asking();
                 Ok(OK)
             }

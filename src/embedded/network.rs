@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::engine::Engine;
-use crate::node::{Address, Connector, Node, NodeError, Subscribed, Words};
+use crate::node::{Address, Command, Connector, Node, NodeError, Subscribed};
 use line::Line;
 use node::RemoteNode;
 use subscription::RemoteSubscription;
@@ -39,7 +39,7 @@ pub struct Message<'a> {
     pub server: usize,
     /// What kind of message it is.
     pub kind: Kind,
-    commands: &'a [Words],
+    commands: &'a [Command],
 }
 
 /// The kinds of messages.

@@ -128,7 +128,7 @@ impl World {
         match act {
             Act::Data(act) => act(&mut self.servers[at.server].store, args),
             Act::Server(act) => act(self, at, args),
-            Act::Asking | Act::Wait | Act::Script(_) => Err(Failure::NOT_IN_SCRIPTS),
+            Act::Acquiring | Act::Wait | Act::Script(_) => Err(Failure::NOT_IN_SCRIPTS),
         }
     }
 

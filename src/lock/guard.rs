@@ -7,7 +7,7 @@ use crate::client::acquire;
 use crate::client::worker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
-use crate::lock::request::Asked;
+use crate::lock::request::LockRequest;
 use crate::protocol::{Ended, Mode, Release};
 
 /// How a release went.
@@ -38,9 +38,9 @@ impl Hold {
         let held = acquisition.with_holding(|holding| {
             holding.end("released", now);
             holding.releasing = true;
-            (holding.ends, holding.loose(), holding.replaced)
+            (holding.ends, holding.in_doubt(), holding.replaced)
         });
-        let Some((ends, loose, replaced)) = held else {
+        let Some((ends, in_doubt, replaced)) = held else {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
         let call = Release {
@@ -55,7 +55,7 @@ impl Hold {
                 if envelope.more {
                     client.pump(lock);
                 }
-                if loose.is_none() {
+                if in_doubt.is_none() {
                     client.forget(acquisition); // else the drop below hands it to the worker, which sends a last one later
                 }
                 Ok(match ended {
@@ -70,7 +70,7 @@ impl Hold {
                 let error = Error::from(error);
                 match error.kind() {
                     ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => Ok(Released::Unknown),
-                    _ => Err(lock.blame(error)),
+                    _ => Err(lock.with_lock(error)),
                 }
             }
         }
@@ -106,16 +106,16 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of an [`Owner`](crate::Owner).
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of an [`Reentrant`](crate::Reentrant).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
     use super::{Lease, Released, Result};
-    use crate::lock::request::Asked;
+    use crate::lock::request::LockRequest;
 
     pub trait Guard: Sized + Send {
         /// Nothing if it was a try, and others are in the way.
-        fn ask(asked: Asked<'_>) -> impl Future<Output = Result<Option<Self>>> + Send;
+        fn ask(asked: LockRequest<'_>) -> impl Future<Output = Result<Option<Self>>> + Send;
 
         fn as_lease(&self) -> &Lease;
 
@@ -201,8 +201,8 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            async fn ask(asked: Asked<'_>) -> Result<Option<Self>> {
-                let Asked { client, lock, terms, patience, .. } = asked;
+            async fn ask(asked: LockRequest<'_>) -> Result<Option<Self>> {
+                let LockRequest { client, lock, terms, patience, .. } = asked;
                 let taken = acquire::take(client, lock, $mode, terms, patience).await?;
                 Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.clone(), acquisition)))))
             }

@@ -8,7 +8,7 @@ use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, ErrandKind, Holding};
+use crate::client::acquisition::{Acquisition, Holding, TransitionKind};
 use crate::client::worker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{Mode, Renew};
@@ -159,7 +159,7 @@ impl Lease {
     /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
     pub async fn renew(&self) -> Result<()> {
         let lock = &self.acquisition.lock;
-        let lost = || lock.blame(Error::new(ErrorKind::Lost, "the lease is lost"));
+        let lost = || lock.with_lock(Error::new(ErrorKind::Lost, "the lease is lost"));
         let now = self.client.clock.now();
         let (ends, lease, replicas) = self
             .with(|holding| {
@@ -174,13 +174,13 @@ impl Lease {
         }
         .call(self.client.scripts, lock);
         let until = ends.min(now.after(self.client.settings.call_timeout));
-        let result = self.client.router.call_confirmed(&call, replicas, until).await;
+        let result = self.client.router.call_replicated(&call, replicas, until).await;
         let failed = worker::refusal(&result, replicas);
         worker::apply_renewal(&self.client, &self.acquisition, result);
         match (self.state(), failed) {
             (LeaseState::Lost, _) => Err(lost()),
-            (_, Some(error)) => Err(lock.blame(error)),
-            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.blame(Error::new(
+            (_, Some(error)) => Err(lock.with_lock(error)),
+            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.with_lock(Error::new(
                 ErrorKind::Lost,
                 "the lease was revoked, and ends at its deadline",
             ))),
@@ -191,11 +191,11 @@ impl Lease {
     /// Whether it is a write and remains one. A downgrade that was not sent yet is called off.
     pub(crate) fn stays_writer(&self) -> bool {
         let stays = self.with(|holding| {
-            let errand = holding.errand.as_ref();
-            if errand.is_some_and(|errand| errand.kind == ErrandKind::Downgrade && !errand.tried) {
-                holding.errand = None;
+            let pending = holding.pending.as_ref();
+            if pending.is_some_and(|pending| pending.kind == TransitionKind::Downgrade && !pending.tried) {
+                holding.pending = None;
             }
-            holding.mode == Mode::Write && holding.errand.is_none()
+            holding.mode == Mode::Write && holding.pending.is_none()
         });
         self.acquisition.changed.notify_waiters();
         stays == Some(true)
@@ -203,7 +203,7 @@ impl Lease {
 
     /// Waits until the worker has turned the write into a read, or that was called off.
     pub(crate) async fn downgraded(&self) -> Result<()> {
-        self.free_of(|kind| kind == ErrandKind::Downgrade).await
+        self.free_of(|kind| kind == TransitionKind::Downgrade).await
     }
 
     /// Waits until the worker has nothing to change about it.
@@ -211,15 +211,15 @@ impl Lease {
         self.free_of(|_| true).await
     }
 
-    async fn free_of(&self, errands: impl Fn(ErrandKind) -> bool) -> Result<()> {
+    async fn free_of(&self, concerns: impl Fn(TransitionKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let until = client.clock.now().after(client.settings.call_timeout);
-        let failed = |kind, message| Err(acquisition.lock.blame(Error::new(kind, message)));
+        let failed = |kind, message| Err(acquisition.lock.with_lock(Error::new(kind, message)));
         loop {
             let changed = std::pin::pin!(acquisition.changed.notified());
             let under_way = self.with(|holding| {
-                let errand = holding.errand.as_ref();
-                errand.is_some_and(|errand| errands(errand.kind))
+                let pending = holding.pending.as_ref();
+                pending.is_some_and(|pending| concerns(pending.kind))
             });
             if !self.is_held() {
                 return failed(ErrorKind::Lost, "the lease is lost");

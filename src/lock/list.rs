@@ -9,7 +9,7 @@ use futures::stream::{self, Stream};
 
 use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Address, Reply, Words};
+use crate::node::{Address, Command, Reply};
 
 /// How many keys a server looks at in one step, unless set otherwise.
 const STEP: u32 = 500;
@@ -75,7 +75,7 @@ impl Listing {
         let router = &self.client.router;
         let masters = self.masters.get_or_insert_with(|| router.masters().into());
         while let Some(master) = masters.front() {
-            let command = Words::new()
+            let command = Command::new()
                 .word("SCAN")
                 .word(&self.cursor)
                 .word("MATCH")

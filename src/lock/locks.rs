@@ -14,11 +14,11 @@ use crate::lock::builder::Builder;
 use crate::lock::list::Listing;
 use crate::lock::multi::Multi;
 use crate::lock::mutex::Mutex;
-use crate::lock::reentrant::Owner;
+use crate::lock::reentrant::Reentrant;
 use crate::lock::rwlock::RwLock;
 use crate::node::Connector;
 use crate::protocol::{ClientId, Scripts};
-use crate::router::{Route, Router, RouterSettings};
+use crate::router::{Router, RouterSettings, Transport};
 
 /// A client of one cluster (or of a single server): makes locks, keeps the leases that are held by it.
 ///
@@ -97,8 +97,8 @@ impl Locks {
     }
 
     /// One who may hold the same lock again.
-    pub fn owner(&self) -> Owner {
-        Owner::new(self.client.clone())
+    pub fn owner(&self) -> Reentrant {
+        Reentrant::new(self.client.clone())
     }
 
     #[cfg(feature = "legacy")]
@@ -169,11 +169,11 @@ impl Locks {
         router.check()?;
         on_tokio()?;
         let router = Router::connect(connector, clock.clone(), router).await?;
-        Locks::over(Route::Own(router), clock, scripts, settings)
+        Locks::over(Transport::Own(router), clock, scripts, settings)
     }
 
     pub(crate) fn over(
-        router: Route,
+        router: Transport,
         clock: Arc<dyn Clock>,
         scripts: &'static Scripts,
         settings: Settings,
@@ -201,7 +201,7 @@ impl Locks {
 fn random_id() -> Result<[u8; 11]> {
     let mut random = [0; 11];
     getrandom::fill(&mut random)
-        .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").because(error))?;
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").with_source(error))?;
     Ok(random)
 }
 
@@ -217,6 +217,6 @@ impl fmt::Debug for Locks {
 pub(crate) fn on_tokio() -> Result<()> {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => Ok(()),
-        Err(error) => Err(Error::invalid("clients must be made on a tokio runtime").because(error)),
+        Err(error) => Err(Error::invalid("clients must be made on a tokio runtime").with_source(error)),
     }
 }

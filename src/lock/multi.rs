@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
 
 use crate::client::acquire;
-use crate::client::request::{Patience, Terms};
+use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::{Client, Handle};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -61,7 +61,7 @@ use crate::protocol::{Kind, LockKey, Mode};
 pub struct Multi {
     client: Arc<Handle>,
     named: Result<Vec<Wanted>>,
-    terms: Terms,
+    terms: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'static>,
 }
@@ -70,7 +70,7 @@ type Wanted = (LockKey, Mode);
 
 impl Multi {
     pub(crate) fn new(client: Arc<Handle>) -> Self {
-        let terms = Terms::of(&client.settings);
+        let terms = LeaseOptions::of(&client.settings);
         Multi {
             client,
             named: Ok(Vec::new()),
@@ -159,23 +159,28 @@ fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
     let mixed = |pair: &[Wanted]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
     if let Some(pair) = named.windows(2).find(|pair| mixed(pair)) {
         let error = Error::invalid("the key was named as a mutex and as a read/write lock");
-        return Err(pair[0].0.blame(error));
+        return Err(pair[0].0.with_lock(error));
     }
     named.dedup_by(|(one, _), (other, _)| one.key == other.key);
     Ok(named)
 }
 
 /// Tries all of them at the same time.
-async fn try_each(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, until: Moment) -> Result<Vec<Option<Hold>>> {
+async fn try_each(
+    client: &Arc<Client>,
+    wanted: &[Wanted],
+    terms: &LeaseOptions,
+    until: Moment,
+) -> Result<Vec<Option<Hold>>> {
     try_join_all(wanted.iter().map(async |(lock, mode)| {
-        let taken = acquire::take(client, lock, *mode, terms, Patience::Try { until }).await?;
+        let taken = acquire::take(client, lock, *mode, terms, WaitPolicy::Try { until }).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
     }))
     .await
 }
 
 /// Keeps what was had before the first refusal, and waits for that one.
-async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, wait: &Wait) -> Result<Vec<Hold>> {
+async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &LeaseOptions, wait: &Wait) -> Result<Vec<Hold>> {
     let clock = &client.clock;
     let ends = wait.timeout.map(|timeout| clock.now().after(timeout));
     let mut held: Vec<Hold> = Vec::new();
@@ -208,7 +213,7 @@ async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, wa
 }
 
 /// Holds all or nothing at any time, and tries again.
-async fn take_at_once(client: &Arc<Client>, wanted: &[Wanted], terms: &Terms, wait: &Wait) -> Result<Vec<Hold>> {
+async fn take_at_once(client: &Arc<Client>, wanted: &[Wanted], terms: &LeaseOptions, wait: &Wait) -> Result<Vec<Hold>> {
     let retry = wait.retry.clone().unwrap_or_default();
     let mut tries = retry.begin(client.clock.now(), wait.timeout);
     loop {

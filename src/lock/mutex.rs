@@ -73,7 +73,7 @@ impl Mutex {
     /// Asks for the mutex, and tries again until it is had: by the default [`Retry`](crate::Retry) unless [`retry`](Acquire::retry) gives another, and without a
     /// limit unless that or [`timeout`](Acquire::timeout) gives one. One round trip for each try.
     ///
-    /// One who holds it already and asks for it again waits for itself: see [`Owner`](crate::Owner).
+    /// One who holds it already and asks for it again waits for itself: see [`Reentrant`](crate::Reentrant).
     pub fn lock(&self) -> Acquire<'_, MutexGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
@@ -97,7 +97,7 @@ impl Mutex {
         let lock = &self.lock;
         let call = InspectMutex.call(self.client.scripts, lock);
         let reply = self.client.ask(lock, &call).await?;
-        let held = InspectMutex::read(reply).map_err(|bad| lock.blame(bad))?;
+        let held = InspectMutex::read(reply).map_err(|bad| lock.with_lock(bad))?;
         Ok(held.map(|held| MutexStatus {
             value: held.value.to_vec(),
             remaining: held.left.map(Duration::from_millis),

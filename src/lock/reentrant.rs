@@ -10,12 +10,12 @@ use futures::future::{Either, select};
 
 use crate::client::Handle;
 use crate::client::acquire;
-use crate::client::request::Patience;
+use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Hold, Released, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::mutex::Mutex as PlainMutex;
-use crate::lock::request::Asked;
+use crate::lock::request::LockRequest;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
 use crate::lock::upgrade::become_writer;
@@ -44,7 +44,7 @@ const MANY: usize = 64;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Owner {
+pub struct Reentrant {
     client: Arc<Handle>,
     entries: Arc<Mutex<Entries>>,
 }
@@ -52,39 +52,39 @@ pub struct Owner {
 /// By kind and key: a mutex and a read/write lock are two things.
 type Entries = HashMap<(Kind, Bytes), Weak<Entry>>;
 
-impl Owner {
+impl Reentrant {
     pub(crate) fn new(client: Arc<Handle>) -> Self {
         let entries = Arc::default();
-        Owner { client, entries }
+        Reentrant { client, entries }
     }
 
     /// As [`RwLock::read`].
-    pub fn read<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, OwnerReadGuard> {
+    pub fn read<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, ReentrantReadGuard> {
         Acquire::new(&lock.client, &lock.lock, Some(self))
     }
 
     /// As [`RwLock::write`].
-    pub fn write<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, OwnerWriteGuard> {
+    pub fn write<'a>(&'a self, lock: &'a RwLock) -> Acquire<'a, ReentrantWriteGuard> {
         Acquire::new(&lock.client, &lock.lock, Some(self))
     }
 
     /// As [`RwLock::try_read`].
-    pub fn try_read<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, OwnerReadGuard> {
+    pub fn try_read<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, ReentrantReadGuard> {
         TryAcquire(Acquire::new(&lock.client, &lock.lock, Some(self)))
     }
 
     /// As [`RwLock::try_write`].
-    pub fn try_write<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, OwnerWriteGuard> {
+    pub fn try_write<'a>(&'a self, lock: &'a RwLock) -> TryAcquire<'a, ReentrantWriteGuard> {
         TryAcquire(Acquire::new(&lock.client, &lock.lock, Some(self)))
     }
 
     /// As [`Mutex::lock`](PlainMutex::lock).
-    pub fn lock<'a>(&'a self, mutex: &'a PlainMutex) -> Acquire<'a, OwnerMutexGuard> {
+    pub fn lock<'a>(&'a self, mutex: &'a PlainMutex) -> Acquire<'a, ReentrantMutexGuard> {
         Acquire::new(&mutex.client, &mutex.lock, Some(self))
     }
 
     /// As [`Mutex::try_lock`](PlainMutex::try_lock).
-    pub fn try_lock<'a>(&'a self, mutex: &'a PlainMutex) -> TryAcquire<'a, OwnerMutexGuard> {
+    pub fn try_lock<'a>(&'a self, mutex: &'a PlainMutex) -> TryAcquire<'a, ReentrantMutexGuard> {
         TryAcquire(Acquire::new(&mutex.client, &mutex.lock, Some(self)))
     }
 
@@ -103,9 +103,9 @@ impl Owner {
     }
 }
 
-impl fmt::Debug for Owner {
+impl fmt::Debug for Reentrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").finish_non_exhaustive()
+        f.debug_struct("Reentrant").finish_non_exhaustive()
     }
 }
 
@@ -262,8 +262,8 @@ impl Drop for Share {
 }
 
 /// Takes a share of what the owner holds, or has the server give it more.
-async fn take(asked: Asked<'_>, mode: Mode) -> Result<Option<Share>> {
-    let Asked {
+async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
+    let LockRequest {
         client,
         lock,
         terms,
@@ -271,10 +271,10 @@ async fn take(asked: Asked<'_>, mode: Mode) -> Result<Option<Share>> {
         owner: Some(owner),
     } = asked
     else {
-        return Err(asked.lock.blame(Error::invalid("a request of nobody")));
+        return Err(asked.lock.with_lock(Error::invalid("a request of nobody")));
     };
     if !Arc::ptr_eq(client, &owner.client) {
-        return Err(lock.blame(Error::invalid("the owner and the lock are of different clients")));
+        return Err(lock.with_lock(Error::invalid("the owner and the lock are of different clients")));
     }
     let part = match mode {
         Mode::Read => Part::Read,
@@ -285,16 +285,16 @@ async fn take(asked: Asked<'_>, mode: Mode) -> Result<Option<Share>> {
         return Ok(Some(share));
     }
     let _turn = match patience {
-        Patience::Try { .. } => match entry.turn.try_lock() {
+        WaitPolicy::Try { .. } => match entry.turn.try_lock() {
             Ok(turn) => turn,
             Err(_) => return Ok(None), // another request of this owner waits for others
         },
-        Patience::Queue { until: None } => entry.turn.lock().await,
-        Patience::Queue { until: Some(until) } => {
+        WaitPolicy::Queue { until: None } => entry.turn.lock().await,
+        WaitPolicy::Queue { until: Some(until) } => {
             let turn = std::pin::pin!(entry.turn.lock());
             match select(turn, client.clock.sleep_until(until)).await {
                 Either::Left((turn, _)) => turn,
-                Either::Right(_) => return Err(lock.blame(acquire::out_of_time())),
+                Either::Right(_) => return Err(lock.with_lock(acquire::out_of_time())),
             }
         }
     };
@@ -344,7 +344,7 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            async fn ask(asked: Asked<'_>) -> Result<Option<Self>> {
+            async fn ask(asked: LockRequest<'_>) -> Result<Option<Self>> {
                 Ok(take(asked, $mode).await?.map($name))
             }
 
@@ -362,16 +362,16 @@ macro_rules! guard {
 }
 
 guard! {
-    /// A lock that an [`Owner`] holds for reading, or for more.
-    OwnerReadGuard, Mode::Read
+    /// A lock that an [`Reentrant`] holds for reading, or for more.
+    ReentrantReadGuard, Mode::Read
 }
 
 guard! {
-    /// A lock that an [`Owner`] holds for writing.
-    OwnerWriteGuard, Mode::Write
+    /// A lock that an [`Reentrant`] holds for writing.
+    ReentrantWriteGuard, Mode::Write
 }
 
 guard! {
-    /// A [`Mutex`](crate::Mutex) that an [`Owner`] holds.
-    OwnerMutexGuard, Mode::Write
+    /// A [`Mutex`](crate::Mutex) that an [`Reentrant`] holds.
+    ReentrantMutexGuard, Mode::Write
 }

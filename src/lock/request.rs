@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::request::{Patience, Renewal, Terms};
+use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::client::{Client, Handle};
 use crate::error::Result;
 use crate::lock::guard::Guard;
 use crate::lock::lease::Lease;
-use crate::lock::reentrant::Owner;
+use crate::lock::reentrant::Reentrant;
 use crate::lock::retry::{Cancel, Retry, Wait};
 use crate::lock::running;
 use crate::protocol::{Fairness, LockKey};
 
 /// All that a request says.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct LockRequest<'a> {
     pub(crate) client: &'a Arc<Client>,
     pub(crate) lock: &'a LockKey,
-    pub(crate) terms: &'a Terms,
-    pub(crate) patience: Patience,
+    pub(crate) terms: &'a LeaseOptions,
+    pub(crate) patience: WaitPolicy,
     /// For whom, if it is for one who may hold the lock already.
-    pub(crate) owner: Option<&'a Owner>,
+    pub(crate) owner: Option<&'a Reentrant>,
 }
 
 /// A request for a lock, sent when it is awaited; gives a guard.
@@ -51,20 +51,20 @@ pub struct Asked<'a> {
 pub struct Acquire<'a, G> {
     client: &'a Arc<Handle>,
     lock: &'a LockKey,
-    owner: Option<&'a Owner>,
-    terms: Terms,
+    owner: Option<&'a Reentrant>,
+    terms: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Owner>) -> Self {
+    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Reentrant>) -> Self {
         Acquire {
             client,
             lock,
             owner,
-            terms: Terms::of(&client.settings),
+            terms: LeaseOptions::of(&client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             guard: PhantomData,
@@ -162,8 +162,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
         running::run(guard, work).await
     }
 
-    async fn ask(&self, patience: Patience) -> Result<Option<G>> {
-        G::ask(Asked {
+    async fn ask(&self, patience: WaitPolicy) -> Result<Option<G>> {
+        G::ask(LockRequest {
             client: self.client,
             lock: self.lock,
             terms: &self.terms,
@@ -183,9 +183,9 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
         Box::pin(async move {
             let (client, lock) = (self.client, self.lock);
             let checked = self.terms.check().and_then(|()| self.wait.check());
-            checked.map_err(|error| lock.blame(error))?;
+            checked.map_err(|error| lock.with_lock(error))?;
             let asking = self.wait.for_lock(client, lock, |patience| self.ask(patience));
-            cancel.or(asking).await.map_err(|error| lock.blame(error))
+            cancel.or(asking).await.map_err(|error| lock.with_lock(error))
         })
     }
 }
@@ -198,7 +198,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 ///
 /// # Errors, Cancel safety
 ///
-/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for an [`Owner`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for an [`Reentrant`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
@@ -244,10 +244,10 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             let request = self.0;
             let (client, lock) = (request.client, request.lock);
             let checked = request.terms.check().and_then(|()| request.wait.check());
-            checked.map_err(|error| lock.blame(error))?;
+            checked.map_err(|error| lock.with_lock(error))?;
             let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
             let until = client.clock.now().after(limit);
-            request.ask(Patience::Try { until }).await
+            request.ask(WaitPolicy::Try { until }).await
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, select};
 
 use crate::client::Client;
-use crate::client::request::Patience;
+use crate::client::request::WaitPolicy;
 use crate::client::settings::BRIEF;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
@@ -178,7 +178,7 @@ impl Wait {
         &self,
         client: &Client,
         lock: &LockKey,
-        ask: impl Fn(Patience) -> F,
+        ask: impl Fn(WaitPolicy) -> F,
     ) -> Result<T> {
         let clock = &*client.clock;
         let retry = match &self.retry {
@@ -186,23 +186,23 @@ impl Wait {
             None if lock.kind == Kind::Mutex => &Retry::default(),
             None => {
                 let until = self.timeout.map(|timeout| clock.now().after(timeout));
-                let held = ask(Patience::Queue { until }).await?;
-                return held.ok_or_else(|| lock.blame(Error::invalid("a queue does not refuse")));
+                let held = ask(WaitPolicy::Queue { until }).await?;
+                return held.ok_or_else(|| lock.with_lock(Error::invalid("a queue does not refuse")));
             }
         };
         let mut tries = retry.begin(clock.now(), self.timeout);
         loop {
             let began = clock.now();
             let until = tries.answer_by(began, client.settings.call_timeout);
-            match ask(Patience::Try { until }).await {
+            match ask(WaitPolicy::Try { until }).await {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Unavailable && tries.was_cut_short(began, clock.now()) => {
-                    return Err(lock.blame(tries.out_of_time()));
+                    return Err(lock.with_lock(tries.out_of_time()));
                 }
                 Err(error) => return Err(error),
             }
-            tries.pause(clock).await.map_err(|error| lock.blame(error))?;
+            tries.pause(clock).await.map_err(|error| lock.with_lock(error))?;
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Revocation {
 /// From whom the lock was [taken](RwLock::force_release).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Seizure {
+pub struct ForcedRelease {
     /// A new token: the old holders' are all lower.
     pub token: u64,
     /// How many read, at most: the dead, and those that came while this was under way, are among them.
@@ -52,7 +52,7 @@ impl RwLock {
         };
         let call = protocol::revoke(self.client.scripts, &self.lock, token);
         let answer = self.tell(&call).await?;
-        let (envelope, revoked) = Revoked::read(answer.reply).map_err(|bad| self.lock.blame(bad))?;
+        let (envelope, revoked) = Revoked::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
         if envelope.more {
             self.client.pump(&self.lock);
         }
@@ -82,18 +82,18 @@ impl RwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`revoke`](Self::revoke).
-    pub async fn force_release(&self) -> Result<Option<Seizure>> {
+    pub async fn force_release(&self) -> Result<Option<ForcedRelease>> {
         let Some(token) = self.last_token().await? else {
             return Ok(None);
         };
         let call = protocol::force_release(self.client.scripts, &self.lock, token);
         let answer = self.tell(&call).await?;
-        let (envelope, forced) = Forced::read(answer.reply).map_err(|bad| self.lock.blame(bad))?;
+        let (envelope, forced) = Forced::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
         // It is done, whatever comes of what is left over.
         if envelope.more && self.sweep().await.is_none() {
             self.client.pump(&self.lock);
         }
-        Ok(forced.map(|Forced { token, writer, readers }| Seizure {
+        Ok(forced.map(|Forced { token, writer, readers }| ForcedRelease {
             token,
             readers,
             writer: !writer.is_empty(),
@@ -117,13 +117,13 @@ impl RwLock {
             most: 1,
         };
         let answer = self.tell(&look.call(self.client.scripts, &self.lock)).await?;
-        let view = Inspect::read(answer.reply).map_err(|bad| self.lock.blame(bad))?;
+        let view = Inspect::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
         Ok((view.token > 0).then_some(view.token))
     }
 
     async fn tell(&self, call: &Call) -> Result<Answer> {
         let until = self.client.clock.now().after(self.client.settings.call_timeout);
         let answer = self.client.router.call(call, until).await;
-        answer.map_err(|error| self.lock.blame(Error::from(error)))
+        answer.map_err(|error| self.lock.with_lock(Error::from(error)))
     }
 }

@@ -11,7 +11,7 @@ pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> 
     let lease = guard.as_lease().clone();
     let lost = || {
         let lost = Error::new(ErrorKind::Lost, "the lease was lost before the work was done");
-        lease.acquisition.lock.blame(lost)
+        lease.acquisition.lock.with_lock(lost)
     };
     let output = {
         let losing = std::pin::pin!(lease.lost());

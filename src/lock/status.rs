@@ -99,13 +99,13 @@ impl Status {
 ///
 /// Can be dropped at any time.
 #[must_use = "a question is not asked until it is awaited"]
-pub struct AskStatus<'a> {
+pub struct StatusQuery<'a> {
     lock: &'a RwLock,
     page: Page,
     size: usize,
 }
 
-impl<'a> AskStatus<'a> {
+impl<'a> StatusQuery<'a> {
     /// The most readers, and the most waiters, on a page: 1 to 100. Default: 100.
     pub fn page_size(mut self, most: usize) -> Self {
         self.size = most.clamp(1, LARGEST_PAGE);
@@ -123,7 +123,7 @@ impl<'a> AskStatus<'a> {
     }
 }
 
-impl<'a> IntoFuture for AskStatus<'a> {
+impl<'a> IntoFuture for StatusQuery<'a> {
     type Output = Result<Status>;
     type IntoFuture = BoxFuture<'a, Result<Status>>;
 
@@ -136,9 +136,9 @@ impl<'a> IntoFuture for AskStatus<'a> {
     }
 }
 
-impl fmt::Debug for AskStatus<'_> {
+impl fmt::Debug for StatusQuery<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AskStatus")
+        f.debug_struct("StatusQuery")
             .field("lock", &self.lock)
             .field("page", &self.page)
             .finish_non_exhaustive()
@@ -165,8 +165,8 @@ impl RwLock {
     /// # Ok(()) }
     /// # #[cfg(not(feature = "embedded"))] fn main() {}
     /// ```
-    pub fn status(&self) -> AskStatus<'_> {
-        AskStatus {
+    pub fn status(&self) -> StatusQuery<'_> {
+        StatusQuery {
             lock: self,
             page: Page::default(),
             size: LARGEST_PAGE,
@@ -208,7 +208,7 @@ impl RwLock {
         }
         let RwLock { client, lock } = self;
         let reply = client.ask(lock, &Holds { owner }.call(client.scripts, lock)).await?;
-        let mode = Holds::read(reply).map_err(|bad| lock.blame(bad))?;
+        let mode = Holds::read(reply).map_err(|bad| lock.with_lock(bad))?;
         Ok(mode.is_some())
     }
 }
@@ -216,7 +216,7 @@ impl RwLock {
 async fn look(client: &Client, lock: &LockKey, page: Page, size: usize) -> Result<View> {
     let most = size as u64;
     let call = Inspect { page, most }.call(client.scripts, lock);
-    Inspect::read(client.ask(lock, &call).await?).map_err(|bad| lock.blame(bad))
+    Inspect::read(client.ask(lock, &call).await?).map_err(|bad| lock.with_lock(bad))
 }
 
 /// What servers take for an owner's id.

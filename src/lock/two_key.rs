@@ -11,8 +11,8 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::Released;
 use crate::lock::locks::Locks;
-use crate::protocol::legacy::{Taken, TwoKeys, given_back, taken};
-use crate::protocol::{Mode, OwnerId};
+use crate::protocol::two_key::{Taken, TwoKeys, given_back, taken};
+use crate::protocol::{AcquisitionId, Mode};
 use crate::router::{CallError, Reason};
 use crate::slot::{Slot, assert_same_slot};
 
@@ -40,7 +40,7 @@ const SLACK: Duration = Duration::from_secs(1);
 ///   repeated counts as one that came later than those who came between.
 /// - A release of the old fleet deletes whatever is there, also a key that this type set.
 /// - A reader of the old fleet that comes sets the readers' key to its own time to live, without a look. Where that is the shorter one, the readers before it are
-///   cut short and are not told: [`LegacyGuard::remaining`] goes on. So beside an old fleet a reader's lease must be no longer than the fleet's shortest.
+///   cut short and are not told: [`TwoKeyGuard::remaining`] goes on. So beside an old fleet a reader's lease must be no longer than the fleet's shortest.
 /// - No fencing token, no queue: a stream of readers keeps a writer out for ever, and those who wait ask again and again.
 /// - No renewal: who holds longer than its lease holds no more.
 /// - While the slot of the keys migrates and one of them has moved, servers answer `TRYAGAIN`, and nobody can take the lock.
@@ -51,13 +51,13 @@ const SLACK: Duration = Duration::from_secs(1);
 /// reader's and another reader has come between, whose place it takes; one that comes too late changes nothing at all. A reader of this type with a short lease does not cut a
 /// longer one short.
 #[derive(Clone)]
-pub struct LegacyRwLock {
+pub struct TwoKeyRwLock {
     locks: Locks,
     name: Arc<str>,
     keys: TwoKeys,
 }
 
-impl LegacyRwLock {
+impl TwoKeyRwLock {
     /// The lock in these two keys. They are taken as they are: the client's prefix is not put before them.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl LegacyRwLock {
         if read == write {
             return Err(Error::invalid("the readers and the writer need a key each"));
         }
-        Ok(LegacyRwLock {
+        Ok(TwoKeyRwLock {
             locks: locks.clone(),
             name: format!("{}, {}", read.escape_ascii(), write.escape_ascii()).into(),
             keys: TwoKeys {
@@ -116,7 +116,7 @@ impl LegacyRwLock {
     /// # Cancel safety
     ///
     /// Dropped, whatever has come of it is given back in the background.
-    pub async fn try_read(&self, lease: Duration) -> Result<Option<LegacyGuard>> {
+    pub async fn try_read(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         let until = self.after(self.locks.client().settings.call_timeout);
         self.attempt(Mode::Read, lease, until).await
     }
@@ -126,7 +126,7 @@ impl LegacyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read).
-    pub async fn try_write(&self, lease: Duration) -> Result<Option<LegacyGuard>> {
+    pub async fn try_write(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         let until = self.after(self.locks.client().settings.call_timeout);
         self.attempt(Mode::Write, lease, until).await
     }
@@ -136,7 +136,7 @@ impl LegacyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
-    pub async fn read(&self, lease: Duration, patience: Duration) -> Result<LegacyGuard> {
+    pub async fn read(&self, lease: Duration, patience: Duration) -> Result<TwoKeyGuard> {
         self.wait(Mode::Read, lease, patience).await
     }
 
@@ -145,14 +145,14 @@ impl LegacyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
-    pub async fn write(&self, lease: Duration, patience: Duration) -> Result<LegacyGuard> {
+    pub async fn write(&self, lease: Duration, patience: Duration) -> Result<TwoKeyGuard> {
         self.wait(Mode::Write, lease, patience).await
     }
 
-    async fn wait(&self, mode: Mode, lease: Duration, patience: Duration) -> Result<LegacyGuard> {
+    async fn wait(&self, mode: Mode, lease: Duration, patience: Duration) -> Result<TwoKeyGuard> {
         if patience.is_zero() {
             let error = Error::invalid("the patience must not be zero: there are `try_read` and `try_write`");
-            return Err(self.blame(error));
+            return Err(self.with_lock(error));
         }
         let clock = self.locks.client().clock.clone();
         let until = self.after(patience);
@@ -178,11 +178,11 @@ impl LegacyRwLock {
 
     fn out_of_time(&self) -> Error {
         let error = Error::new(ErrorKind::TimedOut, "others had it in the time that was given");
-        self.blame(error)
+        self.with_lock(error)
     }
 
-    async fn attempt(&self, mode: Mode, lease: Duration, until: Moment) -> Result<Option<LegacyGuard>> {
-        let seconds = whole_seconds(lease).map_err(|error| self.blame(error))?;
+    async fn attempt(&self, mode: Mode, lease: Duration, until: Moment) -> Result<Option<TwoKeyGuard>> {
+        let seconds = whole_seconds(lease).map_err(|error| self.with_lock(error))?;
         let client = self.locks.client();
         let mut hold = Hold::new(self, mode);
         loop {
@@ -190,11 +190,11 @@ impl LegacyRwLock {
             let call = self.keys.take(mode, hold.owner, seconds, not_after);
             let before = hold.loose_until.replace(not_after);
             let outcome = client.router.call(&call, not_after).await;
-            let loose = match &outcome {
-                Ok(answer) => answer.loose,
-                Err(error) => error.loose,
+            let in_doubt = match &outcome {
+                Ok(answer) => answer.in_doubt,
+                Err(error) => error.in_doubt,
             };
-            if loose.is_none() {
+            if in_doubt.is_none() {
                 hold.loose_until = before;
             }
             let now = client.clock.now();
@@ -207,14 +207,14 @@ impl LegacyRwLock {
             if outcome.as_ref().is_err_and(passing) {
                 continue;
             }
-            let answer = outcome.map_err(|error| self.blame(error))?;
+            let answer = outcome.map_err(|error| self.with_lock(error))?;
             let sent = answer.sent;
-            match taken(answer.reply).map_err(|error| self.blame(error))? {
+            match taken(answer.reply).map_err(|error| self.with_lock(error))? {
                 Taken::Granted(left) => {
                     hold.holds = true;
                     let margin = client.settings.margin(lease);
                     let ends = sent.after(left.min(Duration::from_secs(seconds))).before(margin);
-                    return Ok(Some(LegacyGuard { hold, ends }));
+                    return Ok(Some(TwoKeyGuard { hold, ends }));
                 }
                 Taken::Refused => return Ok(None),
                 Taken::Stale => {} // it came too late: ask anew
@@ -226,14 +226,14 @@ impl LegacyRwLock {
         self.locks.client().clock.now().after(duration)
     }
 
-    fn blame(&self, error: impl Into<Error>) -> Error {
+    fn with_lock(&self, error: impl Into<Error>) -> Error {
         error.into().about(&self.name, self.keys.slot)
     }
 }
 
-impl fmt::Debug for LegacyRwLock {
+impl fmt::Debug for TwoKeyRwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LegacyRwLock")
+        f.debug_struct("TwoKeyRwLock")
             .field("keys", &self.name)
             .field("slot", &self.keys.slot)
             .finish_non_exhaustive()
@@ -246,22 +246,22 @@ fn whole_seconds(lease: Duration) -> Result<u64> {
     Ok(lease.as_secs() + u64::from(lease.subsec_nanos() > 0))
 }
 
-/// A [`LegacyRwLock`] that is held. It is not renewed. Dropped, it is released in the background, by a task on the runtime that it was taken on; release it before
+/// A [`TwoKeyRwLock`] that is held. It is not renewed. Dropped, it is released in the background, by a task on the runtime that it was taken on; release it before
 /// the client is shut down.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
-pub struct LegacyGuard {
+pub struct TwoKeyGuard {
     hold: Hold,
     ends: Moment,
 }
 
-impl LegacyGuard {
+impl TwoKeyGuard {
     /// Whether it is held for reading or for writing.
     pub fn mode(&self) -> Mode {
         self.hold.mode
     }
 
-    /// What is left of the lease, less the margin. Others may have ended it before (see [the hazards](LegacyRwLock#hazards)).
+    /// What is left of the lease, less the margin. Others may have ended it before (see [the hazards](TwoKeyRwLock#hazards)).
     pub fn remaining(&self) -> Duration {
         self.ends.since(self.hold.lock.locks.client().clock.now())
     }
@@ -282,9 +282,9 @@ impl LegacyGuard {
         let until = lock.after(client.settings.call_timeout);
         match client.router.call(&call, until).await {
             Ok(answer) => {
-                let (retried, loose) = (answer.loose.is_some(), self.hold.loose_until.is_some());
-                let was_there = given_back(answer.reply).map_err(|error| lock.blame(error))?;
-                self.hold.holds = loose;
+                let (retried, in_doubt) = (answer.in_doubt.is_some(), self.hold.loose_until.is_some());
+                let was_there = given_back(answer.reply).map_err(|error| lock.with_lock(error))?;
+                self.hold.holds = in_doubt;
                 Ok(match was_there {
                     true => Released::Released,
                     false if retried => Released::Unknown,
@@ -295,16 +295,16 @@ impl LegacyGuard {
                 let error = Error::from(error);
                 match error.kind() {
                     ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => Ok(Released::Unknown),
-                    _ => Err(lock.blame(error)),
+                    _ => Err(lock.with_lock(error)),
                 }
             }
         }
     }
 }
 
-impl fmt::Debug for LegacyGuard {
+impl fmt::Debug for TwoKeyGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LegacyGuard")
+        f.debug_struct("TwoKeyGuard")
             .field("lock", &self.hold.lock)
             .field("mode", &self.mode())
             .field("remaining", &self.remaining())
@@ -314,9 +314,9 @@ impl fmt::Debug for LegacyGuard {
 
 /// What may be at the server for one owner; dropped, it is given back.
 struct Hold {
-    lock: LegacyRwLock,
+    lock: TwoKeyRwLock,
     mode: Mode,
-    owner: OwnerId,
+    owner: AcquisitionId,
     holds: bool,
     /// Until when an attempt without an answer can still be carried out.
     loose_until: Option<Moment>,
@@ -324,7 +324,7 @@ struct Hold {
 }
 
 impl Hold {
-    fn new(lock: &LegacyRwLock, mode: Mode) -> Hold {
+    fn new(lock: &TwoKeyRwLock, mode: Mode) -> Hold {
         Hold {
             lock: lock.clone(),
             mode,
@@ -339,10 +339,10 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.holds || self.loose_until.is_some() {
-            let (lock, mode, owner, loose) = (self.lock.clone(), self.mode, self.owner, self.loose_until);
+            let (lock, mode, owner, in_doubt) = (self.lock.clone(), self.mode, self.owner, self.loose_until);
             self.runtime.spawn(async move {
                 give_back(&lock, mode, owner).await;
-                if let Some(until) = loose {
+                if let Some(until) = in_doubt {
                     lock.locks.client().clock.sleep_until(until.after(SLACK)).await;
                     give_back(&lock, mode, owner).await;
                 }
@@ -352,7 +352,7 @@ impl Drop for Hold {
 }
 
 /// As far as it can be: what is left ends with its lease.
-async fn give_back(lock: &LegacyRwLock, mode: Mode, owner: OwnerId) {
+async fn give_back(lock: &TwoKeyRwLock, mode: Mode, owner: AcquisitionId) {
     let client = lock.locks.client();
     let until = lock.after(client.settings.call_timeout);
     let outcome = client.router.call(&lock.keys.give_back(mode, owner), until).await;

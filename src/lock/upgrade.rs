@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::client::acquire;
-use crate::client::request::{Patience, Renewal, Terms};
+use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
 use crate::lock::lease::Lease;
@@ -55,7 +55,7 @@ impl ReadGuard {
     pub async fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
         let settings = &self.0.0.client.settings;
         let until = self.0.0.client.clock.now().after(settings.call_timeout);
-        match become_writer(&self.0.0, Patience::Try { until }).await {
+        match become_writer(&self.0.0, WaitPolicy::Try { until }).await {
             Ok(true) => Ok(Ok(WriteGuard(self.0))),
             Ok(false) => Ok(Err(self)),
             Err(error) => Err(UpgradeError { error, guard: self }),
@@ -98,7 +98,7 @@ impl IntoFuture for Upgrade {
             let Upgrade { guard, timeout } = self;
             let clock = &guard.0.0.client.clock;
             let until = timeout.map(|timeout| clock.now().after(timeout));
-            match become_writer(&guard.0.0, Patience::Queue { until }).await {
+            match become_writer(&guard.0.0, WaitPolicy::Queue { until }).await {
                 Ok(_) => Ok(WriteGuard(guard.0)),
                 Err(error) => Err(UpgradeError { error, guard }),
             }
@@ -163,14 +163,14 @@ impl StdError for UpgradeError {
 }
 
 /// True when the lease is a write, false when it was a try and others read.
-pub(crate) async fn become_writer(lease: &Lease, patience: Patience) -> Result<bool, Error> {
+pub(crate) async fn become_writer(lease: &Lease, patience: WaitPolicy) -> Result<bool, Error> {
     let Lease { client, acquisition } = lease;
     let asked = lease.with(|holding| (holding.lease, holding.replicas));
     let (length, replicas) = asked.ok_or_else(|| {
         let lost = Error::new(ErrorKind::Lost, "the lease is lost");
-        acquisition.lock.blame(lost)
+        acquisition.lock.with_lock(lost)
     })?;
-    let terms = Terms {
+    let terms = LeaseOptions {
         lease: length,
         fairness: client.settings.fairness,
         renewal: Renewal::Automatic, // the lease's own stays

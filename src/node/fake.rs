@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{
-    Address, Answering, Connector, Node, NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words,
+    Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, ServerError, Subscribed, Subscription,
 };
 
 /// The time of every fake server when its test begins.
@@ -328,7 +328,7 @@ impl Fakes {
     }
 
     /// What that server does with a command.
-    fn act(&self, host: &str, command: &Words) -> Act {
+    fn act(&self, host: &str, command: &Command) -> Act {
         let words: Vec<_> = command.iter().map(String::from_utf8_lossy).collect();
         let ms = self.server_ms();
         self.with(host, |server| {
@@ -464,12 +464,12 @@ struct FakeNode {
 }
 
 impl Node for FakeNode {
-    fn call(&self, command: &Words) -> Answering<Reply> {
+    fn call(&self, command: &Command) -> Answering<Reply> {
         let replies = self.pipeline(std::slice::from_ref(command));
         async move { Ok(replies.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
     }
 
-    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let (node, commands) = (self.clone(), commands.to_vec());
         async move {
             if !node.is_usable() {
@@ -521,7 +521,7 @@ struct FakeSubscription {
 }
 
 impl Subscription for FakeSubscription {
-    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         async move {
             match self.fakes.act(&self.host, command) {
                 Act::Answer(reply) => Ok(reply),

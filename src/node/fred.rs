@@ -21,7 +21,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt, TryFutureExt};
 
-use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Subscribed, Words, resolved};
+use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Reply, Subscribed, resolved};
 use connection::Connection;
 use reply::{failed, reply_of_value};
 
@@ -210,12 +210,12 @@ struct FredNode {
 }
 
 impl Node for FredNode {
-    fn call(&self, command: &Words) -> Answering<Reply> {
+    fn call(&self, command: &Command) -> Answering<Reply> {
         let (connection, command) = (self.connection.clone(), command.clone());
         async move { connection.call(&command).await }.boxed()
     }
 
-    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         // With one command, the failure of the whole could not be told from an error reply.
         if let [command] = commands {
             return self.call(command).map_ok(|reply| vec![reply]).boxed();
@@ -241,7 +241,7 @@ impl Node for FredNode {
 }
 
 /// One result for each command, or a single one if all failed together.
-async fn pipelined(client: &Client, commands: &[Words]) -> Result<Vec<Result<Value, Error>>, Error> {
+async fn pipelined(client: &Client, commands: &[Command]) -> Result<Vec<Result<Value, Error>>, Error> {
     let pipeline = client.pipeline();
     for command in commands {
         let (name, args) = split(command);
@@ -251,7 +251,7 @@ async fn pipelined(client: &Client, commands: &[Words]) -> Result<Vec<Result<Val
 }
 
 /// A command in the terms of `fred`. All its words share one buffer.
-fn split(command: &Words) -> (CustomCommand, Vec<Value>) {
+fn split(command: &Command) -> (CustomCommand, Vec<Value>) {
     let mut buffer = BytesMut::with_capacity(command.iter().map(<[u8]>::len).sum());
     command.iter().for_each(|word| buffer.extend_from_slice(word));
     let mut rest = buffer.freeze();

@@ -4,6 +4,7 @@
 //! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
 //! router's: it drops the future of a call whose time is up, and what was sent stays sent.
 
+mod command;
 #[cfg(feature = "redis")]
 mod credentials;
 #[cfg(test)]
@@ -16,7 +17,6 @@ pub(crate) mod redis;
 mod resolve;
 #[cfg(all(test, feature = "redis", feature = "fred"))]
 mod tests;
-mod words;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -26,11 +26,11 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
+pub(crate) use command::Command;
 #[cfg(feature = "redis")]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub(crate) use resolve::resolved;
-pub(crate) use words::Words;
 
 /// What servers from 7.2 on show of a connection in `CLIENT LIST`. Those that refuse it (an older one, a user without the right) are left in peace.
 #[cfg(any(feature = "redis", feature = "fred"))]
@@ -159,11 +159,11 @@ pub(crate) type Answering<T> = BoxFuture<'static, Result<T, NodeError>>;
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends one command, at the first poll.
-    fn call(&self, command: &Words) -> Answering<Reply>;
+    fn call(&self, command: &Command) -> Answering<Reply>;
 
     /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error reply is an
     /// answer: the others of the pipeline stand.
-    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>>;
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>>;
 
     /// False once the connection is known to be of no further use.
     fn is_usable(&self) -> bool;
@@ -176,18 +176,18 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Whom a message on a channel is given to: channel and payload. It never waits.
-pub(crate) type Ear = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
+pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries shard subscriptions, one channel a command.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// Has messages given to `ear` by whoever reads the connection, which saves them the way through the receiver. A backend that cannot do so goes on to
     /// send them as notices.
-    fn hear_by(&self, ear: Ear) {
+    fn hear_by(&self, ear: MessageHandler) {
         drop(ear);
     }
 
     /// Sends one command. Only before the first channel is joined: after that an answer could be mistaken for a subscription's.
-    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>>;
+    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>>;
 
     /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>>;

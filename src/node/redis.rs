@@ -26,8 +26,8 @@ use tokio::task::AbortHandle;
 use tokio_rustls::client::TlsStream;
 
 use crate::node::{
-    Address, Answering, Connector, CredentialsProvider, Ear, LIB_NAME, LIB_VERSION, Node, NodeError, Notice, Reply,
-    Subscribed, Subscription, Words, resolved,
+    Address, Answering, Command, Connector, CredentialsProvider, LIB_NAME, LIB_VERSION, MessageHandler, Node,
+    NodeError, Notice, Reply, Subscribed, Subscription, resolved,
 };
 use dial::dial;
 pub(crate) use reply::{connect_failure, reply_of};
@@ -91,7 +91,7 @@ impl Connector for RedisConnector {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with it.
             let weak = notify.downgrade();
-            let ear = Arc::new(OnceLock::<Ear>::new());
+            let ear = Arc::new(OnceLock::<MessageHandler>::new());
             let heard_by = ear.clone();
             let (connection, driver, _) = self
                 .open(address, None, move |push| match (notice_of(push), heard_by.get()) {
@@ -275,7 +275,7 @@ impl fmt::Debug for RedisNode {
 }
 
 impl Node for RedisNode {
-    fn call(&self, command: &Words) -> Answering<Reply> {
+    fn call(&self, command: &Command) -> Answering<Reply> {
         let (mut node, command) = (self.clone(), packed(command));
         async move {
             node.check()?;
@@ -285,7 +285,7 @@ impl Node for RedisNode {
         .boxed()
     }
 
-    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let (mut node, count, pipeline) = (self.clone(), commands.len(), pipeline(commands));
         async move {
             node.check()?;
@@ -331,7 +331,7 @@ impl RedisNode {
 struct RedisSubscription {
     connection: MultiplexedConnection,
     notify: mpsc::WeakUnboundedSender<Notice>,
-    ear: Arc<OnceLock<Ear>>,
+    ear: Arc<OnceLock<MessageHandler>>,
     _driver: Driver,
 }
 
@@ -342,11 +342,11 @@ impl fmt::Debug for RedisSubscription {
 }
 
 impl Subscription for RedisSubscription {
-    fn hear_by(&self, ear: Ear) {
+    fn hear_by(&self, ear: MessageHandler) {
         let _ = self.ear.set(ear); // the first one stays
     }
 
-    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         async move {
             let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
             outcome.map(reply_of).map_err(|error| NodeError {
@@ -359,9 +359,9 @@ impl Subscription for RedisSubscription {
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
-            let asking = asking.then(|| Words::new().word("ASKING"));
-            let join = Words::new().word("SSUBSCRIBE").word(channel);
-            let commands: Vec<Words> = asking.into_iter().chain([join]).collect();
+            let asking = asking.then(|| Command::new().word("ASKING"));
+            let join = Command::new().word("SSUBSCRIBE").word(channel);
+            let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
             // Whether it succeeded is told by a push alone. A reply here may be another's: the crate takes an unasked
             // `sunsubscribe` for one. But an error is never pushed.
             let outcome = self
@@ -390,7 +390,7 @@ impl Subscription for RedisSubscription {
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
         async move {
-            let command = Words::new().word("SUNSUBSCRIBE").word(channel);
+            let command = Command::new().word("SUNSUBSCRIBE").word(channel);
             let outcome = self.connection.clone().send_packed_command(&packed(&command)).await;
             outcome.map(drop).map_err(|error| NodeError {
                 maybe_sent: true,
@@ -417,7 +417,7 @@ fn notice_of(push: PushInfo) -> Option<Notice> {
     }
 }
 
-fn pipeline(commands: &[Words]) -> Pipeline {
+fn pipeline(commands: &[Command]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipeline.add_command(packed(command));
@@ -425,7 +425,7 @@ fn pipeline(commands: &[Words]) -> Pipeline {
     pipeline
 }
 
-pub(crate) fn packed(command: &Words) -> Cmd {
+pub(crate) fn packed(command: &Command) -> Cmd {
     let bytes = command.iter().map(<[u8]>::len).sum();
     let mut packed = Cmd::with_capacity(command.len(), bytes);
     for word in command.iter() {

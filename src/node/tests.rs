@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 use crate::node::fred::FredConnector;
 use crate::node::redis::RedisConnector;
-use crate::node::{Address, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply, Words};
-use support::{Clients, Cluster, Patience, Proxy, Result, Server, ServerSettings, Shape, Single};
+use crate::node::{Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply};
+use support::{Clients, Cluster, Proxy, Result, Server, ServerSettings, Shape, Single, WaitPolicy};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -56,8 +56,8 @@ fn address(port: u16) -> Address {
     }
 }
 
-fn words(line: &str) -> Words {
-    Words::of(line.split(' '))
+fn words(line: &str) -> Command {
+    Command::of(line.split(' '))
 }
 
 async fn connect(backend: &dyn Connector, server: &Server) -> Arc<dyn Node> {
@@ -88,9 +88,9 @@ async fn replies_come_as_the_server_gave_them() -> Result {
         assert_eq!(say(&*node, "SET key value").await, text("OK"), "{name}");
         assert_eq!(say(&*node, "GET nothing").await, Reply::Nil, "{name}");
         let bytes = [0xff, 0, b'\r', b'\n', 0xc3];
-        let set = Words::new().word("SET").word(bytes).word(bytes);
+        let set = Command::new().word("SET").word(bytes).word(bytes);
         assert_eq!(node.call(&set).await.unwrap(), text("OK"));
-        let get = Words::new().word("GET").word(bytes);
+        let get = Command::new().word("GET").word(bytes);
         assert_eq!(
             node.call(&get).await.unwrap(),
             Reply::Text(Bytes::copy_from_slice(&bytes)),
@@ -98,7 +98,7 @@ async fn replies_come_as_the_server_gave_them() -> Result {
         );
 
         let script = "return {1, false, 'text', {-2, ''}, redis.status_reply('QUEUED')}";
-        let eval = Words::new().word("EVAL").word(script).word("0");
+        let eval = Command::new().word("EVAL").word(script).word("0");
         let list = Reply::List(vec![
             Reply::Int(1),
             Reply::Nil,
@@ -133,7 +133,7 @@ async fn errors_keep_the_words_of_the_server() -> Result {
         assert_eq!(error(say(&*node, &unknown).await).0, "NOSCRIPT", "{name}");
         say(&*node, "SET {key}text 1").await;
         assert_eq!(error(say(&*node, "HGET {key}text f").await).0, "WRONGTYPE", "{name}");
-        let own = Words::new()
+        let own = Command::new()
             .word("EVAL")
             .word("return redis.error_reply('LOCKFOREIGN not ours: 1')")
             .word("0");
@@ -194,7 +194,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         let failure = timeout(LONG, pending).await??.expect_err("no answer");
         assert!(failure.maybe_sent && !failure.permanent, "{name}: {failure:?}");
         assert!(timeout(LONG, both).await??.expect_err("no answer").maybe_sent, "{name}");
-        let patience = Patience::new("the connection to be known as broken");
+        let patience = WaitPolicy::new("the connection to be known as broken");
         while node.is_usable() {
             patience.pause(name).await?;
         }
@@ -417,7 +417,7 @@ async fn channels_that_were_left_stay_left() -> Result {
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
         // In the midst of asking again, if this backend does.
-        let patience = Patience::new("channels to be asked for again");
+        let patience = WaitPolicy::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             patience.pause(name).await?;
         }
@@ -514,7 +514,7 @@ async fn clients(server: &Server) -> Result<usize> {
 }
 
 async fn gone(server: &Server, name: &str) -> Result {
-    let patience = Patience::new("the connections to be closed");
+    let patience = WaitPolicy::new("the connections to be closed");
     loop {
         match clients(server).await? {
             0 => return Ok(()),
@@ -524,7 +524,7 @@ async fn gone(server: &Server, name: &str) -> Result {
 }
 
 async fn wait_for(server: &Server, field: &str, value: &str) -> Result {
-    let patience = Patience::new(format!("{field} to be {value}"));
+    let patience = WaitPolicy::new(format!("{field} to be {value}"));
     loop {
         let info = server.info("clients").await?;
         match info.get(field) {

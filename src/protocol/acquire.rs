@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::key::{Kind, LockKey, OwnerId};
+use super::key::{AcquisitionId, Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
 use super::{Mode, Scripts};
 use crate::clock::Moment;
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Who goes first when readers and writers wait.
@@ -24,7 +24,7 @@ pub enum Fairness {
 /// What one who wants a lock asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: AcquisitionId,
     pub(crate) lease: Duration,
     pub(crate) goal: Goal,
     pub(crate) wait: Option<Wait>,
@@ -86,7 +86,7 @@ impl Grant {
 
 impl Acquire {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey, not_after: Moment) -> Call {
-        let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
+        let args = Command::new().word(self.owner.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
             Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
             Goal::Take(Mode::Read, fairness) => (&scripts.acquire_read, args.word(letter(fairness))),

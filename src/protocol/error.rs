@@ -11,16 +11,16 @@ impl From<CallError> for Error {
             Reason::Refused(said) => said.into(),
             Reason::Permanent => {
                 let refused = Error::new(ErrorKind::Refused, "the server does not let this client in");
-                last.into_iter().fold(refused, Error::because)
+                last.into_iter().fold(refused, Error::with_source)
             }
             Reason::Invalid(why) => Error::invalid(why),
             Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
             Reason::TimedOut(Some(said)) => {
-                Error::new(ErrorKind::Unavailable, "the slot could not be served in time").because(said)
+                Error::new(ErrorKind::Unavailable, "the slot could not be served in time").with_source(said)
             }
             reason => {
                 let unavailable = Error::new(ErrorKind::Unavailable, reason.to_string());
-                last.into_iter().fold(unavailable, Error::because)
+                last.into_iter().fold(unavailable, Error::with_source)
             }
         }
     }
@@ -50,7 +50,7 @@ impl From<ServerError> for Error {
             }
             _ => (ErrorKind::Refused, "the server refused"),
         };
-        Error::new(kind, message).because(said)
+        Error::new(kind, message).with_source(said)
     }
 }
 
@@ -61,6 +61,6 @@ impl From<NodeError> for Error {
         } else {
             ErrorKind::Unavailable
         };
-        Error::new(kind, "no connection").because(error)
+        Error::new(kind, "no connection").with_source(error)
     }
 }

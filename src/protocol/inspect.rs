@@ -3,7 +3,7 @@
 use super::key::LockKey;
 use super::reply::{BadReply, Elements};
 use super::{Mode, Scripts};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// The owner that no list begins with: for a list that has been read to its end.
@@ -82,7 +82,7 @@ impl Inspect {
             writer,
             waiting_reader,
         } = &self.page;
-        let args = Words::new()
+        let args = Command::new()
             .number(*reader)
             .word(writer)
             .word(waiting_reader)
@@ -146,7 +146,7 @@ impl Holds<'_> {
             slot: lock.slot,
             key: lock.key.clone(),
             second_key: None,
-            args: Words::new().word(self.owner),
+            args: Command::new().word(self.owner),
             not_after: None,
         }
     }

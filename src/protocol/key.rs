@@ -49,7 +49,7 @@ impl LockKey {
     }
 
     /// What is said in an error about this lock.
-    pub(crate) fn blame(&self, error: impl Into<Error>) -> Error {
+    pub(crate) fn with_lock(&self, error: impl Into<Error>) -> Error {
         error.into().about(&self.name, self.slot)
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct ClientId([u8; CLIENT]);
 
 /// The id of one acquisition: its client's id and a number that the client uses once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct OwnerId([u8; CLIENT + COUNT]);
+pub(crate) struct AcquisitionId([u8; CLIENT + COUNT]);
 
 impl ClientId {
     /// An id from 11 bytes of randomness.
@@ -72,13 +72,13 @@ impl ClientId {
         ClientId(bytes.map(|byte| DIGITS[usize::from(byte % 64)]))
     }
 
-    pub(crate) fn owner(&self, count: u64) -> OwnerId {
+    pub(crate) fn owner(&self, count: u64) -> AcquisitionId {
         let mut id = [b'0'; CLIENT + COUNT];
         id[..CLIENT].copy_from_slice(&self.0);
         for (place, digit) in id[CLIENT..].iter_mut().rev().enumerate() {
             *digit = DIGITS[(count >> (6 * place)) as usize % 64];
         }
-        OwnerId(id)
+        AcquisitionId(id)
     }
 
     /// The channel on which this client hears of grants in a slot.
@@ -87,7 +87,7 @@ impl ClientId {
     }
 }
 
-impl OwnerId {
+impl AcquisitionId {
     pub(crate) fn as_str(&self) -> &str {
         // Made of DIGITS alone.
         std::str::from_utf8(&self.0).unwrap_or_default()
@@ -118,7 +118,7 @@ impl fmt::Debug for ClientId {
     }
 }
 
-impl fmt::Debug for OwnerId {
+impl fmt::Debug for AcquisitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -135,11 +135,11 @@ mod tests {
         for count in [0, 1, 63, 64, 4_000_000, (1 << 42) - 1] {
             let owner = client.owner(count);
             assert_eq!(owner.as_str().len(), 18);
-            assert_eq!(OwnerId::count_of(owner.as_str(), &client), Some(count));
-            assert_eq!(OwnerId::count_of(owner.as_str(), &other), None);
+            assert_eq!(AcquisitionId::count_of(owner.as_str(), &client), Some(count));
+            assert_eq!(AcquisitionId::count_of(owner.as_str(), &other), None);
         }
         assert_ne!(client.owner(1), client.owner(2));
-        assert_eq!(OwnerId::count_of("", &client), None);
+        assert_eq!(AcquisitionId::count_of("", &client), None);
     }
 
     #[test]

@@ -4,30 +4,30 @@ mod acquire;
 mod error;
 mod inspect;
 mod key;
-#[cfg(feature = "legacy")]
-pub(crate) mod legacy;
 mod mutex;
 mod push;
 mod raise;
 mod release;
 mod renew;
 mod reply;
+mod revoke;
 mod script;
-mod seize;
+#[cfg(feature = "legacy")]
+pub(crate) mod two_key;
 
 pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, Goal, Grant, Wait};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
-pub(crate) use key::{ClientId, Kind, LockKey, OwnerId};
+pub(crate) use key::{AcquisitionId, ClientId, Kind, LockKey};
 pub(crate) use mutex::InspectMutex;
 pub(crate) use push::Push;
 pub(crate) use raise::{AHEAD, RaiseToken, Raised};
 pub(crate) use release::{Ended, Release, pump, pumped};
 pub(crate) use renew::{Downgrade, Renew, Renewed};
 pub(crate) use reply::{BadReply, Envelope};
+pub(crate) use revoke::{Forced, Revoked, force_release, revoke};
 pub(crate) use script::Scripts;
 pub use script::scripts;
-pub(crate) use seize::{Forced, Revoked, force_release, revoke};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

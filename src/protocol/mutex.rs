@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Scripts;
 use super::key::LockKey;
 use super::reply::{BadReply, Elements};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Asks whose value a mutex holds.
@@ -27,7 +27,7 @@ impl InspectMutex {
             slot: lock.slot,
             key: lock.key.clone(),
             second_key: None,
-            args: Words::new(),
+            args: Command::new(),
             not_after: None,
         }
     }

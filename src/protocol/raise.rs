@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Scripts;
-use super::key::{LockKey, OwnerId};
+use super::key::{AcquisitionId, LockKey};
 use super::reply::{BadReply, Elements};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// A member takes no token that is further ahead of its clock.
@@ -14,7 +14,7 @@ pub(crate) const AHEAD: Duration = Duration::from_secs(60);
 /// Raises the last fencing token of a lock to that of a quorum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RaiseToken {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: AcquisitionId,
     pub(crate) token: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Raised {
 
 impl RaiseToken {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new().word(self.owner.as_str()).number(self.token);
+        let args = Command::new().word(self.owner.as_str()).number(self.token);
         Call {
             script: &scripts.raise_token,
             slot: lock.slot,

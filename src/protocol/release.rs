@@ -2,15 +2,15 @@
 
 use super::Scripts;
 use super::acquire::Grant;
-use super::key::{Kind, LockKey, OwnerId};
+use super::key::{AcquisitionId, Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Ends what an owner has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: AcquisitionId,
     /// Only the wait for an upgrade.
     pub(crate) only_wait: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) enum Ended {
 
 impl Release {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new().word(self.owner.as_str());
+        let args = Command::new().word(self.owner.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),
             Kind::ReadWrite => (&scripts.release, args.word(if self.only_wait { "wait" } else { "all" })),
@@ -68,7 +68,7 @@ pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Words::new(),
+        args: Command::new(),
         not_after: None,
     }
 }

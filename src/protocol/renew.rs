@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use super::Scripts;
 use super::acquire::{Grant, millis};
-use super::key::{Kind, LockKey, OwnerId};
+use super::key::{AcquisitionId, Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Makes a lease longer, or claims a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renew {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: AcquisitionId,
     pub(crate) lease: Duration,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Renewed {
 
 impl Renew {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new().word(self.owner.as_str()).number(millis(self.lease));
+        let args = Command::new().word(self.owner.as_str()).number(millis(self.lease));
         let script = match lock.kind {
             Kind::Mutex => &scripts.mutex_renew,
             Kind::ReadWrite => &scripts.renew,
@@ -46,14 +46,14 @@ impl Renew {
 /// Turns a write into a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Downgrade {
-    pub(crate) owner: OwnerId,
+    pub(crate) owner: AcquisitionId,
     pub(crate) token: u64,
     pub(crate) lease: Duration,
 }
 
 impl Downgrade {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Words::new()
+        let args = Command::new()
             .word(self.owner.as_str())
             .number(self.token)
             .number(millis(self.lease));

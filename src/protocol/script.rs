@@ -42,7 +42,7 @@ pub fn scripts() -> impl Iterator<Item = &'static Script> {
 
 #[cfg(feature = "legacy")]
 fn legacy() -> impl Iterator<Item = &'static Script> {
-    super::legacy::LegacyScripts::built_in().all().into_iter()
+    super::two_key::TwoKeyScripts::built_in().all().into_iter()
 }
 
 #[cfg(not(feature = "legacy"))]

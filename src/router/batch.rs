@@ -9,10 +9,10 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::FuturesUnordered;
 
 use crate::clock::Moment;
-use crate::node::{Address, Words};
+use crate::node::{Address, Command};
 use crate::router::call::{Answer, Call, CallError, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
-use crate::router::course::{Attempt, Course, SentWith, Waited};
+use crate::router::in_flight::{Attempt, InFlightCall, SentWith, Waited};
 use crate::router::texts::{Sender, Unknown};
 use crate::router::{Router, lock};
 
@@ -22,7 +22,7 @@ const PIPELINE: usize = 128;
 type Outcome = Result<Answer, CallError>;
 
 /// A call that has no answer yet, and its place in the batch.
-type Open<'a> = (usize, Course<'a>);
+type Open<'a> = (usize, InFlightCall<'a>);
 
 impl Router {
     /// Brings all calls to their servers at the same time, and gives their answers in the same order.
@@ -39,7 +39,7 @@ impl Router {
     /// As `batch`, but tells of each answer (by the call's place) as it comes, so that none waits for a slower one. What a
     /// server does not answer is sent again in pipelines too, so that a sick server costs the others little.
     pub(crate) async fn each(&self, calls: &[Call], deadline: Moment, tell: impl Fn(usize, Outcome) + Send + Sync) {
-        let open = |(at, call)| (at, Course::new(self, call, deadline));
+        let open = |(at, call)| (at, InFlightCall::new(self, call, deadline));
         let batch = Batch {
             router: self,
             deadline,
@@ -65,33 +65,33 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         let mut groups: BTreeMap<(Address, bool), Vec<Open<'a>>> = BTreeMap::new();
         let mut resting = Vec::new();
         let mut longest = Duration::ZERO;
-        for (at, mut course) in open {
-            let mut pause = course.take_pause();
+        for (at, mut in_flight) in open {
+            let mut pause = in_flight.take_pause();
             if pause.is_zero() {
-                match course.destination() {
+                match in_flight.destination() {
                     Err(error) => {
                         (self.tell)(at, Err(error));
                         continue;
                     }
                     Ok(Some(address)) => {
-                        let group = groups.entry((address, course.is_guest())).or_default();
-                        group.push((at, course));
+                        let group = groups.entry((address, in_flight.is_asking())).or_default();
+                        group.push((at, in_flight));
                         continue;
                     }
-                    Ok(None) => pause = course.take_pause(),
+                    Ok(None) => pause = in_flight.take_pause(),
                 }
             }
             longest = longest.max(pause);
-            resting.push((at, course));
+            resting.push((at, in_flight));
         }
         let mut parts = Vec::new();
         if !resting.is_empty() {
             parts.push(self.rest(resting, longest).boxed());
         }
-        for ((address, as_guests), mut group) in groups {
+        for ((address, asking), mut group) in groups {
             while !group.is_empty() {
                 let others = group.split_off(group.len().min(PIPELINE));
-                parts.push(self.part(address.clone(), as_guests, group).boxed());
+                parts.push(self.part(address.clone(), asking, group).boxed());
                 group = others;
             }
         }
@@ -103,11 +103,11 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         resting
     }
 
-    /// Calls that go to the same server in one pipeline, to the owner of their slots or as guests.
-    async fn part(&self, address: Address, as_guests: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
-        let attempts = match self.texts(&address, as_guests, &mut part).await {
+    /// Calls that go to the same server in one pipeline, to the owner of their slots or as asking.
+    async fn part(&self, address: Address, asking: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
+        let attempts = match self.texts(&address, asking, &mut part).await {
             Some(senders) => {
-                let attempts = self.attempts(&address, as_guests, &part).await;
+                let attempts = self.attempts(&address, asking, &part).await;
                 for (at, sender) in senders {
                     attempts.get(at).inspect(|attempt| sender.learn(attempt));
                 }
@@ -118,9 +118,9 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         let settled = part
             .into_iter()
             .zip(attempts)
-            .filter_map(|((at, mut course), attempt)| {
-                match course.settle(&address, attempt).transpose() {
-                    None => return Some((at, course)),
+            .filter_map(|((at, mut in_flight), attempt)| {
+                match in_flight.settle(&address, attempt).transpose() {
+                    None => return Some((at, in_flight)),
                     Some(outcome) => (self.tell)(at, outcome),
                 }
                 None
@@ -130,9 +130,9 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
 
     /// Has one call of the part bring each text that the server does not know, unless another caller has brought it. Tells
     /// which does, by its place in the part. `None`: it took too long, or the slots have another owner.
-    async fn texts(&self, address: &Address, as_guests: bool, part: &mut [Open<'a>]) -> Option<Vec<(usize, Sender)>> {
+    async fn texts(&self, address: &Address, asking: bool, part: &mut [Open<'a>]) -> Option<Vec<(usize, Sender)>> {
         let mut wanted: BTreeMap<&'static str, (&'static Script, Unknown)> = BTreeMap::new();
-        for (script, unknown) in part.iter().filter_map(|(_, course)| course.wanted_text()) {
+        for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.wanted_text()) {
             let latest = &mut wanted.entry(script.name).or_insert((script, unknown)).1;
             latest.sent = latest.sent.max(unknown.sent);
             latest.again |= unknown.again;
@@ -142,14 +142,14 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         for (name, (script, unknown)) in wanted {
             let (_, first) = part.first()?;
             let turn = self.router.texts.turn(address, script, unknown);
-            let Waited::Done(sender) = first.wait(address, !as_guests, turn).await else {
+            let Waited::Done(sender) = first.wait(address, !asking, turn).await else {
                 return None;
             };
             let mut sender = sender;
-            for (at, (_, course)) in part.iter_mut().enumerate() {
-                if course.wanted_text().is_some_and(|(script, _)| script.name == name) {
+            for (at, (_, in_flight)) in part.iter_mut().enumerate() {
+                if in_flight.wanted_text().is_some_and(|(script, _)| script.name == name) {
                     let sender = sender.take();
-                    course.bring_text(sender.is_some());
+                    in_flight.bring_text(sender.is_some());
                     senders.extend(sender.map(|sender| (at, sender)));
                 }
             }
@@ -158,14 +158,14 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     }
 
     /// Sends the calls and waits for the answers, but not longer than is of use.
-    async fn attempts(&self, address: &Address, as_guests: bool, part: &[Open<'a>]) -> Vec<Attempt> {
+    async fn attempts(&self, address: &Address, asking: bool, part: &[Open<'a>]) -> Vec<Attempt> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
         let connections = &self.router.connections;
         let ready = connections.ready(address);
         // The slots of a server leave it together as a rule: one of them is enough to watch. A guest's server need not own them.
-        let watch = (ready.is_none() || part.iter().any(|(_, course)| course.is_loose())) && !as_guests;
+        let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt())) && !asking;
         let connection = match ready {
             Some(connection) => connection,
             None => match first.wait(address, watch, connections.reach(address)).await {
@@ -174,9 +174,12 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 Waited::OwnerLeft | Waited::Late => return each_one(part, |_| Attempt::Silent { sent: None }),
             },
         };
-        let limits: Vec<u64> = part.iter().map(|(_, course)| course.not_after(&connection)).collect();
+        let limits: Vec<u64> = part
+            .iter()
+            .map(|(_, in_flight)| in_flight.not_after(&connection))
+            .collect();
         let sent = SentWith::default();
-        let sending = self.pipelined(&connection, as_guests, part, &limits, &sent);
+        let sending = self.pipelined(&connection, asking, part, &limits, &sent);
         match first.wait(address, watch, sending).await {
             Waited::Done(attempts) => attempts,
             Waited::OwnerLeft | Waited::Late => {
@@ -192,7 +195,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     async fn pipelined(
         &self,
         connection: &Arc<Connection>,
-        as_guests: bool,
+        asking: bool,
         part: &[Open<'a>],
         limits: &[u64],
         sent: &SentWith,
@@ -208,12 +211,14 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             return each_one(part, |_| Attempt::Silent { sent: None });
         }
         // It holds for one command.
-        let asking = || as_guests.then(|| Words::new().word("ASKING"));
+        let prefix = || asking.then(|| Command::new().word("ASKING"));
         let with_limits = part.iter().zip(limits);
-        let commands: Vec<Words> = with_limits
-            .flat_map(|((_, course), &not_after)| asking().into_iter().chain([course.command(connection, not_after)]))
+        let commands: Vec<Command> = with_limits
+            .flat_map(|((_, in_flight), &not_after)| {
+                prefix().into_iter().chain([in_flight.command(connection, not_after)])
+            })
             .collect();
-        let each = if as_guests { 2 } else { 1 };
+        let each = if asking { 2 } else { 1 };
         if !sent.note(0) {
             return each_one(part, |_| Attempt::Silent { sent: None });
         }
@@ -223,8 +228,8 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 .skip(each - 1)
                 .step_by(each)
                 .zip(part)
-                .map(|(reply, (_, course))| {
-                    connection.observe(course.slot(), sent, received, &reply);
+                .map(|(reply, (_, in_flight))| {
+                    connection.observe(in_flight.slot(), sent, received, &reply);
                     Attempt::Answered(Exchange {
                         value: reply,
                         sent,

@@ -7,7 +7,7 @@
 //! - A reply is a list whose first element is that server's time in ms. Errors have no envelope.
 
 use crate::clock::Moment;
-use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::slot::Slot;
 
 /// A Lua script of the protocol.
@@ -43,7 +43,7 @@ pub(crate) struct Call {
     pub(crate) key: bytes::Bytes,
     pub(crate) second_key: Option<bytes::Bytes>,
     /// `ARGV[3]` and on.
-    pub(crate) args: Words,
+    pub(crate) args: Command,
     /// The moment past which the server must refuse to run it (scripts that acquire).
     pub(crate) not_after: Option<Moment>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Answer {
     pub(crate) confirmed: u32,
     /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
     /// them can still arrive until then. 0 if one of them had none, or it is not known.
-    pub(crate) loose: Option<u64>,
+    pub(crate) in_doubt: Option<u64>,
 }
 
 /// A call that came to no answer.
@@ -69,8 +69,8 @@ pub(crate) struct Answer {
 #[error("{reason}")]
 pub(crate) struct CallError {
     pub(crate) reason: Reason,
-    /// As in [`Answer::loose`]. `None` means that the script was not run and will not be.
-    pub(crate) loose: Option<u64>,
+    /// As in [`Answer::in_doubt`]. `None` means that the script was not run and will not be.
+    pub(crate) in_doubt: Option<u64>,
     /// The last thing that went wrong on the way, if that is not the reason itself.
     #[source]
     pub(crate) last: Option<NodeError>,

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Answering, Connector, Node, NodeError, Reply, Words, is_about_credentials};
+use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Reply, is_about_credentials};
 use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
@@ -120,9 +120,9 @@ impl Connection {
             let sent = clock.now();
             let replies = node
                 .pipeline(&[
-                    Words::new().word("TIME"),
-                    Words::new().word("INFO").word("server"),
-                    Words::new().word("CLUSTER").word("MYID"),
+                    Command::new().word("TIME"),
+                    Command::new().word("INFO").word("server"),
+                    Command::new().word("CLUSTER").word("MYID"),
                 ])
                 .await?;
             Ok((node, sent, clock.now(), replies))
@@ -260,7 +260,7 @@ impl Connection {
     pub(crate) async fn call(
         self: &Arc<Self>,
         _: &dyn Clock,
-        command: &Words,
+        command: &Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         self.call_in(None, command, until).await
@@ -270,7 +270,7 @@ impl Connection {
     pub(crate) async fn call_with(
         self: &Arc<Self>,
         permit: Permit<'_>,
-        command: &Words,
+        command: &Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         self.call_in(Some(permit), command, until).await
@@ -280,7 +280,7 @@ impl Connection {
     pub(crate) async fn pipeline(
         self: &Arc<Self>,
         _: &dyn Clock,
-        commands: &[Words],
+        commands: &[Command],
         until: Moment,
     ) -> Result<Exchange<Vec<Reply>>, Failure> {
         self.pipeline_with(None, commands, until).await
@@ -290,7 +290,7 @@ impl Connection {
     pub(crate) async fn pipeline_with(
         self: &Arc<Self>,
         permit: Option<Permit<'_>>,
-        commands: &[Words],
+        commands: &[Command],
         until: Moment,
     ) -> Result<Exchange<Vec<Reply>>, Failure> {
         let _in_flight = self.load.in_flight(commands.len());
@@ -356,7 +356,7 @@ impl Connection {
     async fn call_in(
         self: &Arc<Self>,
         permit: Option<Permit<'_>>,
-        command: &Words,
+        command: &Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         let _in_flight = self.load.in_flight(1);

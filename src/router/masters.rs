@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Moment;
-use crate::node::{Address, NodeError, Reply, Words};
+use crate::node::{Address, Command, NodeError, Reply};
 use crate::router::Router;
 use crate::router::call::{CallError, Reason};
 use crate::router::connection::{Connection, Failure};
@@ -20,7 +20,7 @@ impl Router {
     }
 
     /// Sends a command that changes nothing to one server, again if there is no answer, until the deadline.
-    pub(crate) async fn ask(&self, address: &Address, command: &Words, deadline: Moment) -> Result<Reply, CallError> {
+    pub(crate) async fn ask(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, CallError> {
         loop {
             let (said, last) = match self.ask_once(address, command, deadline).await {
                 Ok(Reply::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => (Some(error), None),
@@ -40,7 +40,7 @@ impl Router {
         }
     }
 
-    async fn ask_once(&self, address: &Address, command: &Words, deadline: Moment) -> Result<Reply, NodeError> {
+    async fn ask_once(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, NodeError> {
         let connection = self.connect_until(address, deadline).await?;
         let until = self.clock.now().after(self.response_timeout).min(deadline);
         match connection.call(&*self.clock, command, until).await {
@@ -67,7 +67,7 @@ impl Router {
 fn failed(reason: Reason, last: Option<NodeError>) -> CallError {
     CallError {
         reason,
-        loose: None,
+        in_doubt: None,
         last,
     }
 }

@@ -5,17 +5,16 @@ mod batch;
 mod belief;
 mod call;
 mod clock_bound;
+#[cfg(feature = "cluster-async")]
+mod cluster_adapter;
 mod connection;
 mod connections;
-mod course;
-mod durable;
 mod heard;
+mod in_flight;
 mod map;
 mod masters;
 mod membership;
-mod route;
-#[cfg(feature = "cluster-async")]
-mod shared;
+mod replicated;
 mod subscriptions;
 pub(crate) mod telemetry;
 #[cfg(test)]
@@ -24,6 +23,7 @@ mod texts;
 mod time_out;
 mod topology;
 mod translation;
+mod transport;
 mod views;
 mod watchers;
 
@@ -38,21 +38,21 @@ use crate::node::{Address, Connector};
 use crate::slot::Slot;
 use connection::Limits;
 use connections::Connections;
-use course::Course;
-use durable::Durable;
+use in_flight::InFlightCall;
 use membership::Membership;
+use replicated::ReplicatedCalls;
 use texts::Texts;
-use topology::{Topology, Unfound, Whom};
+use topology::{RefreshFrom, Topology, Unfound};
 use translation::Translation;
 
 pub use call::Script;
 pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
-pub(crate) use route::Route;
 #[cfg(feature = "cluster-async")]
-pub(crate) use shared::Shared;
+pub(crate) use cluster_adapter::ClusterAdapter;
 pub(crate) use subscriptions::{Event, Listener, Subscriptions};
 pub(crate) use translation::AddressTranslation;
+pub(crate) use transport::Transport;
 
 /// Settings of the router. Each duration is the limit for one thing.
 #[derive(Clone)]
@@ -110,7 +110,7 @@ pub(crate) struct Router {
     connections: Arc<Connections>,
     topology: Arc<Topology>,
     texts: Arc<Texts>,
-    durable: Arc<Durable>,
+    durable: Arc<ReplicatedCalls>,
     subscriptions: Subscriptions,
     background: AbortHandle,
 }
@@ -131,7 +131,7 @@ impl Router {
             Translation(settings.translate),
             settings.response_timeout,
         ));
-        let durable = Arc::new(Durable::new(
+        let durable = Arc::new(ReplicatedCalls::new(
             connector.clone(),
             clock.clone(),
             membership.clone(),
@@ -146,7 +146,10 @@ impl Router {
             membership,
             settings.response_timeout,
         );
-        topology.fetch(&Whom::Anyone).await.map_err(Unfound::into_call_error)?;
+        topology
+            .fetch(&RefreshFrom::Anyone)
+            .await
+            .map_err(Unfound::into_call_error)?;
         let background = tokio::spawn(refresh_slowly(
             topology.clone(),
             durable.clone(),
@@ -173,18 +176,18 @@ impl Router {
     ///
     /// A future that is dropped may leave a command under way, which can still arrive until the call's `not_after`.
     pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
-        Course::new(self, call, deadline).run().await
+        InFlightCall::new(self, call, deadline).run().await
     }
 
     /// As `call`, but so many replicas are waited for: the answer says how many have it. On connections of its own, that block nobody else's calls.
     /// With none, it is `call`.
-    pub(crate) async fn call_confirmed(
+    pub(crate) async fn call_replicated(
         &self,
         call: &Call,
         replicas: u32,
         deadline: Moment,
     ) -> Result<Answer, CallError> {
-        Course::confirmed(self, call, replicas, deadline).run().await
+        InFlightCall::confirmed(self, call, replicas, deadline).run().await
     }
 
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
@@ -228,14 +231,14 @@ impl Drop for Router {
 /// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
 async fn refresh_slowly(
     topology: Arc<Topology>,
-    durable: Arc<Durable>,
+    durable: Arc<ReplicatedCalls>,
     texts: Arc<Texts>,
     clock: Arc<dyn Clock>,
     interval: Duration,
 ) {
     loop {
         clock.sleep_until(clock.now().after(jittered(interval))).await;
-        topology.refresh(Whom::Several).await;
+        topology.refresh(RefreshFrom::Several).await;
         topology.forget_strangers();
         durable.retain(|address| topology.knows(address));
         texts.retain(|address| topology.knows(address));

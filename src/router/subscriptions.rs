@@ -26,7 +26,7 @@ use crate::node::{Address, Connector};
 use crate::router::topology::Topology;
 use crate::router::{lock, read};
 use crate::slot::Slot;
-use keeper::{Keeper, Order};
+use keeper::{Keeper, KeeperCommand};
 
 /// What happens on subscriptions.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,10 +38,10 @@ pub(crate) enum Event {
         received: Moment,
     },
     /// The subscription was made, made again or lost. A message may have been missed: those who wait should look.
-    Look { slot: Slot },
+    Poll { slot: Slot },
 }
 
-/// Whom events are told to.
+/// RefreshFrom events are told to.
 pub(crate) type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
 /// The way of events from the links and the keeper to the one who listens. There is no task in between: a grant that is pushed is had when the reader of the
@@ -72,7 +72,7 @@ type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 pub(crate) struct Subscriptions {
     wanted: Mutex<HashMap<Slot, Bytes>>,
     joined: Joined,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<KeeperCommand>,
     events: Events,
     keeper: AbortHandle,
 }
@@ -111,21 +111,21 @@ impl Subscriptions {
         let mut wanted = lock(&self.wanted);
         if wanted.get(&slot) != Some(&channel) {
             wanted.insert(slot, channel.clone());
-            self.tell(Order::Want { slot, channel });
+            self.tell(KeeperCommand::Want { slot, channel });
         }
     }
 
     /// Leaves the slot's channel.
     pub(crate) fn unwant(&self, slot: Slot) {
         if lock(&self.wanted).remove(&slot).is_some() {
-            self.tell(Order::Unwant { slot });
+            self.tell(KeeperCommand::Unwant { slot });
         }
     }
 
     /// Takes note that a call for that slot was sent on with ASK: while it migrates, messages come from both servers.
     pub(crate) fn asked(&self, slot: Slot, source: &Address, target: &Address) {
         if lock(&self.wanted).contains_key(&slot) {
-            self.tell(Order::Asked {
+            self.tell(KeeperCommand::LockRequest {
                 slot,
                 source: source.clone(),
                 target: target.clone(),
@@ -150,7 +150,7 @@ impl Subscriptions {
         self.keeper.abort();
     }
 
-    fn tell(&self, order: Order) {
+    fn tell(&self, order: KeeperCommand) {
         // The keeper is gone only after `close`.
         let _ = self.orders.send(order);
     }

@@ -4,10 +4,10 @@
 mod batch;
 mod connecting;
 mod credentials;
-mod durable;
 mod identity;
 mod overload;
 mod redirects;
+mod replicated;
 #[cfg(feature = "metrics")]
 mod seen;
 mod subscriptions;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Moment};
 use crate::node::fake::{Act, Door, EPOCH_MS, Fakes, TestClock, address, refusal, text};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script};
 use crate::slot::Slot;
 
@@ -77,7 +77,7 @@ fn call(key: &str) -> Call {
         slot: Slot::of(key),
         key: bytes::Bytes::copy_from_slice(key.as_bytes()),
         second_key: None,
-        args: Words::of(["arg"]),
+        args: Command::of(["arg"]),
         not_after: None,
     }
 }

@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::node::Address;
 use crate::router::answer;
 use crate::router::call::Script;
-use crate::router::course::Attempt;
+use crate::router::in_flight::Attempt;
 use crate::router::lock;
 
 /// What is known of the scripts at the servers.

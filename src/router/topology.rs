@@ -39,7 +39,7 @@ const SEED_AT: usize = 2;
 
 /// Which node to ask for the slot map.
 #[derive(Clone, Debug)]
-pub(crate) enum Whom {
+pub(crate) enum RefreshFrom {
     Anyone,
     /// Several, even if the first one says nothing new: it may be the one that is behind.
     Several,
@@ -148,16 +148,16 @@ impl Topology {
             self.changes.send_modify(|changes| *changes += 1);
             lock(&self.refreshing).unchanged = 0;
         }
-        drop(self.refresh(Whom::First(to.clone())));
+        drop(self.refresh(RefreshFrom::First(to.clone())));
     }
 
     /// Begins to fetch the map, unless that is under way. The answer may be awaited or dropped.
-    pub(crate) fn refresh(self: &Arc<Self>, whom: Whom) -> Shared<BoxFuture<'static, ()>> {
+    pub(crate) fn refresh(self: &Arc<Self>, whom: RefreshFrom) -> Shared<BoxFuture<'static, ()>> {
         self.refresh_within(whom, LONGEST_INTERVAL)
     }
 
     /// As `refresh`, at most this long after the last one has begun.
-    fn refresh_within(self: &Arc<Self>, whom: Whom, longest: Duration) -> Shared<BoxFuture<'static, ()>> {
+    fn refresh_within(self: &Arc<Self>, whom: RefreshFrom, longest: Duration) -> Shared<BoxFuture<'static, ()>> {
         let mut refreshing = lock(&self.refreshing);
         let begin = refreshing.next_begin(self.clock.now(), longest);
         let running = refreshing.under_way.as_ref();
@@ -220,7 +220,7 @@ impl Topology {
     /// Goes on asking the other nodes.
     async fn look_beside(self: Arc<Self>, troubled: Address) {
         loop {
-            self.refresh_within(Whom::Another(troubled.clone()), URGENT_INTERVAL)
+            self.refresh_within(RefreshFrom::Another(troubled.clone()), URGENT_INTERVAL)
                 .await;
             self.look_later().await;
         }
@@ -233,7 +233,7 @@ impl Topology {
 
     /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
     /// chosen. A slow node delays this little: soon the next one is asked too. True if a slot has another owner now.
-    pub(crate) async fn fetch(&self, whom: &Whom) -> Result<bool, Unfound> {
+    pub(crate) async fn fetch(&self, whom: &RefreshFrom) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
         let mut survey = Survey {
             candidates: self.candidates(whom).into(),
@@ -254,7 +254,7 @@ impl Topology {
                 biased;
                 Some(heard) = survey.asking.next() => {
                     let Some(view) = self.admit(&mut survey, heard) else { continue };
-                    let is_enough = !matches!(whom, Whom::Several) || survey.views.len() > 1;
+                    let is_enough = !matches!(whom, RefreshFrom::Several) || survey.views.len() > 1;
                     if is_enough && self.membership.known().is_confirmed_by(&view) {
                         telemetry::refreshed(&view.node, false);
                         return Ok(false);
@@ -303,7 +303,7 @@ impl Topology {
 
     /// One node has said something new: asks a few at once, and waits a little for them. A single server is asked for by all
     /// seeds, however long they take: two of them are no cluster.
-    async fn sample<'a>(&'a self, whom: &Whom, survey: &mut Survey<'a>, view: View) {
+    async fn sample<'a>(&'a self, whom: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
         let is_alone = matches!(view.told, Told::Alone(_));
         let begins = self.membership.known().kind == Kind::Nothing;
         if let (true, Told::Cluster { map, .. }) = (begins, &view.told) {
@@ -312,7 +312,7 @@ impl Topology {
             survey.candidates.extend(named);
         }
         survey.views.push(view);
-        if let Whom::Another(troubled) = whom {
+        if let RefreshFrom::Another(troubled) = whom {
             survey.candidates.retain(|node| node != troubled);
         }
         let most = if is_alone && begins { usize::MAX } else { SAMPLE };
@@ -396,7 +396,7 @@ impl Topology {
     }
 
     /// The nodes to ask, in this order: those that are connected, other known ones, seeds. One of the seeds is among the first three.
-    fn candidates(&self, whom: &Whom) -> Vec<Address> {
+    fn candidates(&self, whom: &RefreshFrom) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
         match known.kind {
@@ -410,11 +410,11 @@ impl Topology {
         fastrand::shuffle(&mut seeds);
         seeds.sort_by_key(|seed| known.map.has(seed));
         drop(known);
-        if let Whom::First(first) = whom {
+        if let RefreshFrom::First(first) = whom {
             nodes.retain(|address| address != first);
             nodes.insert(0, first.clone());
         }
-        if let Whom::Another(last) = whom {
+        if let RefreshFrom::Another(last) = whom {
             seeds.sort_by_key(|seed| seed == last);
             nodes.retain(|address| address != last);
         }
@@ -427,7 +427,7 @@ impl Topology {
                 nodes.push(seed);
             }
         }
-        if let Whom::Another(last) = whom {
+        if let RefreshFrom::Another(last) = whom {
             nodes.retain(|address| address != last);
             nodes.push(last.clone());
         }
@@ -481,7 +481,7 @@ impl Unfound {
         };
         CallError {
             reason,
-            loose: None,
+            in_doubt: None,
             last,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::belief::{Identity, Told, View};
 use crate::router::connection::{Connection, Failure};
 use crate::router::map::SlotMap;
@@ -19,8 +19,8 @@ pub(crate) async fn view(
     translation: &Translation,
 ) -> Result<View, NodeError> {
     let commands = [
-        Words::new().word("CLUSTER").word("SLOTS"),
-        Words::new().word("CLUSTER").word("INFO"),
+        Command::new().word("CLUSTER").word("SLOTS"),
+        Command::new().word("CLUSTER").word("INFO"),
     ];
     let until = clock.now().after(patience);
     let mut replies = match connection.pipeline(clock, &commands, until).await {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::release::{AGAIN, ghost_gone, releases};
+use super::release::{AGAIN, doubt_ends, releases};
 use super::renew::take_loss;
 use super::reply::{Failure, Told, read};
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Errand, ErrandKind, State};
+use crate::client::acquisition::{Acquisition, PendingTransition, State, TransitionKind};
 use crate::client::deadline;
 use crate::client::telemetry;
 use crate::clock::Moment;
@@ -14,16 +14,16 @@ use crate::protocol::{Downgrade, Ended, Mode, Release, Renewed};
 use crate::router::{Answer, CallError};
 
 pub(super) async fn end_waits(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
-    end(client, flight, ErrandKind::EndWait).await;
+    end(client, flight, TransitionKind::EndWait).await;
 }
 
 /// Releases what took the place of lost leases.
 pub(super) async fn give_back(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
-    end(client, flight, ErrandKind::GiveBack).await;
+    end(client, flight, TransitionKind::GiveBack).await;
 }
 
-async fn end(client: Arc<Client>, flight: Vec<Arc<Acquisition>>, kind: ErrandKind) {
-    let calls = releases(&client, &flight, kind == ErrandKind::EndWait);
+async fn end(client: Arc<Client>, flight: Vec<Arc<Acquisition>>, kind: TransitionKind) {
+    let calls = releases(&client, &flight, kind == TransitionKind::EndWait);
     let until = client.clock.now().after(client.settings.call_timeout);
     client
         .router
@@ -53,36 +53,36 @@ pub(super) async fn downgrade(client: Arc<Client>, flight: Vec<Arc<Acquisition>>
         .await;
 }
 
-fn apply_end(client: &Client, acquisition: &Acquisition, kind: ErrandKind, result: Result<Answer, CallError>) {
+fn apply_end(client: &Client, acquisition: &Acquisition, kind: TransitionKind, result: Result<Answer, CallError>) {
     let now = client.clock.now();
     let told = read(result, Release::read);
     let mut state = acquisition.state();
     let State::Held(holding) = &mut *state else { return };
-    let errand = holding.errand.as_mut();
+    let pending = holding.pending.as_mut();
     // The lease may have been lost meanwhile, and owe something else.
-    let Some(errand) = errand.filter(|errand| errand.kind == kind) else {
+    let Some(pending) = pending.filter(|pending| pending.kind == kind) else {
         return;
     };
-    errand.sent = false;
+    pending.sent = false;
     match told {
         Ok(Told {
             what: Ended::Writing(grant),
             ..
         }) => {
             (holding.token, holding.token_since) = (grant.token, now);
-            holding.errand = Some(Errand::new(ErrandKind::Downgrade, now, None));
+            holding.pending = Some(PendingTransition::new(TransitionKind::Downgrade, now, None));
         }
         Ok(Told { envelope, sent, .. }) => {
             if envelope.more {
                 client.pump(&acquisition.lock);
             }
-            match ghost_gone(&mut errand.ghost_until, errand.loose, envelope.now, sent, now) {
-                Some(due) => errand.due = due,
-                None => holding.errand = None,
+            match doubt_ends(&mut pending.in_doubt_until, pending.in_doubt, envelope.now, sent, now) {
+                Some(due) => pending.due = due,
+                None => holding.pending = None,
             }
         }
-        Err(_) if errand.give_up.is_some_and(|give_up| now >= give_up) => holding.errand = None,
-        Err(failure) => put_off(acquisition, errand, &failure, now),
+        Err(_) if pending.give_up.is_some_and(|give_up| now >= give_up) => holding.pending = None,
+        Err(failure) => put_off(acquisition, pending, &failure, now),
     }
     let due = holding.next_due();
     drop(state);
@@ -95,11 +95,11 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
     let told = read(result, Renewed::read);
     let mut state = acquisition.state();
     let State::Held(holding) = &mut *state else { return };
-    let errand = holding.errand.as_mut();
-    let Some(errand) = errand.filter(|errand| errand.kind == ErrandKind::Downgrade) else {
+    let pending = holding.pending.as_mut();
+    let Some(pending) = pending.filter(|pending| pending.kind == TransitionKind::Downgrade) else {
         return;
     };
-    errand.sent = false;
+    pending.sent = false;
     match told {
         Ok(Told {
             what: Renewed::Held(grant) | Renewed::Revoked(grant),
@@ -110,7 +110,7 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
             if envelope.more {
                 client.pump(&acquisition.lock);
             }
-            (holding.mode, holding.errand) = (Mode::Read, None);
+            (holding.mode, holding.pending) = (Mode::Read, None);
             // Where replicas have to confirm a lease, the next renewal makes it longer.
             if holding.replicas == 0 && holding.is_held(now) {
                 let ends = deadline::ends(grant, envelope.now, sent, holding.margin);
@@ -123,7 +123,7 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
             drop(state);
             return take_loss(client, acquisition);
         }
-        Err(failure) => put_off(acquisition, errand, &failure, now),
+        Err(failure) => put_off(acquisition, pending, &failure, now),
     }
     let due = holding.next_due();
     drop(state);
@@ -131,9 +131,9 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
     client.schedule(acquisition, due);
 }
 
-fn put_off(acquisition: &Acquisition, errand: &mut Errand, failure: &Failure, now: Moment) {
+fn put_off(acquisition: &Acquisition, pending: &mut PendingTransition, failure: &Failure, now: Moment) {
     if let Failure::Final(error) = failure {
         telemetry::change_refused(&acquisition.lock, error);
     }
-    errand.due = now.after(AGAIN);
+    pending.due = now.after(AGAIN);
 }

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, ErrandKind, Holding, State};
+use crate::client::acquisition::{Acquisition, Holding, State, TransitionKind};
 use crate::clock::Moment;
 use crate::node::Address;
 use crate::protocol::{Envelope, LockKey, pump, pumped};
@@ -112,10 +112,10 @@ fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind
         State::Held(holding) if holding.lost => {
             let change = due_change(holding, now.after(HORIZON));
             let due = holding
-                .errand
+                .pending
                 .as_ref()
-                .filter(|errand| !errand.sent)
-                .map(|errand| errand.due);
+                .filter(|pending| !pending.sent)
+                .map(|pending| pending.due);
             drop(state);
             if let Some(due) = due {
                 client.schedule(acquisition, due);
@@ -146,35 +146,35 @@ fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind
             client.schedule(acquisition, next);
             [renewal, change]
         }
-        State::Leaving(leaving) if now >= leaving.give_up => {
+        State::Releasing(leaving) if now >= leaving.give_up => {
             drop(state);
             client.forget(acquisition);
             [None; 2]
         }
-        State::Leaving(leaving) if leaving.sent => [None; 2],
-        State::Leaving(leaving) if leaving.due <= now.after(HORIZON) => {
+        State::Releasing(leaving) if leaving.sent => [None; 2],
+        State::Releasing(leaving) if leaving.due <= now.after(HORIZON) => {
             leaving.sent = true;
             [Some(Kind::Release), None]
         }
-        State::Leaving(leaving) => {
+        State::Releasing(leaving) => {
             let due = leaving.due;
             drop(state);
             client.schedule(acquisition, due);
             [None; 2]
         }
-        State::Asking(_) | State::Ended => [None; 2],
+        State::Acquiring(_) | State::Ended => [None; 2],
     }
 }
 
 /// The change of a lease that is to be sent by then, if one is; it counts as sent from here on.
 fn due_change(holding: &mut Holding, horizon: Moment) -> Option<Kind> {
-    let errand = holding.errand.as_mut();
-    let errand = errand.filter(|errand| !errand.sent && errand.due <= horizon)?;
-    (errand.sent, errand.tried) = (true, true);
-    Some(match errand.kind {
-        ErrandKind::EndWait => Kind::EndOfWait,
-        ErrandKind::Downgrade => Kind::Downgrade,
-        ErrandKind::GiveBack => Kind::GiveBack,
+    let pending = holding.pending.as_mut();
+    let pending = pending.filter(|pending| !pending.sent && pending.due <= horizon)?;
+    (pending.sent, pending.tried) = (true, true);
+    Some(match pending.kind {
+        TransitionKind::EndWait => Kind::EndOfWait,
+        TransitionKind::Downgrade => Kind::Downgrade,
+        TransitionKind::GiveBack => Kind::GiveBack,
     })
 }
 
@@ -216,7 +216,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
             locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
         }
-        assert!(matches!(&*acquisition.state(), State::Leaving(leaving) if leaving.sent));
+        assert!(matches!(&*acquisition.state(), State::Releasing(leaving) if leaving.sent));
         engine.faults().resume(0);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(matches!(&*acquisition.state(), State::Ended));

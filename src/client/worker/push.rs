@@ -20,9 +20,9 @@ pub(crate) fn listen(client: &Arc<Client>) {
 
 fn hear(client: &Client, event: Event) {
     match event {
-        Event::Look { slot } => {
+        Event::Poll { slot } => {
             for acquisition in client.waiters_in(slot) {
-                acquisition.with_asking(|asking| asking.look = true);
+                acquisition.with_acquiring(|asking| asking.look = true);
                 acquisition.changed.notify_waiters();
             }
         }
@@ -38,7 +38,7 @@ fn hear(client: &Client, event: Event) {
                     continue;
                 };
                 telemetry::pushed(&acquisition.lock, &address, grant.token);
-                acquisition.with_asking(|asking| {
+                acquisition.with_acquiring(|asking| {
                     let known = asking.pushed.as_ref();
                     // Messages from two servers, while a slot moves, need not come in their order.
                     if known.is_none_or(|known| known.grant.token < grant.token) {
@@ -89,7 +89,7 @@ mod tests {
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
         engine.reset_tally();
-        hear(&locks.client.0, Event::Look { slot: lock.slot() });
+        hear(&locks.client.0, Event::Poll { slot: lock.slot() });
         tokio::time::sleep(Duration::from_millis(10)).await;
         let soon = engine.tally().scripts;
         assert!((5..=15).contains(&soon), "{soon} of {WAITERS} in 10 ms");

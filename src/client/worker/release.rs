@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::HORIZON;
 use super::reply::{Failure, Told, read};
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Leaving, State};
+use crate::client::acquisition::{Acquisition, Releasing, State};
 use crate::client::in_doubt::InDoubt;
 use crate::client::telemetry;
 use crate::clock::Moment;
@@ -45,7 +45,7 @@ pub(super) fn releases(client: &Client, flight: &[Arc<Acquisition>], only_wait: 
 fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
     let next = {
         let mut state = acquisition.state();
-        let State::Leaving(leaving) = &mut *state else { return };
+        let State::Releasing(leaving) = &mut *state else { return };
         leaving.sent = false;
         left(client, &acquisition.lock, leaving, result).then_some(leaving.due)
     };
@@ -56,7 +56,7 @@ fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answ
 }
 
 /// Takes in the answer to a release. True if another must follow, at `leaving.due`.
-fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<Answer, CallError>) -> bool {
+fn left(client: &Client, lock: &LockKey, leaving: &mut Releasing, result: Result<Answer, CallError>) -> bool {
     let now = client.clock.now();
     match read(result, Release::read) {
         Ok(Told {
@@ -70,7 +70,7 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<A
             if envelope.more {
                 client.pump(lock);
             }
-            let Some(due) = ghost_gone(&mut leaving.ghost_until, leaving.loose, envelope.now, sent, now) else {
+            let Some(due) = doubt_ends(&mut leaving.in_doubt_until, leaving.in_doubt, envelope.now, sent, now) else {
                 return false;
             };
             leaving.due = due;
@@ -92,18 +92,18 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Leaving, result: Result<A
 }
 
 /// An attempt that had no answer may still be under way: then what ends it must be sent once more, at this moment. `None` if nothing can come any more.
-pub(super) fn ghost_gone(
-    ghost_until: &mut Option<u64>,
-    loose: Option<InDoubt>,
+pub(super) fn doubt_ends(
+    in_doubt_until: &mut Option<u64>,
+    in_doubt: Option<InDoubt>,
     server_now: u64,
     sent: Moment,
     now: Moment,
 ) -> Option<Moment> {
-    let until = match *ghost_until {
+    let until = match *in_doubt_until {
         Some(until) => until,
-        None => loose?.server_ms(server_now, sent),
+        None => in_doubt?.server_ms(server_now, sent),
     };
-    *ghost_until = Some(until);
+    *in_doubt_until = Some(until);
     // What is due goes out earlier by up to the horizon, which would be too early for the last one.
     (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
 }
@@ -112,7 +112,7 @@ pub(super) fn ghost_gone(
 pub(crate) fn ended(lock: &LockKey, result: Result<Answer, CallError>) -> Result<(Envelope, Ended, bool), CallError> {
     let answer = result.inspect_err(|error| telemetry::release_failed(&lock.name, lock.slot, error))?;
     let took = answer.received.since(answer.sent);
-    let retried = answer.loose.is_some();
+    let retried = answer.in_doubt.is_some();
     match Release::read(answer.reply) {
         Ok((envelope, ended)) => {
             telemetry::released(lock, &answer.address, &ended, took);
@@ -125,7 +125,7 @@ pub(crate) fn ended(lock: &LockKey, result: Result<Answer, CallError>) -> Result
             };
             Err(CallError {
                 reason,
-                loose: None,
+                in_doubt: None,
                 last: None,
             })
         }

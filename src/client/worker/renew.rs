@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::reply::{Told, read};
-use crate::client::acquisition::{Acquisition, Errand, ErrandKind, State};
+use crate::client::acquisition::{Acquisition, PendingTransition, State, TransitionKind};
 use crate::client::deadline;
 use crate::client::lost::Loss;
 use crate::client::telemetry;
-use crate::client::{Client, LEAVING_GRACE};
+use crate::client::{Client, RELEASE_GRACE};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::protocol::{Renew, Renewed};
@@ -31,7 +31,7 @@ pub(super) async fn renew_confirmed(client: Arc<Client>, flight: Vec<Arc<Acquisi
     let (calls, until) = calls(&client, &flight, now);
     let (client, router) = (&client, &client.router);
     join_all(flight.iter().zip(&calls).map(|(acquisition, call)| async move {
-        let result = router.call_confirmed(call, replicas, until).await;
+        let result = router.call_replicated(call, replicas, until).await;
         apply_renewal(client, acquisition, result);
     }))
     .await;
@@ -173,15 +173,15 @@ pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexG
         return;
     }
     holding.lost = true;
-    holding.loose = holding.loose();
+    holding.in_doubt = holding.in_doubt();
     let replaced = holding.replaced;
     let over = acquisition.over(holding, now);
     let give_back = replaced.then(|| {
-        let mut errand = Errand::new(ErrandKind::GiveBack, now, holding.loose);
-        errand.give_up = Some(over.after(LEAVING_GRACE));
-        errand
+        let mut pending = PendingTransition::new(TransitionKind::GiveBack, now, holding.in_doubt);
+        pending.give_up = Some(over.after(RELEASE_GRACE));
+        pending
     });
-    (holding.upgrade, holding.errand) = (None, give_back);
+    (holding.upgrade, holding.pending) = (None, give_back);
     let lock = &acquisition.lock;
     let outcome = if now < holding.ends { "taken" } else { "expired" };
     let loss = Loss {

@@ -21,7 +21,7 @@ pub(in crate::embedded) static COMMANDS: &[Command] = &[
     Command::reads("CLIENT", (1, MANY), Keys::None, Act::Server(client)).not_in_scripts(),
     Command::reads("HELLO", (0, MANY), Keys::None, Act::Server(hello)).not_in_scripts(),
     Command::reads("WAIT", (2, 2), Keys::None, Act::Wait).not_in_scripts(),
-    Command::reads("ASKING", (0, 0), Keys::None, Act::Asking).not_in_scripts(),
+    Command::reads("ASKING", (0, 0), Keys::None, Act::Acquiring).not_in_scripts(),
 ];
 
 fn ping(_: &mut World, _: At, args: &[&[u8]]) -> Outcome {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::{Fate, Host, Kind, Message};
 use crate::clock::Moment;
 use crate::embedded::lock;
-use crate::node::{NodeError, Words};
+use crate::node::{Command, NodeError};
 
 #[derive(Debug)]
 pub(super) struct Line {
@@ -51,7 +51,7 @@ impl Line {
         self.server
     }
 
-    pub(super) fn fate(&self, kind: Kind, commands: &[Words]) -> Fate {
+    pub(super) fn fate(&self, kind: Kind, commands: &[Command]) -> Fate {
         let message = Message {
             host: self.host.number(),
             server: self.server,

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::line::{Line, broken};
 use super::{Fate, Kind};
-use crate::node::{Answering, Node, NodeError, Reply, Words};
+use crate::node::{Answering, Command, Node, NodeError, Reply};
 
 #[derive(Clone, Debug)]
 pub(super) struct RemoteNode {
@@ -23,7 +23,7 @@ impl RemoteNode {
     }
 
     /// Sends, and waits for the answer. Dropped, what was sent stays sent.
-    async fn exchange(&self, commands: Vec<Words>) -> Answers {
+    async fn exchange(&self, commands: Vec<Command>) -> Answers {
         if self.line.is_broken() {
             return Err(broken(false));
         }
@@ -42,7 +42,13 @@ impl RemoteNode {
 }
 
 /// Carries commands to the server and the answers back.
-async fn carry(line: Arc<Line>, node: Arc<dyn Node>, commands: Vec<Words>, fate: Fate, tell: oneshot::Sender<Answers>) {
+async fn carry(
+    line: Arc<Line>,
+    node: Arc<dyn Node>,
+    commands: Vec<Command>,
+    fate: Fate,
+    tell: oneshot::Sender<Answers>,
+) {
     if !line.travel_there(&fate).await {
         return;
     }
@@ -63,7 +69,7 @@ async fn carry(line: Arc<Line>, node: Arc<dyn Node>, commands: Vec<Words>, fate:
 }
 
 impl Node for RemoteNode {
-    fn call(&self, command: &Words) -> Answering<Reply> {
+    fn call(&self, command: &Command) -> Answering<Reply> {
         let (node, command) = (self.clone(), command.clone());
         Box::pin(async move {
             let mut replies = node.exchange(vec![command]).await?;
@@ -71,7 +77,7 @@ impl Node for RemoteNode {
         })
     }
 
-    fn pipeline(&self, commands: &[Words]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let (node, commands) = (self.clone(), commands.to_vec());
         Box::pin(async move { node.exchange(commands).await })
     }

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::line::{Line, broken};
 use super::{Fate, Kind};
-use crate::node::{NodeError, Notice, Reply, Subscribed, Subscription, Words};
+use crate::node::{Command, NodeError, Notice, Reply, Subscribed, Subscription};
 
 #[derive(Debug)]
 pub(super) struct RemoteSubscription {
@@ -20,7 +20,7 @@ type Answer = Result<Reply, NodeError>;
 #[derive(Debug)]
 enum Order {
     Ask {
-        command: Box<Words>,
+        command: Box<Command>,
         tell: oneshot::Sender<Answer>,
     },
     Join {
@@ -50,7 +50,7 @@ impl RemoteSubscription {
 }
 
 impl Subscription for RemoteSubscription {
-    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
             let command = Box::new(command.clone());

@@ -70,8 +70,8 @@ impl Builder {
     }
 
     /// The most waiters that the queue of one lock may have; one more is refused. Default: 10,000.
-    pub fn most_waiters(mut self, most: u64) -> Self {
-        self.settings.most_waiters = most;
+    pub fn max_waiters(mut self, most: u64) -> Self {
+        self.settings.max_waiters = most;
         self
     }
 

@@ -107,7 +107,7 @@ impl Builder {
         for url in &self.redis.urls {
             let server: Server = url
                 .parse()
-                .map_err(|error| Error::invalid("not the URL of a server").because(error))?;
+                .map_err(|error| Error::invalid("not the URL of a server").with_source(error))?;
             servers.push(server);
         }
         let Some(first) = servers.first() else {

@@ -7,7 +7,7 @@ use crate::clock::SystemClock;
 use crate::error::Result;
 use crate::lock::locks::{Locks, on_tokio};
 use crate::protocol::Scripts;
-use crate::router::{Route, Shared};
+use crate::router::{ClusterAdapter, Transport};
 
 impl Builder {
     /// Uses a cluster connection that the application has already, for those who may open no further connections. No round trip.
@@ -29,9 +29,9 @@ impl Builder {
         self.router.check()?;
         on_tokio()?;
         let clock = Arc::new(SystemClock);
-        let shared = Shared::new(connection, clock.clone(), self.router.response_timeout);
+        let shared = ClusterAdapter::new(connection, clock.clone(), self.router.response_timeout);
         Locks::over(
-            Route::Shared(Arc::new(shared)),
+            Transport::Adapter(Arc::new(shared)),
             clock,
             Scripts::built_in(),
             self.settings,

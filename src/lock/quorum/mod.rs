@@ -13,7 +13,7 @@ use futures::stream::FuturesUnordered;
 
 use crate::client::Handle;
 use crate::client::acquire;
-use crate::client::request::{Patience, Terms};
+use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
@@ -139,7 +139,7 @@ pub struct QuorumAcquire {
     quorum: Quorum,
     locks: Result<Vec<LockKey>>,
     mode: Mode,
-    terms: Terms,
+    terms: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'static>,
     member_timeout: Option<Duration>,
@@ -166,7 +166,7 @@ impl QuorumAcquire {
         QuorumAcquire {
             locks: locks.collect(),
             mode,
-            terms: Terms::of(&quorum.members[0].client.settings),
+            terms: LeaseOptions::of(&quorum.members[0].client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             member_timeout: None,
@@ -249,7 +249,7 @@ impl QuorumAcquire {
             tries
                 .pause(clock)
                 .await
-                .map_err(|over| error.unwrap_or_else(|| round.blame(over)))?;
+                .map_err(|over| error.unwrap_or_else(|| round.with_lock(over)))?;
         }
     }
 }
@@ -287,7 +287,7 @@ struct Round<'a> {
     quorum: &'a Quorum,
     locks: &'a [LockKey],
     mode: Mode,
-    terms: &'a Terms,
+    terms: &'a LeaseOptions,
     member_timeout: Duration,
     drift: Duration,
 }
@@ -396,13 +396,13 @@ impl Round<'_> {
              {majority} members are left without it",
             by.as_secs_f64()
         );
-        self.blame(Error::new(ErrorKind::Unavailable, message))
+        self.with_lock(Error::new(ErrorKind::Unavailable, message))
     }
 
     async fn ask(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
         let client = &member.client;
         let until = client.clock.now().after(self.member_timeout);
-        let taken = acquire::take(client, lock, self.mode, self.terms, Patience::Try { until }).await?;
+        let taken = acquire::take(client, lock, self.mode, self.terms, WaitPolicy::Try { until }).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
@@ -414,14 +414,14 @@ impl Round<'_> {
             failed => {
                 let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
                 let message = format!("less than {majority} of {members} members answered in time");
-                let error = self.blame(Error::new(ErrorKind::Unavailable, message));
-                Ok(Tried::Unreached(failed.into_iter().fold(error, Error::because)))
+                let error = self.with_lock(Error::new(ErrorKind::Unavailable, message));
+                Ok(Tried::Unreached(failed.into_iter().fold(error, Error::with_source)))
             }
         }
     }
 
-    fn blame(&self, error: Error) -> Error {
-        self.locks[0].blame(error)
+    fn with_lock(&self, error: Error) -> Error {
+        self.locks[0].with_lock(error)
     }
 }
 
@@ -527,7 +527,7 @@ impl QuorumGuard {
     pub async fn renew(&self) -> Result<()> {
         let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
         let renewed = join_all(renewals).await.into_iter().flatten().flatten().count();
-        let error = |kind, message| Err(self.holds[0].0.acquisition.lock.blame(Error::new(kind, message)));
+        let error = |kind, message| Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)));
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
         } else if renewed < self.majority {

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use crate::node::fred::reply::{connect_failure, failed, reply_of_frame};
 use crate::node::fred::{pipelined, split};
-use crate::node::{LIB_NAME, LIB_VERSION, NodeError, Reply, Words};
+use crate::node::{Command, LIB_NAME, LIB_VERSION, NodeError, Reply};
 
 /// When nothing was heard for this long the kernel asks the other side whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -56,7 +56,7 @@ impl Connection {
 
     /// Tells the server the library's name and version. What it answers does not matter.
     async fn introduce(&self) {
-        let say = |what, value| Words::new().word("CLIENT").word("SETINFO").word(what).word(value);
+        let say = |what, value| Command::new().word("CLIENT").word("SETINFO").word(what).word(value);
         let words = [say("LIB-NAME", LIB_NAME), say("LIB-VER", LIB_VERSION)];
         let _ = self.run(|client| pipelined(client, &words)).await;
     }
@@ -95,7 +95,7 @@ impl Connection {
 
 impl Connection {
     /// Sends one command.
-    pub(super) async fn call(&self, command: &Words) -> Result<Reply, NodeError> {
+    pub(super) async fn call(&self, command: &Command) -> Result<Reply, NodeError> {
         let (name, args) = split(command);
         let frame = self
             .run(|client| async move { client.custom_raw(name, args).await })

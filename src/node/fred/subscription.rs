@@ -23,7 +23,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::node::fred::connection::Connection;
 use crate::node::fred::pipelined;
 use crate::node::fred::reply::{failed, reply_of_value};
-use crate::node::{NodeError, Notice, Reply, ServerError, Subscribed, Subscription, Words};
+use crate::node::{Command, NodeError, Notice, Reply, ServerError, Subscribed, Subscription};
 
 /// How often channels are asked for again, and how many of them each time: a client can have one for each of 16,384 slots, and each costs a round trip.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ struct Channels {
 }
 
 impl Subscription for FredSubscription {
-    fn ask<'a>(&'a self, command: &'a Words) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         self.channels.connection.call(command).boxed()
     }
 
@@ -107,9 +107,9 @@ impl Subscription for FredSubscription {
 impl Channels {
     /// Subscribes; the inner result is the server's answer.
     async fn subscribe(&self, channel: &Bytes, asking: bool) -> Result<Result<(), ServerError>, NodeError> {
-        let join = Words::new().word("SSUBSCRIBE").word(channel);
+        let join = Command::new().word("SSUBSCRIBE").word(channel);
         let reply = if asking {
-            let both = [Words::new().word("ASKING"), join];
+            let both = [Command::new().word("ASKING"), join];
             let mut results = self.connection.run(|client| pipelined(client, &both)).await?;
             match (results.len(), results.pop()) {
                 (2, Some(last)) => reply_of_value(last),

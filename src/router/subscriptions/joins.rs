@@ -19,8 +19,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Joins {
-    asked: HashMap<Bytes, Asked>,
-    /// With whether it is joined as a guest.
+    asked: HashMap<Bytes, LockRequest>,
+    /// With whether it is joined as a asking.
     queued: HashMap<Bytes, bool>,
     /// The order of `queued`. A channel that is not there any more was left meanwhile.
     turns: VecDeque<Bytes>,
@@ -28,7 +28,7 @@ pub(super) struct Joins {
 
 /// A join that has no answer yet.
 #[derive(Debug)]
-struct Asked {
+struct LockRequest {
     asking: bool,
     sent: Moment,
 }
@@ -62,10 +62,10 @@ impl Joins {
 
     /// Notes one that is sent.
     pub(super) fn sent(&mut self, now: Moment, channel: Bytes, asking: bool) {
-        self.asked.insert(channel, Asked { asking, sent: now });
+        self.asked.insert(channel, LockRequest { asking, sent: now });
     }
 
-    /// Takes an answer. Whether the channel was asked for as a guest.
+    /// Takes an answer. Whether the channel was asked for as a asking.
     pub(super) fn answered(&mut self, channel: &Bytes) -> bool {
         self.asked.remove(channel).is_some_and(|asked| asked.asking)
     }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
-use crate::router::subscriptions::link::{Link, LinkOrder, News};
+use crate::router::subscriptions::link::{Link, LinkEvent, LinkOrder};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
 use crate::router::subscriptions::{Event, Events, Joined};
 use crate::router::telemetry;
@@ -22,7 +22,7 @@ use crate::slot::Slot;
 
 /// What the users of subscriptions want.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum KeeperCommand {
     Want {
         slot: Slot,
         channel: Bytes,
@@ -30,7 +30,7 @@ pub(super) enum Order {
     Unwant {
         slot: Slot,
     },
-    Asked {
+    LockRequest {
         slot: Slot,
         source: Address,
         target: Address,
@@ -49,7 +49,7 @@ pub(super) struct Keeper {
     pub(super) links_so_far: u64,
     /// When which slot needs a look. What is no longer true is found out then.
     pub(super) due: BinaryHeap<Reverse<(Moment, Slot)>>,
-    pub(super) news: mpsc::UnboundedSender<News>,
+    pub(super) news: mpsc::UnboundedSender<LinkEvent>,
 }
 
 impl Keeper {
@@ -77,7 +77,7 @@ impl Keeper {
         }
     }
 
-    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<KeeperCommand>) {
         let (tell, mut news) = mpsc::unbounded_channel();
         self.news = tell;
         let mut changes = self.topology.changes();
@@ -102,9 +102,9 @@ impl Keeper {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: KeeperCommand) {
         match order {
-            Order::Want { slot, channel } => {
+            KeeperCommand::Want { slot, channel } => {
                 self.forget(slot);
                 self.wanted.insert(
                     slot,
@@ -115,8 +115,8 @@ impl Keeper {
                 );
                 self.settle(slot);
             }
-            Order::Unwant { slot } => self.forget(slot),
-            Order::Asked { slot, source, target } => self.add_guest(slot, &source, target),
+            KeeperCommand::Unwant { slot } => self.forget(slot),
+            KeeperCommand::LockRequest { slot, source, target } => self.add_guest(slot, &source, target),
         }
     }
 
@@ -138,7 +138,7 @@ impl Keeper {
         }
     }
 
-    /// Brings a slot's places in line with the slot map: one at the owner, and as a guest only where ASK told so.
+    /// Brings a slot's places in line with the slot map: one at the owner, and as a asking only where ASK told so.
     pub(super) fn settle(&mut self, slot: Slot) {
         let owner = self.topology.owner(slot);
         let Some(wanted) = self.wanted.get_mut(&slot) else {
@@ -151,7 +151,7 @@ impl Keeper {
         wanted.places = kept;
         if let Some(owner) = owner {
             match wanted.places.iter_mut().find(|place| place.address == owner) {
-                // A guest that has become the owner's client.
+                // A asking that has become the owner's client.
                 Some(place) => place.asking = false,
                 None => wanted.places.push(Place::new(owner, false)),
             }

@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{
-    Address, Connector, Ear, NodeError, Notice, ServerError, Subscribed, Subscription, Words, is_about_credentials,
+    Address, Command, Connector, MessageHandler, NodeError, Notice, ServerError, Subscribed, Subscription,
+    is_about_credentials,
 };
 use crate::router::connection::server_name;
 use crate::router::subscriptions::joins::Joins;
@@ -43,7 +44,7 @@ pub(super) enum LinkOrder {
 
 /// What a link tells the keeper. (Messages go straight to those who want them.)
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct LinkEvent {
     pub(super) address: Address,
     /// Which link to that server, among those that there have been.
     pub(super) id: u64,
@@ -73,7 +74,7 @@ pub(super) struct Link {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) connect_timeout: Duration,
     pub(super) orders: mpsc::UnboundedReceiver<LinkOrder>,
-    pub(super) news: mpsc::UnboundedSender<News>,
+    pub(super) news: mpsc::UnboundedSender<LinkEvent>,
     pub(super) events: Events,
 }
 
@@ -106,7 +107,7 @@ impl Link {
         let until = self.clock.now().after(self.connect_timeout);
         let dialling = Box::pin(async {
             let (subscription, notices) = self.connector.subscribe(&self.address).await?;
-            let info = subscription.ask(&Words::new().word("INFO").word("server")).await?;
+            let info = subscription.ask(&Command::new().word("INFO").word("server")).await?;
             Ok(((subscription, notices), server_name(Some(info))))
         });
         match future::select(dialling, self.clock.sleep_until(until)).await {
@@ -164,7 +165,7 @@ impl Link {
         }
     }
 
-    fn pass_on(&self, notice: Notice, ear: &Ear) {
+    fn pass_on(&self, notice: Notice, ear: &MessageHandler) {
         match notice {
             Notice::Joined { channel } => self.tell(What::Joined(channel)),
             Notice::Left { channel } => self.tell(What::Left(channel)),
@@ -174,7 +175,7 @@ impl Link {
     }
 
     /// Passes messages on, and notes when the last one came, in microseconds.
-    fn ear(&self, heard: Arc<AtomicU64>) -> Ear {
+    fn ear(&self, heard: Arc<AtomicU64>) -> MessageHandler {
         let (address, clock, events) = (self.address.clone(), self.clock.clone(), self.events.clone());
         Box::new(move |channel, payload| {
             let received = clock.now();
@@ -190,7 +191,7 @@ impl Link {
     }
 
     fn tell(&self, what: What) {
-        let _ = self.news.send(News {
+        let _ = self.news.send(LinkEvent {
             address: self.address.clone(),
             id: self.id,
             what,
@@ -215,7 +216,7 @@ async fn carry_out(subscription: Arc<dyn Subscription>, order: LinkOrder) -> Res
 
 /// Whether the server is still there, and whether it is still needed.
 struct Pulse {
-    /// The joined channels, and whether they were joined as a guest.
+    /// The joined channels, and whether they were joined as a asking.
     channels: BTreeMap<Bytes, bool>,
     joins: Joins,
     waiting_since: Option<Moment>,

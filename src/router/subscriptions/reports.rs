@@ -9,17 +9,17 @@ use crate::node::{Address, ServerError};
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
 use crate::router::subscriptions::keeper::Keeper;
-use crate::router::subscriptions::link::{LinkOrder, News, What};
+use crate::router::subscriptions::link::{LinkEvent, LinkOrder, What};
 use crate::router::subscriptions::place::{LONGEST_REST, State, rest_after};
 use crate::router::telemetry;
-use crate::router::topology::Whom;
+use crate::router::topology::RefreshFrom;
 use crate::slot::Slot;
 
 /// A server that can do no shard subscriptions (or will not) is asked again after this; it may have been upgraded.
 const DEAF_REST: Duration = Duration::from_secs(60);
 
 impl Keeper {
-    pub(super) fn hear(&mut self, News { address, id, what }: News) {
+    pub(super) fn hear(&mut self, LinkEvent { address, id, what }: LinkEvent) {
         let Some(link) = self.links.get_mut(&address).filter(|link| link.id == id) else {
             return;
         };
@@ -47,7 +47,7 @@ impl Keeper {
                     place.state = State::Joined(now);
                     telemetry::joined(address, slot);
                     self.tell_joined(slot);
-                    self.tell(Event::Look { slot });
+                    self.tell(Event::Poll { slot });
                 }
             }
             // It was given up meanwhile.
@@ -73,9 +73,9 @@ impl Keeper {
         }
         self.fail(slot, address, None);
         // The slot has moved, most likely, and this server knows where to.
-        drop(self.topology.refresh(Whom::First(address.clone())));
+        drop(self.topology.refresh(RefreshFrom::First(address.clone())));
         self.tell_joined(slot);
-        self.tell(Event::Look { slot });
+        self.tell(Event::Poll { slot });
     }
 
     fn on_refused(&mut self, address: &Address, channel: &Bytes, error: &ServerError) {
@@ -99,15 +99,15 @@ impl Keeper {
             self.fail(slot, address, Some(DEAF_REST));
         } else {
             self.fail(slot, address, None);
-            drop(self.topology.refresh(Whom::Another(address.clone())));
+            drop(self.topology.refresh(RefreshFrom::Another(address.clone())));
         }
         if was_joined {
             self.tell_joined(slot);
-            self.tell(Event::Look { slot });
+            self.tell(Event::Poll { slot });
         }
     }
 
-    /// Lets a place rest after a failure: for that long, or a little longer each time. A guest is not asked back.
+    /// Lets a place rest after a failure: for that long, or a little longer each time. A asking is not asked back.
     fn fail(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
         let now = self.clock.now();
         let Some(wanted) = self.wanted.get_mut(&slot) else {
@@ -155,11 +155,11 @@ impl Keeper {
         if !needed {
             self.links.remove(&address);
         } else if !idle {
-            drop(self.topology.refresh(Whom::Another(address)));
+            drop(self.topology.refresh(RefreshFrom::Another(address)));
         }
         for slot in lost {
             self.tell_joined(slot);
-            self.tell(Event::Look { slot });
+            self.tell(Event::Poll { slot });
         }
     }
 }

@@ -52,10 +52,10 @@ async fn a_sick_node_delays_only_its_own_part_of_a_batch() {
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
     let outcomes: Vec<Answer> = outcomes.into_iter().map(Result::unwrap).collect();
     assert_eq!(outcomes[1].received, outcomes[1].sent);
-    assert_eq!(outcomes[1].loose, None);
+    assert_eq!(outcomes[1].in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2, "nothing was heard on that connection");
     for sick in [0, 2] {
-        assert_eq!(outcomes[sick].loose, Some(0));
+        assert_eq!(outcomes[sick].in_doubt, Some(0));
         assert!(outcomes[sick].received > outcomes[1].received);
     }
 }
@@ -87,7 +87,7 @@ async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines()
     });
     for outcome in bench.router.batch(&calls, bench.within(5)).await {
         let answer = outcome.unwrap();
-        assert_eq!((answer.address, answer.loose), (address("b"), Some(0)));
+        assert_eq!((answer.address, answer.in_doubt), (address("b"), Some(0)));
     }
     // The others carried the question who owns the slots.
     let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER SLOTS");
@@ -103,7 +103,7 @@ async fn a_node_that_is_gone_is_dialled_for_all_of_a_batch_at_once() {
     for outcome in bench.router.batch(&calls, bench.within(2)).await {
         let error = outcome.unwrap_err();
         assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
-        assert_eq!(error.loose, None);
+        assert_eq!(error.in_doubt, None);
     }
     let dials = bench.fakes.dials("a");
     assert!(dials < 20, "{dials} dials in 2 s");
@@ -174,12 +174,12 @@ async fn each_call_without_an_answer_says_until_when_it_may_arrive() {
         ..call("k")
     });
     let outcomes = bench.router.batch(&calls, bench.within(4)).await;
-    let loose: Vec<u64> = outcomes
+    let in_doubt: Vec<u64> = outcomes
         .into_iter()
-        .map(|outcome| outcome.unwrap_err().loose.unwrap() - now)
+        .map(|outcome| outcome.unwrap_err().in_doubt.unwrap() - now)
         .collect();
     // The bound of the server's clock is a millisecond wide.
-    assert_eq!(loose, [1001, 2001, 3001]);
+    assert_eq!(in_doubt, [1001, 2001, 3001]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,14 +1,14 @@
 //! Finding the cluster, and keeping the slot map fresh.
 
 use super::*;
-use crate::router::Whom;
+use crate::router::RefreshFrom;
 
 #[tokio::test(start_paused = true)]
 async fn one_refresh_is_in_flight_at_a_time() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
-    let refreshes = (0..50).map(|_| bench.router.topology.refresh(Whom::First(address("a"))));
+    let refreshes = (0..50).map(|_| bench.router.topology.refresh(RefreshFrom::First(address("a"))));
     futures::future::join_all(refreshes).await;
     assert_eq!(
         bench.fakes.count("a", "CLUSTER SLOTS") + bench.fakes.count("b", "CLUSTER SLOTS"),
@@ -17,7 +17,7 @@ async fn one_refresh_is_in_flight_at_a_time() {
     // And they are not back to back.
     let start = bench.clock.now();
     for _ in 0..10 {
-        bench.router.topology.refresh(Whom::First(address("a"))).await;
+        bench.router.topology.refresh(RefreshFrom::First(address("a"))).await;
     }
     assert!(bench.clock.now().since(start) >= Duration::from_millis(400));
 }
@@ -31,7 +31,7 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
         .fakes
         .set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
     let start = bench.clock.now();
-    bench.router.topology.refresh(Whom::First(address("a"))).await;
+    bench.router.topology.refresh(RefreshFrom::First(address("a"))).await;
     assert!(
         bench.clock.now().since(start) < Duration::from_millis(400),
         "nor waits for them"
@@ -142,7 +142,7 @@ async fn refreshes_that_bring_nothing_new_become_rare() {
     let spent = async |refreshes: u32| {
         let start = bench.clock.now();
         for _ in 0..refreshes {
-            bench.router.topology.refresh(Whom::Anyone).await;
+            bench.router.topology.refresh(RefreshFrom::Anyone).await;
         }
         bench.clock.now().since(start)
     };

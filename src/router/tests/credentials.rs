@@ -23,7 +23,7 @@ async fn a_refused_command_goes_out_again_over_a_new_connection() {
     let dials = bench.fakes.dials("a");
     bench.fakes.script("a", [unauthenticated()]);
     let answer = bench.call("x").await.unwrap();
-    assert_eq!(answer.loose, None, "what was refused does not arrive later");
+    assert_eq!(answer.in_doubt, None, "what was refused does not arrive later");
     assert_eq!(bench.fakes.dials("a"), dials + 1);
 }
 
@@ -37,7 +37,7 @@ async fn what_was_answered_beside_a_refused_command_may_have_been_carried_out() 
     bench
         .router
         .each(&calls, bench.within(10), |at, outcome| {
-            answers.lock().unwrap().push((at, outcome.unwrap().loose.is_some()));
+            answers.lock().unwrap().push((at, outcome.unwrap().in_doubt.is_some()));
         })
         .await;
     let mut answers = answers.into_inner().unwrap();

@@ -6,7 +6,7 @@ use super::*;
 
 impl Bench {
     async fn confirmed(&self, key: &str) -> Result<Answer, CallError> {
-        self.router.call_confirmed(&call(key), 1, self.within(10)).await
+        self.router.call_replicated(&call(key), 1, self.within(10)).await
     }
 }
 
@@ -71,14 +71,14 @@ async fn a_group_that_breaks_is_sent_again_and_known_to_be_loose() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [Act::Break { maybe_sent: true }]);
     let answer = bench.confirmed("k").await.unwrap();
-    assert_eq!((answer.confirmed, answer.loose), (1, Some(0)));
+    assert_eq!((answer.confirmed, answer.in_doubt), (1, Some(0)));
     bench.fakes.confirm("a", Act::Hang);
     let error = bench
         .router
-        .call_confirmed(&call("k"), 1, bench.within(2))
+        .call_replicated(&call("k"), 1, bench.within(2))
         .await
         .unwrap_err();
-    assert!(matches!(error.reason, Reason::TimedOut(_)) && error.loose.is_some());
+    assert!(matches!(error.reason, Reason::TimedOut(_)) && error.in_doubt.is_some());
 }
 
 #[tokio::test(start_paused = true)]

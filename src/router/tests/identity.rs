@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
-use crate::router::Whom;
+use crate::router::RefreshFrom;
 use crate::router::belief::{Process, Stranger, Told, View};
 use crate::router::connection::Limits;
 use crate::router::map::SlotMap;
@@ -25,7 +25,7 @@ fn owner(bench: &Bench, key: &str) -> Option<String> {
 }
 
 async fn refresh(bench: &Bench, first: &str) {
-    bench.router.topology.refresh(Whom::First(address(first))).await;
+    bench.router.topology.refresh(RefreshFrom::First(address(first))).await;
 }
 
 async fn connect(fakes: &Fakes, seeds: &[&str]) -> Result<Arc<Router>, CallError> {
@@ -46,7 +46,7 @@ async fn a_seed_that_comes_back_without_cluster_mode_takes_over_nothing() {
         assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
     }
     let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
-    assert_eq!(error.loose, None, "nothing was sent there: {error}");
+    assert_eq!(error.in_doubt, None, "nothing was sent there: {error}");
     let said = error.last.unwrap().to_string();
     assert!(said.contains("without cluster mode"), "{said}");
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
@@ -121,19 +121,19 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
         fakes.set_slots_of(host, slots(&TAKEN_OVER));
         fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    // Both sides say that all is well. Whom a client asks first does not matter.
+    // Both sides say that all is well. RefreshFrom a client asks first does not matter.
     let router = connect(&fakes, &["a"]).await.unwrap();
     let lower = Slot::of("k");
     assert_eq!(router.topology.owner(lower), Some(address("c")));
     for _ in 0..10 {
-        router.topology.refresh(Whom::First(address("a"))).await;
+        router.topology.refresh(RefreshFrom::First(address("a"))).await;
         assert_eq!(router.topology.owner(lower), Some(address("c")));
     }
     // Nor when it is the only one to answer.
     for host in ["b", "c"] {
         fakes.stop(host, true);
     }
-    router.topology.refresh(Whom::First(address("a"))).await;
+    router.topology.refresh(RefreshFrom::First(address("a"))).await;
     assert_eq!(router.topology.owner(lower), Some(address("c")));
 }
 
@@ -270,7 +270,7 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
         bench.fakes.set_slots_take(host, Duration::from_millis(50));
         bench.fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    let begun = bench.router.topology.refresh(Whom::First(address("b")));
+    let begun = bench.router.topology.refresh(RefreshFrom::First(address("b")));
     tokio::time::sleep(Duration::from_millis(20)).await;
     bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
     assert_eq!(bench.call("k").await.unwrap().address, address("b"));
@@ -341,7 +341,7 @@ async fn a_right_that_is_missing_is_not_a_no() {
         }
         // What changes is seen all the same.
         fakes.set_slots(&[(0, 16383, "b")]);
-        router.topology.refresh(Whom::First(address("b"))).await;
+        router.topology.refresh(RefreshFrom::First(address("b"))).await;
         assert_eq!(router.topology.owner(Slot::of("k")), Some(address("b")));
     }
 }
@@ -532,7 +532,7 @@ async fn a_seed_is_among_the_first_that_are_asked() {
     }
     bench.fakes.set_info_of("seed", cluster_info("ok", 2));
     let start = bench.clock.now();
-    bench.router.topology.refresh(Whom::Anyone).await;
+    bench.router.topology.refresh(RefreshFrom::Anyone).await;
     assert_eq!(owner(&bench, "x").as_deref(), Some("seed"));
     let took = bench.clock.now().since(start);
     assert!(took <= Duration::from_millis(700), "{took:?}");

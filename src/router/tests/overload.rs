@@ -44,7 +44,7 @@ async fn a_server_has_no_more_calls_to_answer_than_the_setting_says() {
     for answer in answers {
         let answer = answer.unwrap();
         assert!(answer.sent >= last, "first come, first served");
-        assert_eq!(answer.loose, None);
+        assert_eq!(answer.in_doubt, None);
         last = answer.sent;
     }
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 80);
@@ -59,7 +59,7 @@ async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
     bench.fakes.script("a", (1..=20).map(|number| late(100 * number)));
     let keys: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     for answer in join_all(keys.iter().map(|key| bench.call(key))).await {
-        assert_eq!(answer.unwrap().loose, None);
+        assert_eq!(answer.unwrap().in_doubt, None);
     }
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 20);
     assert_eq!(bench.fakes.dials("a"), 1);
@@ -81,7 +81,7 @@ async fn a_batch_is_not_sent_twice_either() {
         }
     };
     let (outcomes, ()) = tokio::join!(bench.router.batch(&calls, within), alive);
-    assert!(outcomes.into_iter().all(|outcome| outcome.unwrap().loose.is_none()));
+    assert!(outcomes.into_iter().all(|outcome| outcome.unwrap().in_doubt.is_none()));
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 134);
     assert_eq!(bench.fakes.dials("a"), 1);
 }
@@ -99,9 +99,9 @@ async fn who_is_too_late_in_the_queue_has_sent_nothing() {
     first.unwrap();
     let error = second.unwrap_err();
     assert!(matches!(error.reason, Reason::Overloaded), "{error}");
-    assert_eq!(error.loose, None);
+    assert_eq!(error.in_doubt, None);
     assert!(after < Duration::from_millis(300), "in time: {after:?}");
-    assert_eq!(third.unwrap().loose, None, "it does not hold up those behind it");
+    assert_eq!(third.unwrap().in_doubt, None, "it does not hold up those behind it");
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
 }
 
@@ -117,7 +117,7 @@ async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
     assert!(!had.is_empty() && !not.is_empty());
     for error in not.into_iter().map(Result::unwrap_err) {
         assert!(matches!(error.reason, Reason::Overloaded), "{error}");
-        assert_eq!(error.loose, None);
+        assert_eq!(error.in_doubt, None);
     }
     assert_eq!(bench.fakes.count("a", "EVALSHA"), had.len());
 }
@@ -127,10 +127,10 @@ async fn the_late_answer_to_a_call_that_was_given_up_shows_that_the_server_is_at
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [late(400), late(600)]);
     let error = bench.call_for("k", 100).await.unwrap_err();
-    assert_eq!(error.loose, Some(0));
+    assert_eq!(error.in_doubt, Some(0));
     // Sent at 100 ms, answered at 700 ms, and something was heard at 400 ms.
     let answer = bench.call("x").await.unwrap();
-    assert_eq!(answer.loose, None);
+    assert_eq!(answer.in_doubt, None);
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
     assert_eq!(bench.fakes.dials("a"), 1);
 }
@@ -157,11 +157,11 @@ async fn those_who_queue_leave_a_server_that_has_fallen_silent() {
     });
     let keys: Vec<String> = (0..50).map(|number| format!("{{k}}{number}")).collect();
     let answers = join_all(keys.iter().map(|key| bench.call(key))).await;
-    let loose = answers
+    let in_doubt = answers
         .iter()
-        .filter(|answer| answer.as_ref().unwrap().loose.is_some())
+        .filter(|answer| answer.as_ref().unwrap().in_doubt.is_some())
         .count();
-    assert_eq!(loose, 1, "the others had not been sent");
+    assert_eq!(in_doubt, 1, "the others had not been sent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn an_answer_that_is_of_no_use_retires_the_connection() {
     bench
         .fakes
         .script("a", [refusal("READONLY You can't write against a read only replica.")]);
-    assert_eq!(bench.call("k").await.unwrap().loose, None);
+    assert_eq!(bench.call("k").await.unwrap().in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2);
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [refusal("NOAUTH Authentication required.")]);

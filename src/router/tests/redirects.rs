@@ -8,7 +8,7 @@ async fn a_call_goes_to_the_owner_of_its_slot_in_one_command() {
     for (key, host, other) in [("k", "a", "b"), ("x", "b", "a")] {
         let answer = bench.call(key).await.unwrap();
         assert_eq!(answer.address, address(host));
-        assert_eq!(answer.loose, None);
+        assert_eq!(answer.in_doubt, None);
         assert!(matches!(&answer.reply, Reply::List(items) if items[1] == text("ok")));
         assert_eq!(bench.fakes.log(host), [line("EVALSHA digest", key, host)]);
         assert!(bench.fakes.log(other).is_empty());
@@ -133,7 +133,7 @@ async fn what_passes_is_waited_for() {
         .map(refusal),
     );
     let answer = bench.call("x").await.unwrap();
-    assert_eq!(answer.loose, None, "a refusal is an answer");
+    assert_eq!(answer.in_doubt, None, "a refusal is an answer");
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 8);
 }
 
@@ -147,7 +147,7 @@ async fn what_does_not_pass_ends_by_the_deadline_and_says_why() {
         matches!(&error.reason, Reason::TimedOut(Some(last)) if last.code == "CLUSTERDOWN"),
         "{error}"
     );
-    assert_eq!(error.loose, None);
+    assert_eq!(error.in_doubt, None);
     assert!(bench.clock.now() < deadline.after(Duration::from_millis(50)));
     let attempts = bench.fakes.count("a", "EVALSHA");
     assert!((25..80).contains(&attempts), "{attempts}: neither a storm nor asleep");
@@ -178,7 +178,7 @@ async fn garbage_is_a_typed_error() {
         bench.fakes.script("a", [act.clone()]);
         let error = bench.call("x").await.unwrap_err();
         assert!(matches!(error.reason, Reason::Garbled(_)), "{act:?} gave {error}");
-        assert_eq!(error.loose, Some(0), "it may have been run");
+        assert_eq!(error.in_doubt, Some(0), "it may have been run");
     }
 }
 
@@ -190,7 +190,7 @@ async fn half_an_answer_is_none() {
     // [ASKING, EVALSHA] gets one answer: the outcome is unknown, the connection is replaced, the call repeated.
     let answer = bench.call("k").await.unwrap();
     assert_eq!(answer.address, address("a"));
-    assert_eq!(answer.loose, Some(0));
+    assert_eq!(answer.in_doubt, Some(0));
     assert_eq!(bench.fakes.dials("b"), 1);
     bench.call("x").await.unwrap();
     assert_eq!(bench.fakes.dials("b"), 2);
@@ -204,7 +204,7 @@ async fn masters_that_name_each_other_end_soon_in_a_typed_error() {
     let start = bench.clock.now();
     let error = bench.call("k").await.unwrap_err();
     assert!(matches!(error.reason, Reason::TooManyRedirects(16)), "{error}");
-    assert_eq!(error.loose, None);
+    assert_eq!(error.in_doubt, None);
     assert_eq!(
         bench.fakes.count("a", "EVALSHA") + bench.fakes.count("b", "EVALSHA"),
         17

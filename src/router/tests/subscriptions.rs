@@ -24,11 +24,11 @@ async fn settled() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
-/// How many events are there, all of which must be a `Look` at the slot.
+/// How many events are there, all of which must be a `Poll` at the slot.
 fn looks(events: &mut mpsc::UnboundedReceiver<Event>) -> usize {
     let mut looks = 0;
     while let Ok(event) = events.try_recv() {
-        assert_eq!(event, Event::Look { slot: slot() });
+        assert_eq!(event, Event::Poll { slot: slot() });
         looks += 1;
     }
     looks
@@ -188,7 +188,7 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     bench.call("k").await.unwrap();
     bench.call("k").await.unwrap();
     settled().await;
-    let guest = "SSUBSCRIBE {k}news asking";
+    let asking = "SSUBSCRIBE {k}news asking";
     assert_eq!((joins(&bench, "a"), bench.fakes.count("b", guest)), (0, 1));
     assert_eq!(looks(&mut events), 1);
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"), "the source owns the slot");
@@ -200,7 +200,7 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
         },
     );
     assert!(matches!(events.recv().await, Some(Event::Message { address: from, .. }) if from == address("b")));
-    // The migration ends: the guest has become a regular.
+    // The migration ends: the asking has become a regular.
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     bench.fakes.notify("a", Notice::Left { channel: channel() });
     settled().await;

@@ -36,7 +36,7 @@ async fn batches_and_confirmed_calls_wait_for_the_same_text() {
     let within = bench.within(5);
     let (batch, confirmed, single) = tokio::join!(
         bench.router.batch(&calls, within),
-        join_all(calls.iter().map(|call| bench.router.call_confirmed(call, 1, within))),
+        join_all(calls.iter().map(|call| bench.router.call_replicated(call, 1, within))),
         join_all(keys.iter().map(|key| bench.call(key))),
     );
     for answer in batch.into_iter().chain(confirmed).chain(single) {
@@ -68,7 +68,7 @@ async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
         sender.abort();
     };
     let (other, ()) = tokio::join!(bench.call("x"), giving_up);
-    assert_eq!(other.unwrap().loose, None);
+    assert_eq!(other.unwrap().in_doubt, None);
     assert_eq!(bench.fakes.count("a", "EVAL "), 2);
 }
 
@@ -82,7 +82,7 @@ async fn whoever_waits_for_the_text_is_bound_by_its_own_deadline() {
     assert_eq!(bench.clock.now(), deadline);
     assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
     assert_eq!(
-        error.loose, None,
+        error.in_doubt, None,
         "what was refused cannot come later, and nothing else was sent"
     );
     sender.await.unwrap().unwrap();

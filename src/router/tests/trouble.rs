@@ -27,7 +27,7 @@ async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
         .map(told)
         .collect();
     assert_eq!(told.len(), 2);
-    assert_eq!(answer.loose, Some(told[0]));
+    assert_eq!(answer.in_doubt, Some(told[0]));
     assert_eq!(
         bench.fakes.dials("a"),
         2,
@@ -42,7 +42,7 @@ async fn a_question_about_no_key_ends_in_time_though_there_is_no_connection() {
     bench.fakes.cut("b");
     let begin = bench.clock.now();
     let deadline = begin.after(Duration::from_millis(300));
-    let command = Words::new().word("CLUSTER").word("INFO");
+    let command = Command::new().word("CLUSTER").word("INFO");
     let asked = bench.router.ask(&address("b"), &command, deadline).await;
     assert!(matches!(asked.unwrap_err().reason, Reason::TimedOut(_)));
     let took = bench.clock.now().since(begin);
@@ -63,7 +63,7 @@ async fn silence_until_the_deadline_is_told() {
     let deadline = bench.clock.now().after(Duration::from_millis(100));
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
     assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
-    assert_eq!(error.loose, Some(0));
+    assert_eq!(error.in_doubt, Some(0));
     assert_eq!(bench.clock.now(), deadline);
     // A short deadline alone is no reason to give the connection up.
     bench.call("x").await.unwrap();
@@ -71,7 +71,7 @@ async fn silence_until_the_deadline_is_told() {
     // And a call that is late already is not sent.
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
     assert!(
-        matches!(error.reason, Reason::TimedOut(None)) && error.loose.is_none(),
+        matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt.is_none(),
         "{error}"
     );
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
@@ -80,10 +80,10 @@ async fn silence_until_the_deadline_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_made_again() {
     let bench = Bench::new(&[ALL]).await;
-    for (maybe_sent, loose) in [(true, Some(0)), (false, None)] {
+    for (maybe_sent, in_doubt) in [(true, Some(0)), (false, None)] {
         let start = bench.clock.now();
         bench.fakes.script("a", [Act::Break { maybe_sent }]);
-        assert_eq!(bench.call("x").await.unwrap().loose, loose);
+        assert_eq!(bench.call("x").await.unwrap().in_doubt, in_doubt);
         assert!(bench.clock.now().since(start) < Duration::from_millis(5), "at once");
     }
     assert_eq!(bench.fakes.dials("a"), 3);
@@ -93,7 +93,7 @@ async fn a_broken_connection_is_made_again() {
 async fn a_connection_known_to_be_broken_is_not_used() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.cut("a");
-    assert_eq!(bench.call("x").await.unwrap().loose, None);
+    assert_eq!(bench.call("x").await.unwrap().in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2);
 }
 
@@ -115,7 +115,7 @@ async fn a_dead_node_is_dialled_seldom_and_its_replacement_found() {
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     for call in calls {
         let answer = call.await.unwrap().unwrap();
-        assert_eq!((answer.address, answer.loose), (address("b"), None));
+        assert_eq!((answer.address, answer.in_doubt), (address("b"), None));
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_master_that_hangs_is_left_as_soon_as_another_names_the_new_owner() {
     let answer = bench.call("k").await.unwrap();
     let took = bench.clock.now().since(start);
     assert_eq!(answer.address, address("b"));
-    assert_eq!(answer.loose, Some(0), "the stopped master may still run it");
+    assert_eq!(answer.in_doubt, Some(0), "the stopped master may still run it");
     assert!(took < Duration::from_millis(4300), "{took:?}");
 }
 
@@ -166,7 +166,7 @@ async fn calls_to_one_shard_go_on_while_another_hangs() {
     }
     let error = stuck.await.unwrap().unwrap_err();
     assert!(
-        matches!(error.reason, Reason::TimedOut(None)) && error.loose == Some(0),
+        matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt == Some(0),
         "{error}"
     );
 }
@@ -223,13 +223,13 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
             match way {
                 "alone" => router.call(&call(key), late).await,
                 "many" => router.batch(&[call(key)], late).await.remove(0),
-                "confirmed" => router.call_confirmed(&call(key), 1, late).await,
+                "confirmed" => router.call_replicated(&call(key), 1, late).await,
                 _ => router.call(&call(key), soon).await,
             }
         };
         let answer = bench.stall(host, stall_ms, calling).await;
         assert_eq!(
-            answer.unwrap_or_else(|error| panic!("{way}: {error}")).loose,
+            answer.unwrap_or_else(|error| panic!("{way}: {error}")).in_doubt,
             None,
             "{way}"
         );
@@ -249,7 +249,7 @@ async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
     let answer = bench
         .stall("a", 900, async move { router.call(&call("k"), late).await })
         .await;
-    assert_eq!(answer.unwrap().loose, Some(0));
+    assert_eq!(answer.unwrap().in_doubt, Some(0));
     assert_eq!(bench.fakes.dials("a"), 2, "another connection took its place");
 }
 
@@ -263,5 +263,5 @@ async fn what_is_not_known_of_one_attempt_is_not_known_of_the_call() {
     };
     let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Garbled(_)), "{error}");
-    assert_eq!(error.loose, Some(0), "though the silent one had a limit");
+    assert_eq!(error.in_doubt, Some(0), "though the silent one had a limit");
 }

@@ -26,7 +26,7 @@ use crate::node::{Address, NodeError, Reply, ServerError};
 use crate::router::answer::{Decision, decide, server_ms};
 use crate::router::clock_bound::ClockBound;
 use crate::router::connection::server_time;
-use crate::router::course::command;
+use crate::router::in_flight::command;
 use crate::router::telemetry::{self, Attempted, Load};
 use crate::router::time_out::time_out;
 use crate::router::translation::Translation;
@@ -41,7 +41,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Brings calls to the servers by a connection that others use as well.
-pub(crate) struct Shared {
+pub(crate) struct ClusterAdapter {
     connection: ClusterConnection,
     clock: Arc<dyn Clock>,
     /// For one attempt.
@@ -54,17 +54,17 @@ pub(crate) struct Shared {
 
 /// A call under way, and what has happened to it so far.
 #[derive(Default)]
-struct Course {
+struct InFlightCall {
     text: bool,
     troubles: u32,
-    loose: Option<u64>,
+    in_doubt: Option<u64>,
     last_error: Option<ServerError>,
     last_failure: Option<NodeError>,
 }
 
-impl Shared {
+impl ClusterAdapter {
     pub(crate) fn new(connection: ClusterConnection, clock: Arc<dyn Clock>, patience: Duration) -> Self {
-        Shared {
+        ClusterAdapter {
             connection,
             clock,
             patience: patience.max(LEAST_PATIENCE),
@@ -75,23 +75,23 @@ impl Shared {
     }
 
     pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
-        let mut course = Course::default();
+        let mut state = InFlightCall::default();
         loop {
             if self.closed.load(Ordering::Acquire) {
-                return Err(course.failed(Reason::Closed));
+                return Err(state.failed(Reason::Closed));
             }
             if self.clock.now() >= deadline {
-                let last = course.last_error.take();
-                return Err(course.failed(Reason::TimedOut(last)));
+                let last = state.last_error.take();
+                return Err(state.failed(Reason::TimedOut(last)));
             }
-            if let Some(answer) = self.attempt(call, deadline, &mut course).await? {
+            if let Some(answer) = self.attempt(call, deadline, &mut state).await? {
                 return Ok(answer);
             }
         }
     }
 
     /// `WAIT` counts what was written on its own connection and blocks it: on one that others use it is neither true nor bearable.
-    pub(crate) async fn call_confirmed(
+    pub(crate) async fn call_replicated(
         &self,
         call: &Call,
         replicas: u32,
@@ -135,19 +135,24 @@ impl Shared {
     }
 
     /// The answer, an error, or (`None`) another attempt.
-    async fn attempt(&self, call: &Call, deadline: Moment, course: &mut Course) -> Result<Option<Answer>, CallError> {
+    async fn attempt(
+        &self,
+        call: &Call,
+        deadline: Moment,
+        state: &mut InFlightCall,
+    ) -> Result<Option<Answer>, CallError> {
         let not_after = match call.not_after {
-            Some(moment) => match self.server_ms(call.slot, moment, deadline, course).await? {
+            Some(moment) => match self.server_ms(call.slot, moment, deadline, state).await? {
                 Some(server_ms) => server_ms,
                 // Sent without a limit, it could be carried out at any time.
                 None => {
-                    self.pause(course, deadline).await;
+                    self.pause(state, deadline).await;
                     return Ok(None);
                 }
             },
             None => 0,
         };
-        let command = packed(&command(call, course.text, "-", not_after));
+        let command = packed(&command(call, state.text, "-", not_after));
         let sent = self.clock.now();
         let in_flight = self.load.in_flight(1);
         let outcome = self.send(command, None, deadline).await;
@@ -155,7 +160,7 @@ impl Shared {
         let tell = |outcome| telemetry::attempted(call.slot, &somewhere(), outcome);
         let Some(outcome) = outcome else {
             tell(Attempted::Silent);
-            course.note_loose(not_after);
+            state.note_in_doubt(not_after);
             return Ok(None);
         };
         let received = self.clock.now();
@@ -163,9 +168,9 @@ impl Shared {
             Ok(reply) => reply,
             Err(failure) => {
                 tell(Attempted::Broken);
-                course.note_loose(not_after);
-                course.last_failure = Some(failure);
-                self.pause(course, deadline).await;
+                state.note_in_doubt(not_after);
+                state.last_failure = Some(failure);
+                self.pause(state, deadline).await;
                 return Ok(None);
             }
         };
@@ -181,29 +186,27 @@ impl Shared {
                 received,
                 address: somewhere(),
                 confirmed: 0,
-                loose: course.loose,
+                in_doubt: state.in_doubt,
             })),
-            Decision::NoScript if course.text => {
-                Err(course.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())))
-            }
+            Decision::NoScript if state.text => Err(state.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into()))),
             Decision::NoScript => {
-                course.text = true;
+                state.text = true;
                 Ok(None)
             }
             // The connection follows them, so many and no more.
             Decision::Moved(_) | Decision::Ask(_) => {
-                self.pause(course, deadline).await;
+                self.pause(state, deadline).await;
                 Ok(None)
             }
             Decision::Backoff { error, .. } => {
-                course.last_error = Some(error);
-                self.pause(course, deadline).await;
+                state.last_error = Some(error);
+                self.pause(state, deadline).await;
                 Ok(None)
             }
-            Decision::Refused(error) => Err(course.failed(Reason::Refused(error))),
+            Decision::Refused(error) => Err(state.failed(Reason::Refused(error))),
             Decision::Garbled(what) => {
-                course.note_loose(0);
-                Err(course.failed(Reason::Garbled(what)))
+                state.note_in_doubt(0);
+                Err(state.failed(Reason::Garbled(what)))
             }
         }
     }
@@ -235,7 +238,7 @@ impl Shared {
         slot: Slot,
         moment: Moment,
         deadline: Moment,
-        course: &mut Course,
+        state: &mut InFlightCall,
     ) -> Result<Option<u64>, CallError> {
         let known = self.known_server_ms(slot, moment);
         if known.is_some() {
@@ -252,9 +255,9 @@ impl Shared {
             Ok(server_ms) => self.observe(slot, sent, self.clock.now(), server_ms),
             Err(failure) => {
                 let permanent = failure.permanent;
-                course.last_failure = Some(failure);
+                state.last_failure = Some(failure);
                 if permanent {
-                    return Err(course.failed(Reason::Permanent));
+                    return Err(state.failed(Reason::Permanent));
                 }
             }
         }
@@ -276,23 +279,23 @@ impl Shared {
         }
     }
 
-    async fn pause(&self, course: &mut Course, deadline: Moment) {
-        let pause = (FIRST_PAUSE * 2u32.saturating_pow(course.troubles)).min(LONGEST_PAUSE);
-        course.troubles = (course.troubles + 1).min(16);
+    async fn pause(&self, state: &mut InFlightCall, deadline: Moment) {
+        let pause = (FIRST_PAUSE * 2u32.saturating_pow(state.troubles)).min(LONGEST_PAUSE);
+        state.troubles = (state.troubles + 1).min(16);
         let until = self.clock.now().after(jittered(pause)).min(deadline);
         self.clock.sleep_until(until).await;
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ClusterAdapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("ClusterAdapter").finish_non_exhaustive()
     }
 }
 
-impl Course {
-    fn note_loose(&mut self, not_after: u64) {
-        self.loose = match self.loose {
+impl InFlightCall {
+    fn note_in_doubt(&mut self, not_after: u64) {
+        self.in_doubt = match self.in_doubt {
             Some(0) => Some(0),
             _ if not_after == 0 => Some(0),
             before => before.max(Some(not_after)),
@@ -302,7 +305,7 @@ impl Course {
     fn failed(&mut self, reason: Reason) -> CallError {
         CallError {
             reason,
-            loose: self.loose,
+            in_doubt: self.in_doubt,
             last: self.last_failure.take(),
         }
     }
@@ -324,7 +327,7 @@ fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
 
 /// What needs connections of this library's own.
 fn beyond(what: &str) -> CallError {
-    Course::default().failed(Reason::Refused(ServerError {
+    InFlightCall::default().failed(Reason::Refused(ServerError {
         code: "ERR".into(),
         detail: format!("{what} on a connection of the application's"),
     }))

@@ -6,23 +6,23 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Moment;
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::protocol::reply::{BadReply, Elements};
-use crate::protocol::{Mode, OwnerId};
+use crate::protocol::{AcquisitionId, Mode};
 use crate::router::{Call, Script};
 use crate::slot::Slot;
 
 /// Its scripts.
 #[derive(Debug)]
-pub(crate) struct LegacyScripts {
+pub(crate) struct TwoKeyScripts {
     acquire_read: Script,
     acquire_write: Script,
     release: Script,
 }
 
-impl LegacyScripts {
-    pub(crate) fn built_in() -> &'static LegacyScripts {
-        static BUILT_IN: LazyLock<LegacyScripts> = LazyLock::new(|| LegacyScripts {
+impl TwoKeyScripts {
+    pub(crate) fn built_in() -> &'static TwoKeyScripts {
+        static BUILT_IN: LazyLock<TwoKeyScripts> = LazyLock::new(|| TwoKeyScripts {
             acquire_read: Script::built_in("legacy/acquire_read"),
             acquire_write: Script::built_in("legacy/acquire_write"),
             release: Script::built_in("legacy/release"),
@@ -53,8 +53,8 @@ pub(crate) enum Taken {
 }
 
 impl TwoKeys {
-    pub(crate) fn take(&self, mode: Mode, owner: OwnerId, seconds: u64, not_after: Moment) -> Call {
-        let scripts = LegacyScripts::built_in();
+    pub(crate) fn take(&self, mode: Mode, owner: AcquisitionId, seconds: u64, not_after: Moment) -> Call {
+        let scripts = TwoKeyScripts::built_in();
         Call {
             script: match mode {
                 Mode::Read => &scripts.acquire_read,
@@ -63,22 +63,22 @@ impl TwoKeys {
             slot: self.slot,
             key: self.read.clone(),
             second_key: Some(self.write.clone()),
-            args: Words::new().word(owner.as_str()).number(seconds),
+            args: Command::new().word(owner.as_str()).number(seconds),
             not_after: Some(not_after),
         }
     }
 
     /// With the one key that the owner has, so that it goes on while the slot migrates.
-    pub(crate) fn give_back(&self, mode: Mode, owner: OwnerId) -> Call {
+    pub(crate) fn give_back(&self, mode: Mode, owner: AcquisitionId) -> Call {
         Call {
-            script: &LegacyScripts::built_in().release,
+            script: &TwoKeyScripts::built_in().release,
             slot: self.slot,
             key: match mode {
                 Mode::Read => self.read.clone(),
                 Mode::Write => self.write.clone(),
             },
             second_key: None,
-            args: Words::new().word(owner.as_str()),
+            args: Command::new().word(owner.as_str()),
             not_after: None,
         }
     }

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::node::{Address, NodeError, Reply, ServerError, Words};
+use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
 use crate::router::telemetry::{self, Attempted};
 use crate::router::texts::Unknown;
 use crate::router::time_out::time_out;
-use crate::router::topology::Whom;
+use crate::router::topology::RefreshFrom;
 use crate::router::{Router, jittered};
 use crate::slot::Slot;
 
@@ -27,31 +27,31 @@ const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 
 /// A call under way, and what has happened to it so far.
 #[derive(Debug)]
-pub(crate) struct Course<'a> {
+pub(crate) struct InFlightCall<'a> {
     router: &'a Router,
     call: &'a Call,
     /// How many replicas are to confirm it; with any, it goes out on the connections for that.
     replicas: u32,
     confirmed: u32,
     deadline: Moment,
-    next: Stop,
+    next: Target,
     /// Redirects in a row.
     redirects: u32,
     /// Attempts in a row that came to nothing.
     troubles: u32,
     /// To wait before the next attempt.
     pause: Duration,
-    loose: Option<u64>,
+    in_doubt: Option<u64>,
     last_error: Option<ServerError>,
     last_failure: Option<NodeError>,
 }
 
 /// Where the call goes next, and how.
 #[derive(Debug, Default)]
-struct Stop {
+struct Target {
     /// `None` for the owner of the slot.
     address: Option<Address>,
-    /// As a guest of a server that imports the slot.
+    /// As a asking of a server that imports the slot.
     asking: bool,
     text: Text,
 }
@@ -115,19 +115,19 @@ pub(crate) enum Waited<T> {
     Late,
 }
 
-impl<'a> Course<'a> {
+impl<'a> InFlightCall<'a> {
     pub(crate) fn new(router: &'a Router, call: &'a Call, deadline: Moment) -> Self {
-        Course {
+        InFlightCall {
             router,
             call,
             replicas: 0,
             confirmed: 0,
             deadline,
-            next: Stop::default(),
+            next: Target::default(),
             redirects: 0,
             troubles: 0,
             pause: Duration::ZERO,
-            loose: None,
+            in_doubt: None,
             last_error: None,
             last_failure: None,
         }
@@ -135,9 +135,9 @@ impl<'a> Course<'a> {
 
     /// As `new`, with so many replicas to confirm it.
     pub(crate) fn confirmed(router: &'a Router, call: &'a Call, replicas: u32, deadline: Moment) -> Self {
-        Course {
+        InFlightCall {
             replicas,
-            ..Course::new(router, call, deadline)
+            ..InFlightCall::new(router, call, deadline)
         }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Course<'a> {
             return Err(self.failed(reason));
         }
         if address.is_none() {
-            drop(self.router.topology.refresh(Whom::Anyone));
+            drop(self.router.topology.refresh(RefreshFrom::Anyone));
             self.lengthen_pause();
         }
         Ok(address)
@@ -180,7 +180,7 @@ impl<'a> Course<'a> {
     }
 
     /// Whether it goes to a server that is not the owner of the slot, which takes a command of its own to say.
-    pub(crate) fn is_guest(&self) -> bool {
+    pub(crate) fn is_asking(&self) -> bool {
         self.next.asking
     }
 
@@ -189,8 +189,8 @@ impl<'a> Course<'a> {
     }
 
     /// Whether an earlier attempt may still arrive.
-    pub(crate) fn is_loose(&self) -> bool {
-        self.loose.is_some()
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.is_some()
     }
 
     /// The script that the server is to be told the text of, and what is known of that.
@@ -219,7 +219,7 @@ impl<'a> Course<'a> {
     }
 
     /// What is sent to that server.
-    pub(crate) fn command(&self, connection: &Connection, not_after: u64) -> Words {
+    pub(crate) fn command(&self, connection: &Connection, not_after: u64) -> Command {
         command(self.call, self.brings_text(), connection.name(), not_after)
     }
 
@@ -255,8 +255,8 @@ impl<'a> Course<'a> {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
         match self.router.connections.ready(address) {
-            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a guest is not the owner, and need not be.)
-            Some(connection) if self.loose.is_none() || self.next.asking => {
+            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a asking is not the owner, and need not be.)
+            Some(connection) if self.in_doubt.is_none() || self.next.asking => {
                 self.send(&connection, &SentWith::default()).await
             }
             ready => Box::pin(self.attempt_watched(address, ready)).await,
@@ -287,7 +287,7 @@ impl<'a> Course<'a> {
     /// Sends the call with others that replicas have to confirm.
     async fn attempt_confirmed(&self, address: &Address) -> Attempt {
         let durable = &self.router.durable;
-        let watch = (self.loose.is_some() || !durable.is_ready(address, self.replicas)) && !self.next.asking;
+        let watch = (self.in_doubt.is_some() || !durable.is_ready(address, self.replicas)) && !self.next.asking;
         let (asking, text) = (self.next.asking, self.brings_text());
         let sent_with = Arc::<SentWith>::default();
         let sending = durable.send(address, self.call, self.replicas, asking, text, sent_with.clone());
@@ -318,7 +318,7 @@ impl<'a> Course<'a> {
             return Attempt::Silent { sent: None };
         }
         let outcome = if self.next.asking {
-            let both = [Words::new().word("ASKING"), command];
+            let both = [Command::new().word("ASKING"), command];
             Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline))
                 .await
                 .map(|exchange| {
@@ -393,14 +393,14 @@ impl<'a> Course<'a> {
             }
             Attempt::Crowded => return Err(self.failed(Reason::Overloaded)),
             Attempt::Silent { sent } => {
-                self.note_loose(sent);
+                self.note_in_doubt(sent);
                 self.leave(address);
                 if sent.is_none() {
                     self.note_trouble();
                 }
             }
             Attempt::Broken { failure, not_after } => {
-                self.note_loose(failure.maybe_sent.then_some(not_after));
+                self.note_in_doubt(failure.maybe_sent.then_some(not_after));
                 self.last_failure = Some(failure);
                 self.leave(address);
                 self.note_trouble();
@@ -422,21 +422,21 @@ impl<'a> Course<'a> {
                     received,
                     address: address.clone(),
                     confirmed: self.confirmed,
-                    loose: self.loose,
+                    in_doubt: self.in_doubt,
                 }));
             }
             Decision::Moved(to) => {
                 self.count_redirect("moved", address, &to)?;
                 self.router.topology.moved(self.call.slot, &to);
-                self.next = Stop {
+                self.next = Target {
                     address: Some(to),
-                    ..Stop::default()
+                    ..Target::default()
                 };
             }
             Decision::Ask(to) => {
                 self.count_redirect("ask", address, &to)?;
                 self.router.subscriptions.asked(self.call.slot, address, &to);
-                self.next = Stop {
+                self.next = Target {
                     address: Some(to),
                     asking: true,
                     text: Text::Digest,
@@ -446,7 +446,7 @@ impl<'a> Course<'a> {
                 return Err(self.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())));
             }
             Decision::NoScript => {
-                self.next = Stop {
+                self.next = Target {
                     address: Some(address.clone()),
                     asking: self.next.asking,
                     text: Text::Wanted(Unknown {
@@ -458,16 +458,16 @@ impl<'a> Course<'a> {
             Decision::Backoff { error, refresh } => {
                 self.redirects = 0;
                 if refresh {
-                    drop(self.router.topology.refresh(Whom::Another(address.clone())));
+                    drop(self.router.topology.refresh(RefreshFrom::Another(address.clone())));
                 }
                 self.last_error = Some(error);
-                self.next = Stop::default();
+                self.next = Target::default();
                 self.lengthen_pause();
             }
             Decision::Refused(error) => return Err(self.failed(Reason::Refused(error))),
             Decision::Garbled(what) => {
                 // It may have been run all the same, but will not arrive again.
-                self.note_loose(Some(0));
+                self.note_in_doubt(Some(0));
                 return Err(self.failed(Reason::Garbled(what)));
             }
         }
@@ -477,12 +477,12 @@ impl<'a> Course<'a> {
     /// Turns away from a server that did not answer, to whoever owns the slot by then.
     fn leave(&mut self, address: &Address) {
         self.redirects = 0;
-        drop(self.router.topology.refresh(Whom::Another(address.clone())));
-        self.next = Stop::default();
+        drop(self.router.topology.refresh(RefreshFrom::Another(address.clone())));
+        self.next = Target::default();
     }
 
-    fn note_loose(&mut self, sent: Option<u64>) {
-        self.loose = match (self.loose, sent) {
+    fn note_in_doubt(&mut self, sent: Option<u64>) {
+        self.in_doubt = match (self.in_doubt, sent) {
             (Some(0), _) | (_, Some(0)) => Some(0),
             (before, sent) => before.max(sent),
         };
@@ -519,7 +519,7 @@ impl<'a> Course<'a> {
     fn failed(&mut self, reason: Reason) -> CallError {
         CallError {
             reason,
-            loose: self.loose,
+            in_doubt: self.in_doubt,
             last: self.last_failure.take(),
         }
     }
@@ -564,12 +564,12 @@ impl From<NoPermit> for Attempt {
 }
 
 /// The command that a call is to a server of that name: the envelope is filled in anew for each attempt.
-pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Words {
+pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Command {
     let script = call.script;
     let words = if text {
-        Words::new().word("EVAL").word(&script.text)
+        Command::new().word("EVAL").word(&script.text)
     } else {
-        Words::new().word("EVALSHA").word(&script.digest)
+        Command::new().word("EVALSHA").word(&script.digest)
     };
     let words = match &call.second_key {
         None => words.word("1").word(&call.key),

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::clock::SystemClock;
-use crate::node::Words;
+use crate::node::Command;
 use crate::router::Script;
 
 const NOW_S: u64 = 1_700_000_000;
@@ -94,7 +94,7 @@ impl Server {
     async fn call(&self, within: Duration) -> Result<Answer, CallError> {
         let client = ClusterClient::new([format!("redis://127.0.0.1:{}", self.port)]).unwrap();
         let clock = Arc::new(SystemClock);
-        let mut shared = Shared::new(
+        let mut shared = ClusterAdapter::new(
             client.get_async_connection().await.unwrap(),
             clock.clone(),
             Duration::ZERO,
@@ -106,7 +106,7 @@ impl Server {
             slot: Slot::of("k"),
             key: Bytes::from_static(b"k"),
             second_key: None,
-            args: Words::new(),
+            args: Command::new(),
             not_after: Some(now.after(Duration::from_secs(1))),
         };
         shared.call(&call, now.after(within)).await
@@ -142,7 +142,7 @@ async fn without_the_servers_time_nothing_is_sent() {
     let server = Server::start(usize::MAX, false).await;
     let error = server.call(Duration::from_millis(700)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::TimedOut(None)), "{error:?}");
-    assert_eq!(error.loose, None, "nothing can still arrive");
+    assert_eq!(error.in_doubt, None, "nothing can still arrive");
     assert!(server.scripts().is_empty(), "sent with {:?}", server.scripts());
 }
 

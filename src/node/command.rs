@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 
 /// The words of a command (or a part of one), built in order. A usual command needs no allocation. Inlined, so that what is handed on is not copied each time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct Command {
     bytes: SmallVec<[u8; 256]>,
     ends: SmallVec<[u32; 20]>,
 }
 
-impl Words {
+impl Command {
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self::default()
@@ -47,7 +47,7 @@ impl Words {
 
     /// Adds all words of another.
     #[inline(always)]
-    pub(crate) fn words(mut self, other: &Words) -> Self {
+    pub(crate) fn words(mut self, other: &Command) -> Self {
         let offset = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
         self.ends.extend(other.ends.iter().map(|end| end + offset));
@@ -74,12 +74,12 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::Words;
+    use super::Command;
 
     #[test]
     fn words_come_out_as_they_went_in() {
-        let tail = Words::of(["", "b"]);
-        let all = Words::new()
+        let tail = Command::of(["", "b"]);
+        let all = Command::new()
             .word("GET")
             .number(0)
             .number(u64::MAX)

@@ -3,7 +3,7 @@
 use super::Scripts;
 use super::key::LockKey;
 use super::reply::{BadReply, Elements, Envelope};
-use crate::node::{Reply, Words};
+use crate::node::{Command, Reply};
 use crate::router::{Call, Script};
 
 /// Who was revoked.
@@ -42,7 +42,7 @@ fn call(script: &'static Script, lock: &LockKey, token: u64) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Words::new().number(token),
+        args: Command::new().number(token),
         not_after: None,
     }
 }

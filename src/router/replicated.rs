@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::node::{Address, Connector, Reply, Words};
+use crate::node::{Address, Command, Connector, Reply};
 use crate::router::call::Call;
 use crate::router::connection::{Connection, Exchange, Failure, Limits};
 use crate::router::connections::Connections;
-use crate::router::course::{Attempt, SentWith, command};
+use crate::router::in_flight::{Attempt, SentWith, command};
 use crate::router::lock;
 use crate::router::membership::Membership;
 
@@ -27,7 +27,7 @@ const GROUP: usize = 128;
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The connections for such calls, by the number of replicas: one that too few replicas can confirm does not hold up the others.
-pub(crate) struct Durable {
+pub(crate) struct ReplicatedCalls {
     connector: Arc<dyn Connector>,
     clock: Arc<dyn Clock>,
     membership: Arc<Membership>,
@@ -67,14 +67,14 @@ struct Entry {
     tell: oneshot::Sender<Attempt>,
 }
 
-impl Durable {
+impl ReplicatedCalls {
     pub(crate) fn new(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         membership: Arc<Membership>,
         limits: Limits,
     ) -> Self {
-        Durable {
+        ReplicatedCalls {
             connector,
             clock,
             membership,
@@ -161,9 +161,9 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Durable {
+impl fmt::Debug for ReplicatedCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Durable").finish_non_exhaustive()
+        f.debug_struct("ReplicatedCalls").finish_non_exhaustive()
     }
 }
 
@@ -252,15 +252,15 @@ impl Pool {
         }
     }
 
-    fn pipeline(&self, connection: &Connection, group: &[Entry], limits: &[u64]) -> Vec<Words> {
+    fn pipeline(&self, connection: &Connection, group: &[Entry], limits: &[u64]) -> Vec<Command> {
         let mut commands = Vec::with_capacity(group.len() + 1);
         for (entry, not_after) in group.iter().zip(limits) {
             if entry.asking {
-                commands.push(Words::new().word("ASKING"));
+                commands.push(Command::new().word("ASKING"));
             }
             commands.push(command(&entry.call, entry.text, connection.name(), *not_after));
         }
-        let wait = Words::new().word("WAIT").number(u64::from(self.replicas));
+        let wait = Command::new().word("WAIT").number(u64::from(self.replicas));
         commands.push(wait.number(CONFIRM_TIMEOUT.as_millis() as u64));
         commands
     }
