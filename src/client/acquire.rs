@@ -277,7 +277,7 @@ impl<'a> Request<'a> {
         let until = patience.until().map_or(slice, |limit| limit.min(slice));
         let lease = self.lease(now);
         let acquire = Acquire {
-            owner: self.acquisition.owner,
+            id: self.acquisition.id,
             lease,
             goal: self.goal,
             wait: matches!(patience, WaitPolicy::Queue { .. }).then(|| self.wait_terms(lease)),
@@ -426,7 +426,7 @@ impl<'a> Request<'a> {
     /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is near, nor if replicas have to confirm it: then
     /// the look that follows claims it and says.
     fn take_pushed(&mut self, pushed: &Pushed) -> Result<Option<Arc<Acquisition>>> {
-        // An upgrade has its owner in common with the read, and with upgrades before it: their messages can come late.
+        // An upgrade has its acquisition in common with the read, and with upgrades before it: their messages can come late.
         if matches!(self.goal, Goal::Upgrade { token } if pushed.grant.token <= token) {
             return Ok(None);
         }

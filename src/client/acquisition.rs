@@ -1,4 +1,4 @@
-//! One acquisition: an owner id from the first call made for it until the last thing that could come of it is over.
+//! One acquisition: an id from the first call made for it until the last thing that could come of it is over.
 
 use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,8 +17,8 @@ use crate::protocol::{AcquisitionId, Grant, LockKey, Mode};
 /// Shared by the one who asked (a request, then a guard), the registry, and the worker.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
-    pub(crate) owner: AcquisitionId,
-    /// The number in the owner id, its place in the registry.
+    pub(crate) id: AcquisitionId,
+    /// The number in the acquisition id, its place in the registry.
     pub(crate) count: u64,
     pub(crate) lock: LockKey,
     /// The lease that was asked for: an attempt that had no answer may have been granted it.
@@ -84,7 +84,7 @@ pub(crate) struct Holding {
     pub(crate) failing: bool,
     pub(crate) revoked: bool,
     pub(crate) lost: bool,
-    /// It was lost, and the server may have a lease of the same owner that is another: a late duplicate of a call was granted anew.
+    /// It was lost, and the server may have a lease of the same acquisition that is another: a late duplicate of a call was granted anew.
     pub(crate) replaced: bool,
     /// As in [`Acquiring::in_doubt`].
     pub(crate) in_doubt: Option<InDoubt>,
@@ -123,7 +123,7 @@ pub(crate) enum TransitionKind {
     EndWait,
     /// From write to read.
     Downgrade,
-    /// The lease was lost, and another one of its owner stands in its place: release that.
+    /// The lease was lost, and another one of its acquisition stands in its place: release that.
     GiveBack,
 }
 
@@ -144,10 +144,10 @@ pub(crate) struct Releasing {
 }
 
 impl Acquisition {
-    pub(crate) fn new(owner: AcquisitionId, count: u64, lock: LockKey, lease: Duration) -> Self {
+    pub(crate) fn new(id: AcquisitionId, count: u64, lock: LockKey, lease: Duration) -> Self {
         let state = Mutex::new(State::Acquiring(Acquiring::default()));
         Acquisition {
-            owner,
+            id,
             count,
             lock,
             lease,

@@ -73,16 +73,16 @@ impl Client {
         }
     }
 
-    /// A new owner that is not registered: of a lock that this client does not look after.
+    /// A new acquisition that is not registered: of a lock that this client does not look after.
     #[cfg(feature = "legacy")]
     pub(crate) fn stranger(&self) -> AcquisitionId {
-        self.id.owner(self.next.fetch_add(1, Ordering::Relaxed))
+        self.id.acquisition(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Registers a new owner, before anything is sent for it.
+    /// Registers a new acquisition, before anything is sent for it.
     pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let acquisition = Arc::new(Acquisition::new(self.id.owner(count), count, lock.clone(), lease));
+        let acquisition = Arc::new(Acquisition::new(self.id.acquisition(count), count, lock.clone(), lease));
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// Nothing more can come of this owner.
+    /// Nothing more can come of this acquisition.
     pub(crate) fn forget(&self, acquisition: &Acquisition) {
         *acquisition.state() = State::Ended;
         acquisition.tell_end();
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Leaves the release of this owner to the worker. Works anywhere, and never waits.
+    /// Leaves the release of this acquisition to the worker. Works anywhere, and never waits.
     pub(crate) fn abandon(&self, acquisition: &Acquisition) {
         let now = self.clock.now();
         crate::client::worker::notice_loss(self, acquisition, now);
@@ -183,8 +183,8 @@ impl Client {
     }
 
     /// Whom a push is for.
-    pub(crate) fn find(&self, owner: &str) -> Option<Arc<Acquisition>> {
-        let count = AcquisitionId::count_of(owner, &self.id)?;
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Acquisition>> {
+        let count = AcquisitionId::count_of(id, &self.id)?;
         self.registry().get(count)
     }
 

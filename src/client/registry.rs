@@ -30,7 +30,7 @@ pub(super) struct Registry {
 /// The waiters of this client in one slot.
 #[derive(Debug)]
 struct Waiting {
-    /// The numbers of their owners.
+    /// The numbers of their acquisitions.
     waiters: BTreeSet<u64>,
     idle_since: Moment,
 }

@@ -110,7 +110,7 @@ pub(crate) fn granted_late(lock: &LockKey, mode: Mode, node: &Address) {
     debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, outcome = "late");
 }
 
-/// A grant for an owner of this client came by push.
+/// A grant for an acquisition of this client came by push.
 pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
     trace!(name: "rwlease.push", lock = %lock.name, slot = %lock.slot, %node, token);
     count!("rwlease_pushes_total");

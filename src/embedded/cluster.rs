@@ -47,8 +47,8 @@ impl Server {
         if self.cluster_down && !is_channel {
             return Err(Redirect::Down);
         }
-        let owner = self.slots.owner(slot);
-        if owner == self.index {
+        let master = self.slots.master_of(slot);
+        if master == self.index {
             let Some(&target) = self.migrating.get(&slot) else {
                 return Ok(());
             };
@@ -68,7 +68,7 @@ impl Server {
             let misses_one = !is_channel && several && keys.iter().any(|key| !self.store.contains(key));
             return if misses_one { Err(Redirect::TryAgain) } else { Ok(()) };
         }
-        Err(Redirect::Moved(slot, owner))
+        Err(Redirect::Moved(slot, master))
     }
 }
 
@@ -77,7 +77,7 @@ impl World {
     pub(super) fn tell_client(&self, redirect: Redirect) -> Failure {
         let to = |word, slot, server: usize| Failure::new(format!("{word} {slot} {}", self.servers[server].address));
         match redirect {
-            Redirect::Moved(slot, owner) => to("MOVED", slot, owner),
+            Redirect::Moved(slot, master) => to("MOVED", slot, master),
             Redirect::Ask(slot, target) => to("ASK", slot, target),
             Redirect::TryAgain => Failure::of("TRYAGAIN Multiple keys request during rehashing of slot"),
             Redirect::CrossSlot => Failure::of("CROSSSLOT Keys in request don't hash to the same slot"),

@@ -95,6 +95,6 @@ impl Server {
             self.store = Store::default();
             self.received = Received::default();
         }
-        self.subscribers.leave_slots(|slot| slots.owner(slot) == self.index);
+        self.subscribers.leave_slots(|slot| slots.master_of(slot) == self.index);
     }
 }

@@ -34,22 +34,22 @@ impl Faults {
         self.change(|world| world.move_key(slot))
     }
 
-    /// Moves what is left of a slot, and makes the target its owner. Those who subscribed at the source are told that
+    /// Moves what is left of a slot, and makes the target its master. Those who subscribed at the source are told that
     /// their subscriptions have ended. False if the slot is not being moved.
     pub fn finish_move(&self, slot: Slot) -> bool {
         self.change(|world| world.finish_move(slot))
     }
 
     /// Who owns a slot.
-    pub fn owner(&self, slot: Slot) -> usize {
-        self.change(|world| world.slots.owner(slot))
+    pub fn master_of(&self, slot: Slot) -> usize {
+        self.change(|world| world.slots.master_of(slot))
     }
 
     /// Makes one server believe that another one owns a slot, until it next hears who does. Two masters that name
     /// each other never stop redirecting.
-    pub fn mislead(&self, server: usize, slot: Slot, owner: usize) {
-        if owner < self.change(|world| world.servers.len()) {
-            self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, owner));
+    pub fn mislead(&self, server: usize, slot: Slot, master: usize) {
+        if master < self.change(|world| world.servers.len()) {
+            self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, master));
         }
     }
 }

@@ -8,14 +8,14 @@ use super::world::World;
 use crate::slot::Slot;
 
 impl World {
-    /// Opens a slot at its owner and at the target. False if it cannot move there.
+    /// Opens a slot at its master and at the target. False if it cannot move there.
     pub(super) fn begin_move(&mut self, slot: Slot, to: usize) -> bool {
-        let from = self.slots.owner(slot);
+        let from = self.slots.master_of(slot);
         let is_open = self.servers[from].migrating.contains_key(&slot);
         if from == to || is_open || !self.takes_part(from) || !self.takes_part(to) {
             return false;
         }
-        // What an earlier owner may have left there is of no use any more.
+        // What an earlier master may have left there is of no use any more.
         for key in self.servers[to].store.keys_in(slot) {
             self.servers[to].store.set(&key, None);
             self.servers[to].store.end();
@@ -51,7 +51,7 @@ impl World {
         true
     }
 
-    /// Moves the rest of an open slot, and makes the target its owner. False if it is not open.
+    /// Moves the rest of an open slot, and makes the target its master. False if it is not open.
     pub(super) fn finish_move(&mut self, slot: Slot) -> bool {
         let Some((from, to)) = self.open_move(slot) else {
             return false;
@@ -66,7 +66,7 @@ impl World {
 
     /// The two sides of an open slot, if both can take part.
     fn open_move(&self, slot: Slot) -> Option<(usize, usize)> {
-        let from = self.slots.owner(slot);
+        let from = self.slots.master_of(slot);
         let to = *self.servers[from].migrating.get(&slot)?;
         (self.takes_part(from) && self.takes_part(to)).then_some((from, to))
     }

@@ -6,10 +6,10 @@ use crate::slot::Slot;
 
 const SLOTS: usize = 16_384;
 
-/// The owner of each slot, as an index of a server: one server's view, or the truth.
+/// The master of each slot, as an index of a server: one server's view, or the truth.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    owners: Vec<u16>,
+    masters: Vec<u16>,
     /// Counts the changes.
     epoch: u64,
 }
@@ -18,19 +18,22 @@ impl Slots {
     /// Shares the slots out among the first `masters` servers as `redis-cli --cluster create` does.
     pub(super) fn shared_out(masters: usize) -> Self {
         let each = SLOTS as f64 / masters as f64;
-        let mut owners = Vec::with_capacity(SLOTS);
+        let mut shares = Vec::with_capacity(SLOTS);
         for master in 0..masters {
             let end = match master + 1 == masters {
                 true => SLOTS,
                 false => (each * (master + 1) as f64 - 1.0).round() as usize + 1,
             };
-            owners.resize(end, master as u16);
+            shares.resize(end, master as u16);
         }
-        Slots { owners, epoch: 1 }
+        Slots {
+            masters: shares,
+            epoch: 1,
+        }
     }
 
-    pub(super) fn owner(&self, slot: Slot) -> usize {
-        self.owners[slot.index()].into()
+    pub(super) fn master_of(&self, slot: Slot) -> usize {
+        self.masters[slot.index()].into()
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -38,24 +41,24 @@ impl Slots {
     }
 
     pub(super) fn give(&mut self, slot: Slot, to: usize) {
-        self.owners[slot.index()] = to as u16;
+        self.masters[slot.index()] = to as u16;
         self.epoch += 1;
     }
 
     /// Gives all slots of one server to another.
     pub(super) fn replace(&mut self, from: usize, to: usize) {
         self.epoch += 1;
-        for owner in &mut self.owners {
-            if usize::from(*owner) == from {
-                *owner = to as u16;
+        for master in &mut self.masters {
+            if usize::from(*master) == from {
+                *master = to as u16;
             }
         }
     }
 
-    /// Runs of slots with one owner, in order.
+    /// Runs of slots with one master, in order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (RangeInclusive<usize>, usize)> {
         let mut end = 0;
-        self.owners.chunk_by(|left, right| left == right).map(move |chunk| {
+        self.masters.chunk_by(|left, right| left == right).map(move |chunk| {
             let start = end;
             end += chunk.len();
             (start..=end - 1, chunk[0].into())

@@ -44,7 +44,7 @@ impl Hold {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
         let call = Release {
-            owner: acquisition.owner,
+            id: acquisition.id,
             only_wait: false,
         }
         .call(client.scripts, lock);

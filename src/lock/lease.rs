@@ -57,8 +57,8 @@ impl Lease {
 
     /// The id of this acquisition, by which the server knows it: what a [`Status`](crate::Status) names, and the value of a
     /// [`Mutex`](crate::Mutex). It is never used again.
-    pub fn owner(&self) -> &str {
-        self.acquisition.owner.as_str()
+    pub fn id(&self) -> &str {
+        self.acquisition.id.as_str()
     }
 
     /// The lock's slot.
@@ -113,7 +113,7 @@ impl Lease {
     /// milliseconds, it can come after the server's deadline. [`state`](Lease::state) and [`remaining`](Lease::remaining) read the clock, and do not depend on that.
     ///
     /// A lease is also lost when a renewal is answered with another token, or when the server says to an upgrade or a downgrade that it has no lease with this
-    /// token: if it has another one of the same [owner](Lease::owner), that is released.
+    /// token: if it has another one of the same acquisition, that is released.
     ///
     /// # Cancel safety
     ///
@@ -169,7 +169,7 @@ impl Lease {
             .flatten()
             .ok_or_else(lost)?;
         let call = Renew {
-            owner: self.acquisition.owner,
+            id: self.acquisition.id,
             lease,
         }
         .call(self.client.scripts, lock);

@@ -97,7 +97,7 @@ impl Locks {
     }
 
     /// One who may hold the same lock again.
-    pub fn owner(&self) -> Reentrant {
+    pub fn reentrant(&self) -> Reentrant {
         Reentrant::new(self.client.clone())
     }
 
@@ -137,11 +137,11 @@ impl Locks {
             .collect()
     }
 
-    /// Whether this client still has to do with that owner: asks for it, holds by it, or has yet to see it gone.
+    /// Whether this client still has to do with that acquisition: asks for it, holds by it, or has yet to see it gone.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
-    pub fn knows(&self, owner: &str) -> bool {
-        self.client.find(owner).is_some()
+    pub fn knows(&self, id: &str) -> bool {
+        self.client.find(id).is_some()
     }
 
     /// The scripts that this client uses.
@@ -151,7 +151,7 @@ impl Locks {
         self.client.scripts.all().into_iter()
     }
 
-    /// What the ids of all this client's owners begin with: by it one finds oneself in a [`Status`](crate::Status), among those who hold and those who
+    /// What the ids of all this client's acquisitions begin with: by it one finds oneself in a [`Status`](crate::Status), among those who hold and those who
     /// wait.
     pub fn client_id(&self) -> String {
         self.client.id().to_string()

@@ -11,11 +11,11 @@ use crate::lock::request::{Acquire, TryAcquire};
 use crate::protocol::{InspectMutex, Kind, LockKey};
 use crate::slot::Slot;
 
-/// A mutex on one string key, which holds its owner's value and ends with the lease: what `SET key value NX PX lease` makes and a compare-and-delete
+/// A mutex on one string key, which holds its holder's value and ends with the lease: what `SET key value NX PX lease` makes and a compare-and-delete
 /// ends. Other libraries' locks of this kind on the same key exclude this one, and this one them: redis-py's `Lock`, the Redlock clients on one
 /// server, the scripts that people write.
 ///
-/// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and the value is [`Lease::owner`](crate::Lease::owner).
+/// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and the value is [Lease::id`](crate::Lease::id).
 /// The lease is renewed while the guard lives, its loss is told, and an answer that was lost is asked for again with the same value.
 ///
 /// It knows no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is zero, and a store cannot tell a holder that lost it from
@@ -47,7 +47,7 @@ pub struct Mutex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MutexStatus {
-    /// The holder's value: [`Lease::owner`](crate::Lease::owner) if it is one of these locks, and anything if it is another's.
+    /// The holder's value: [Lease::id`](crate::Lease::id) if it is one of these locks, and anything if it is another's.
     pub value: Vec<u8>,
     /// What is left of its lease by the server's clock. `None` if it never ends: whoever set it gave it no time, and it must be deleted by hand if
     /// its holder is gone.
@@ -113,7 +113,7 @@ impl Mutex {
         Ok(self.status().await?.is_some())
     }
 
-    /// Whether it holds this value now: that of a [`Lease::owner`](crate::Lease::owner), or of whoever else has set it. One round trip.
+    /// Whether it holds this value now: that of a [Lease::id`](crate::Lease::id), or of whoever else has set it. One round trip.
     ///
     /// # Errors, Cancel safety
     ///

@@ -35,9 +35,9 @@ const MANY: usize = 64;
 ///
 /// ```no_run
 /// # async fn example(locks: rwlease::Locks) -> rwlease::Result<()> {
-/// let (owner, order) = (locks.owner(), locks.rwlock("order:{42}")?);
-/// let writing = owner.write(&order).await?;
-/// let reading = owner.read(&order).await?; // at once
+/// let (reentrant, order) = (locks.reentrant(), locks.rwlock("order:{42}")?);
+/// let writing = reentrant.write(&order).await?;
+/// let reading = reentrant.read(&order).await?; // at once
 /// writing.release().await?; // from here on it reads
 /// # reading.release().await?;
 /// # Ok(())
@@ -268,19 +268,19 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
         lock,
         terms,
         patience,
-        owner: Some(owner),
+        reentrant: Some(reentrant),
     } = asked
     else {
         return Err(asked.lock.with_lock(Error::invalid("a request of nobody")));
     };
-    if !Arc::ptr_eq(client, &owner.client) {
-        return Err(lock.with_lock(Error::invalid("the owner and the lock are of different clients")));
+    if !Arc::ptr_eq(client, &reentrant.client) {
+        return Err(lock.with_lock(Error::invalid("the reentrant and the lock are of different clients")));
     }
     let part = match mode {
         Mode::Read => Part::Read,
         Mode::Write => Part::Write,
     };
-    let entry = owner.entry(lock);
+    let entry = reentrant.entry(lock);
     if let Some(share) = entry.join(part) {
         return Ok(Some(share));
     }

@@ -25,7 +25,7 @@ pub struct LockRequest<'a> {
     pub(crate) terms: &'a LeaseOptions,
     pub(crate) patience: WaitPolicy,
     /// For whom, if it is for one who may hold the lock already.
-    pub(crate) owner: Option<&'a Reentrant>,
+    pub(crate) reentrant: Option<&'a Reentrant>,
 }
 
 /// A request for a lock, sent when it is awaited; gives a guard.
@@ -51,7 +51,7 @@ pub struct LockRequest<'a> {
 pub struct Acquire<'a, G> {
     client: &'a Arc<Handle>,
     lock: &'a LockKey,
-    owner: Option<&'a Reentrant>,
+    reentrant: Option<&'a Reentrant>,
     terms: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'a>,
@@ -59,11 +59,11 @@ pub struct Acquire<'a, G> {
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, owner: Option<&'a Reentrant>) -> Self {
+    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, reentrant: Option<&'a Reentrant>) -> Self {
         Acquire {
             client,
             lock,
-            owner,
+            reentrant,
             terms: LeaseOptions::of(&client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
@@ -168,7 +168,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
             lock: self.lock,
             terms: &self.terms,
             patience,
-            owner: self.owner,
+            reentrant: self.reentrant,
         })
         .await
     }

@@ -43,8 +43,8 @@ pub struct Status {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its id, [`Lease::owner`](crate::Lease::owner) at its holder.
-    pub owner: String,
+    /// Its id, [Lease::id`](crate::Lease::id) at its holder.
+    pub id: String,
     /// How it holds.
     pub mode: Mode,
     /// Its fencing token.
@@ -62,7 +62,7 @@ pub struct Holder {
 #[non_exhaustive]
 pub struct Waiter {
     /// Its id.
-    pub owner: String,
+    pub id: String,
     /// How it wants to hold.
     pub mode: Mode,
     /// How long it has waited.
@@ -155,7 +155,7 @@ impl RwLock {
     /// let mut status = order.status().await?;
     /// loop {
     ///     for waiter in &status.waiting {
-    ///         println!("{} has waited for {:?}", waiter.owner, waiter.age);
+    ///         println!("{} has waited for {:?}", waiter.acquisition, waiter.age);
     ///     }
     ///     if status.is_last() {
     ///         break;
@@ -194,20 +194,20 @@ impl RwLock {
         }
     }
 
-    /// Whether the server says that this owner, as [`Lease::owner`](crate::Lease::owner) or a [`Status`] names it, holds the lock. One round trip.
+    /// Whether the server says that this acquisition, as [Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
     ///
     /// It is what another process can ask. One's own lease is asked by [`is_held`](crate::Lease::is_held), without a round trip.
     ///
     /// # Errors, Cancel safety
     ///
     /// As [`status`](Self::status).
-    pub async fn is_held_by(&self, owner: impl AsRef<str> + Send) -> Result<bool> {
-        let owner = owner.as_ref();
-        if !is_owner(owner) {
+    pub async fn is_held_by(&self, id: impl AsRef<str> + Send) -> Result<bool> {
+        let id = id.as_ref();
+        if !is_id(id) {
             return Ok(false);
         }
         let RwLock { client, lock } = self;
-        let reply = client.ask(lock, &Holds { owner }.call(client.scripts, lock)).await?;
+        let reply = client.ask(lock, &Holds { id }.call(client.scripts, lock)).await?;
         let mode = Holds::read(reply).map_err(|bad| lock.with_lock(bad))?;
         Ok(mode.is_some())
     }
@@ -219,8 +219,8 @@ async fn look(client: &Client, lock: &LockKey, page: Page, size: usize) -> Resul
     Inspect::read(client.ask(lock, &call).await?).map_err(|bad| lock.with_lock(bad))
 }
 
-/// What servers take for an owner's id.
-fn is_owner(text: &str) -> bool {
+/// What servers take for an acquisition's id.
+fn is_id(text: &str) -> bool {
     (12..=40).contains(&text.len())
         && text
             .bytes()
@@ -230,9 +230,9 @@ fn is_owner(text: &str) -> bool {
 /// The page that began with the reader of this index.
 fn status(view: View, first_reader: u64, size: usize) -> Status {
     let (now, revoked) = (view.now, view.revoked);
-    let holder = |mode, (owner, record): (String, Record)| {
+    let holder = |mode, (id, record): (String, Record)| {
         (record.deadline > now).then(|| Holder {
-            owner,
+            id,
             mode,
             token: record.token,
             age: Duration::from_micros((now * 1000).saturating_sub(record.token)),
@@ -267,7 +267,7 @@ fn status(view: View, first_reader: u64, size: usize) -> Status {
 
 fn waiter(now: u64, mode: Mode, entry: Entry) -> Waiter {
     Waiter {
-        owner: entry.owner,
+        id: entry.id,
         mode,
         age: Duration::from_millis(now.saturating_sub(entry.since)),
         remaining: Duration::from_millis((entry.seen + entry.liveness).saturating_sub(now)),
@@ -295,7 +295,7 @@ impl Queue {
 
     /// The first of each list that was not taken.
     fn rest(mut self) -> (Option<String>, Option<String>) {
-        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| list.peek().map(|entry| entry.owner.clone());
+        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| list.peek().map(|entry| entry.id.clone());
         (
             first(&mut self.writers).or(self.next_writer),
             first(&mut self.readers).or(self.next_reader),
@@ -329,7 +329,7 @@ mod tests {
 
     fn entry(ticket: u64, next: Option<u64>) -> Entry {
         Entry {
-            owner: format!("o{ticket}"),
+            id: format!("o{ticket}"),
             next: next.map(|next| format!("o{next}")),
             ticket,
             seen: 900,
@@ -359,14 +359,14 @@ mod tests {
     #[test]
     fn waiters_come_in_the_order_of_their_tickets_and_the_dead_do_not_hold() {
         let status = status(view(), 2, 2);
-        let names: Vec<_> = status.waiting.iter().map(|waiter| waiter.owner.as_str()).collect();
+        let names: Vec<_> = status.waiting.iter().map(|waiter| waiter.id.as_str()).collect();
         assert_eq!(names, ["o1", "o2"]);
         assert_eq!(status.waiting[0].age, Duration::from_millis(600));
         assert_eq!(status.waiting[0].remaining, Duration::ZERO);
         let [holder] = &status.reading[..] else {
             panic!("{status:?}")
         };
-        assert_eq!(holder.owner, "alive");
+        assert_eq!(holder.id, "alive");
         assert_eq!(holder.age, Duration::from_millis(2));
         assert_eq!(holder.remaining, Duration::from_millis(500));
         assert!(holder.revoked && status.is_locked());
@@ -384,9 +384,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_an_owner_is_none() {
-        assert!(is_owner("abcdefghijklmn-_01"));
+        assert!(is_id("abcdefghijklmn-_01"));
         for text in ["", "short", "abcdefghijklmn 01", "x".repeat(41).as_str()] {
-            assert!(!is_owner(text), "{text}");
+            assert!(!is_id(text), "{text}");
         }
     }
 }

@@ -47,7 +47,7 @@ const SLACK: Duration = Duration::from_secs(1);
 ///
 /// # What is added
 ///
-/// Each acquisition is an owner of its own, named in the key's value, and only the owner's release deletes the key. A repeated call changes nothing more, unless it is a
+/// Each acquisition has an id of its own, the key's value, and only its own release deletes the key. A repeated call changes nothing more, unless it is a
 /// reader's and another reader has come between, whose place it takes; one that comes too late changes nothing at all. A reader of this type with a short lease does not cut a
 /// longer one short.
 #[derive(Clone)]
@@ -187,7 +187,7 @@ impl TwoKeyRwLock {
         let mut hold = Hold::new(self, mode);
         loop {
             let not_after = self.after(CALL_SLICE).min(until);
-            let call = self.keys.take(mode, hold.owner, seconds, not_after);
+            let call = self.keys.take(mode, hold.id, seconds, not_after);
             let before = hold.loose_until.replace(not_after);
             let outcome = client.router.call(&call, not_after).await;
             let in_doubt = match &outcome {
@@ -278,7 +278,7 @@ impl TwoKeyGuard {
     pub async fn release(mut self) -> Result<Released> {
         let lock = self.hold.lock.clone();
         let client = lock.locks.client();
-        let call = lock.keys.give_back(self.hold.mode, self.hold.owner);
+        let call = lock.keys.give_back(self.hold.mode, self.hold.id);
         let until = lock.after(client.settings.call_timeout);
         match client.router.call(&call, until).await {
             Ok(answer) => {
@@ -312,11 +312,11 @@ impl fmt::Debug for TwoKeyGuard {
     }
 }
 
-/// What may be at the server for one owner; dropped, it is given back.
+/// What may be at the server for one acquisition; dropped, it is given back.
 struct Hold {
     lock: TwoKeyRwLock,
     mode: Mode,
-    owner: AcquisitionId,
+    id: AcquisitionId,
     holds: bool,
     /// Until when an attempt without an answer can still be carried out.
     loose_until: Option<Moment>,
@@ -328,7 +328,7 @@ impl Hold {
         Hold {
             lock: lock.clone(),
             mode,
-            owner: lock.locks.client().stranger(),
+            id: lock.locks.client().stranger(),
             holds: false,
             loose_until: None,
             runtime: Handle::current(),
@@ -339,12 +339,12 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.holds || self.loose_until.is_some() {
-            let (lock, mode, owner, in_doubt) = (self.lock.clone(), self.mode, self.owner, self.loose_until);
+            let (lock, mode, id, in_doubt) = (self.lock.clone(), self.mode, self.id, self.loose_until);
             self.runtime.spawn(async move {
-                give_back(&lock, mode, owner).await;
+                give_back(&lock, mode, id).await;
                 if let Some(until) = in_doubt {
                     lock.locks.client().clock.sleep_until(until.after(SLACK)).await;
-                    give_back(&lock, mode, owner).await;
+                    give_back(&lock, mode, id).await;
                 }
             });
         }
@@ -352,10 +352,10 @@ impl Drop for Hold {
 }
 
 /// As far as it can be: what is left ends with its lease.
-async fn give_back(lock: &TwoKeyRwLock, mode: Mode, owner: AcquisitionId) {
+async fn give_back(lock: &TwoKeyRwLock, mode: Mode, id: AcquisitionId) {
     let client = lock.locks.client();
     let until = lock.after(client.settings.call_timeout);
-    let outcome = client.router.call(&lock.keys.give_back(mode, owner), until).await;
+    let outcome = client.router.call(&lock.keys.give_back(mode, id), until).await;
     if let Err(error) = outcome {
         crate::client::telemetry::release_failed(&lock.name, lock.slot(), &error);
     }

@@ -24,7 +24,7 @@ pub enum Fairness {
 /// What one who wants a lock asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
-    pub(crate) owner: AcquisitionId,
+    pub(crate) id: AcquisitionId,
     pub(crate) lease: Duration,
     pub(crate) goal: Goal,
     pub(crate) wait: Option<Wait>,
@@ -86,7 +86,7 @@ impl Grant {
 
 impl Acquire {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey, not_after: Moment) -> Call {
-        let args = Command::new().word(self.owner.as_str()).number(millis(self.lease));
+        let args = Command::new().word(self.id.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
             Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
             Goal::Take(Mode::Read, fairness) => (&scripts.acquire_read, args.word(letter(fairness))),

@@ -6,7 +6,7 @@ use super::{Mode, Scripts};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// The owner that no list begins with: for a list that has been read to its end.
+/// The acquisition that no list begins with: for a list that has been read to its end.
 const NONE: &str = "none";
 
 /// Asks who holds and who waits, a page at a time.
@@ -64,7 +64,7 @@ pub(crate) struct Record {
 /// A waiter's entry. It may have run out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) owner: String,
+    pub(crate) id: String,
     /// The one behind it, nothing for the last one.
     pub(crate) next: Option<String>,
     pub(crate) ticket: u64,
@@ -110,8 +110,8 @@ impl Inspect {
                 waiters: rest.number()?,
                 upgrader: pairs(rest.texts()?, entry)?.pop(),
                 revoked: rest.number()?,
-                reading: pairs(rest.texts()?, |owner, text| {
-                    record(text).map(|(record, _)| (owner.to_owned(), record))
+                reading: pairs(rest.texts()?, |id, text| {
+                    record(text).map(|(record, _)| (id.to_owned(), record))
                 })?,
                 writers_waiting: pairs(rest.texts()?, entry)?,
                 readers_waiting: pairs(rest.texts()?, entry)?,
@@ -124,7 +124,7 @@ impl Inspect {
 impl Page {
     /// The page that goes on after one with these last entries: `reader` is its first index that has not been looked at.
     pub(crate) fn from(reader: u64, writer: Option<String>, waiting_reader: Option<String>) -> Page {
-        let or_none = |owner: Option<String>| owner.unwrap_or_else(|| NONE.into());
+        let or_none = |id: Option<String>| id.unwrap_or_else(|| NONE.into());
         Page {
             reader,
             writer: or_none(writer),
@@ -133,10 +133,10 @@ impl Page {
     }
 }
 
-/// Asks whether an owner holds.
+/// Asks whether an acquisition holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holds<'a> {
-    pub(crate) owner: &'a str,
+    pub(crate) id: &'a str,
 }
 
 impl Holds<'_> {
@@ -146,7 +146,7 @@ impl Holds<'_> {
             slot: lock.slot,
             key: lock.key.clone(),
             second_key: None,
-            args: Command::new().word(self.owner),
+            args: Command::new().word(self.id),
             not_after: None,
         }
     }
@@ -166,8 +166,8 @@ fn writer(text: &str) -> Result<Option<(String, Record)>, BadReply> {
     if text.is_empty() {
         return Ok(None);
     }
-    let (record, owner) = record(text)?;
-    Ok(Some((owner.to_owned(), record)))
+    let (record, id) = record(text)?;
+    Ok(Some((id.to_owned(), record)))
 }
 
 /// A record is a letter, a deadline of 13 digits, a token of 16, and the rest.
@@ -180,14 +180,14 @@ fn record(text: &str) -> Result<(Record, &str), BadReply> {
 }
 
 /// An entry is mode, previous, next, ticket, seen, liveness, lease, window, fairness, node, tag, since.
-fn entry(owner: &str, text: &str) -> Result<Entry, BadReply> {
+fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
     let parts: Vec<&str> = text.split(' ').collect();
     let [_, _, next, ticket, seen, liveness, _, _, _, _, _, since] = parts[..] else {
         return Err(malformed(text));
     };
     let number = |digits: &str| digits.parse().map_err(|_| malformed(text));
     Ok(Entry {
-        owner: owner.to_owned(),
+        id: id.to_owned(),
         next: (next != "-").then(|| next.to_owned()),
         ticket: number(ticket)?,
         seen: number(seen)?,
@@ -200,7 +200,7 @@ fn pairs<T>(texts: Vec<String>, read: impl Fn(&str, &str) -> Result<T, BadReply>
     texts
         .chunks_exact(2)
         .map(|pair| match pair {
-            [owner, text] => read(owner, text),
+            [id, text] => read(id, text),
             _ => Err(malformed("")),
         })
         .collect()
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(view.writer, Some(("abcdefghijklmnopqr".into(), record)));
         assert_eq!((view.readers, view.waiters, view.revoked), (1, 2, 3));
         let upgrader = view.upgrader.unwrap();
-        assert_eq!((upgrader.owner.as_str(), upgrader.since), ("upgrades", 700));
+        assert_eq!((upgrader.id.as_str(), upgrader.since), ("upgrades", 700));
         assert_eq!(view.reading[0].0, "reader");
         assert_eq!(view.reading[0].1.token, 6);
         let entry = &view.writers_waiting[0];

@@ -1,4 +1,4 @@
-//! Lock names, their keys, and owner ids.
+//! Lock names, their keys, and acquisition ids.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) const LONGEST_NAME: usize = 512;
 pub(crate) enum Kind {
     /// The hash of this protocol.
     ReadWrite,
-    /// A string with the owner's id: the plain mutex that every language has.
+    /// A string with an acquisition's id: the plain mutex that every language has.
     Mutex,
 }
 
@@ -72,7 +72,7 @@ impl ClientId {
         ClientId(bytes.map(|byte| DIGITS[usize::from(byte % 64)]))
     }
 
-    pub(crate) fn owner(&self, count: u64) -> AcquisitionId {
+    pub(crate) fn acquisition(&self, count: u64) -> AcquisitionId {
         let mut id = [b'0'; CLIENT + COUNT];
         id[..CLIENT].copy_from_slice(&self.0);
         for (place, digit) in id[CLIENT..].iter_mut().rev().enumerate() {
@@ -133,12 +133,12 @@ mod tests {
         let client = ClientId::from_random([0, 1, 2, 3, 61, 62, 63, 64, 255, 9, 10]);
         let other = ClientId::from_random([1; 11]);
         for count in [0, 1, 63, 64, 4_000_000, (1 << 42) - 1] {
-            let owner = client.owner(count);
-            assert_eq!(owner.as_str().len(), 18);
-            assert_eq!(AcquisitionId::count_of(owner.as_str(), &client), Some(count));
-            assert_eq!(AcquisitionId::count_of(owner.as_str(), &other), None);
+            let id = client.acquisition(count);
+            assert_eq!(id.as_str().len(), 18);
+            assert_eq!(AcquisitionId::count_of(id.as_str(), &client), Some(count));
+            assert_eq!(AcquisitionId::count_of(id.as_str(), &other), None);
         }
-        assert_ne!(client.owner(1), client.owner(2));
+        assert_ne!(client.acquisition(1), client.acquisition(2));
         assert_eq!(AcquisitionId::count_of("", &client), None);
     }
 

@@ -2,7 +2,7 @@
 
 use super::acquire::Grant;
 
-/// `<now> <more> (<owner> <token> <deadline>)+`
+/// `<now> <more> (<acquisition> <token> <deadline>)+`
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Push {
     /// The server's time when it was sent, ms.
@@ -19,10 +19,10 @@ impl Push {
         let now = words.next()?.parse().ok()?;
         let more = words.next()? != "0";
         let mut grants = Vec::new();
-        while let Some(owner) = words.next() {
+        while let Some(id) = words.next() {
             let token = words.next()?.parse().ok()?;
             let deadline = words.next()?.parse().ok()?;
-            grants.push((owner.to_owned(), Grant { token, deadline }));
+            grants.push((id.to_owned(), Grant { token, deadline }));
         }
         Some(Push { now, more, grants })
     }

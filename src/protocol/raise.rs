@@ -14,7 +14,7 @@ pub(crate) const AHEAD: Duration = Duration::from_secs(60);
 /// Raises the last fencing token of a lock to that of a quorum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RaiseToken {
-    pub(crate) owner: AcquisitionId,
+    pub(crate) id: AcquisitionId,
     pub(crate) token: u64,
 }
 
@@ -25,13 +25,13 @@ pub(crate) enum Raised {
     Done,
     /// The token is so far ahead of the member's clock that it was not raised.
     Ahead(Duration),
-    /// The owner does not hold there.
+    /// The acquisition does not hold there.
     Lost,
 }
 
 impl RaiseToken {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new().word(self.owner.as_str()).number(self.token);
+        let args = Command::new().word(self.id.as_str()).number(self.token);
         Call {
             script: &scripts.raise_token,
             slot: lock.slot,
@@ -62,8 +62,8 @@ mod tests {
     use crate::protocol::ClientId;
 
     fn raise(token: u64) -> RaiseToken {
-        let owner = ClientId::from_random([1; 11]).owner(1);
-        RaiseToken { owner, token }
+        let id = ClientId::from_random([1; 11]).acquisition(1);
+        RaiseToken { id, token }
     }
 
     fn reply(now: i64, status: &'static str) -> Reply {

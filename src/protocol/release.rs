@@ -7,10 +7,10 @@ use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Ends what an owner has.
+/// Ends what an acquisition has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
-    pub(crate) owner: AcquisitionId,
+    pub(crate) id: AcquisitionId,
     /// Only the wait for an upgrade.
     pub(crate) only_wait: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) enum Ended {
 
 impl Release {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new().word(self.owner.as_str());
+        let args = Command::new().word(self.id.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),
             Kind::ReadWrite => (&scripts.release, args.word(if self.only_wait { "wait" } else { "all" })),

@@ -12,7 +12,7 @@ use crate::router::Call;
 /// Makes a lease longer, or claims a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renew {
-    pub(crate) owner: AcquisitionId,
+    pub(crate) id: AcquisitionId,
     pub(crate) lease: Duration,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Renewed {
 
 impl Renew {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new().word(self.owner.as_str()).number(millis(self.lease));
+        let args = Command::new().word(self.id.as_str()).number(millis(self.lease));
         let script = match lock.kind {
             Kind::Mutex => &scripts.mutex_renew,
             Kind::ReadWrite => &scripts.renew,
@@ -46,7 +46,7 @@ impl Renew {
 /// Turns a write into a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Downgrade {
-    pub(crate) owner: AcquisitionId,
+    pub(crate) id: AcquisitionId,
     pub(crate) token: u64,
     pub(crate) lease: Duration,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Downgrade {
 impl Downgrade {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
         let args = Command::new()
-            .word(self.owner.as_str())
+            .word(self.id.as_str())
             .number(self.token)
             .number(millis(self.lease));
         Call {

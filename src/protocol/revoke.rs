@@ -21,7 +21,7 @@ pub(crate) struct Revoked {
 pub(crate) struct Forced {
     /// The new token.
     pub(crate) token: u64,
-    /// The writer's owner id, empty if nobody wrote.
+    /// The writer's acquisition id, empty if nobody wrote.
     pub(crate) writer: String,
     pub(crate) readers: u64,
 }

@@ -53,7 +53,7 @@ pub(crate) enum Taken {
 }
 
 impl TwoKeys {
-    pub(crate) fn take(&self, mode: Mode, owner: AcquisitionId, seconds: u64, not_after: Moment) -> Call {
+    pub(crate) fn take(&self, mode: Mode, id: AcquisitionId, seconds: u64, not_after: Moment) -> Call {
         let scripts = TwoKeyScripts::built_in();
         Call {
             script: match mode {
@@ -63,13 +63,13 @@ impl TwoKeys {
             slot: self.slot,
             key: self.read.clone(),
             second_key: Some(self.write.clone()),
-            args: Command::new().word(owner.as_str()).number(seconds),
+            args: Command::new().word(id.as_str()).number(seconds),
             not_after: Some(not_after),
         }
     }
 
-    /// With the one key that the owner has, so that it goes on while the slot migrates.
-    pub(crate) fn give_back(&self, mode: Mode, owner: AcquisitionId) -> Call {
+    /// With the one key that the acquisition has, so that it goes on while the slot migrates.
+    pub(crate) fn give_back(&self, mode: Mode, id: AcquisitionId) -> Call {
         Call {
             script: &TwoKeyScripts::built_in().release,
             slot: self.slot,
@@ -78,7 +78,7 @@ impl TwoKeys {
                 Mode::Write => self.write.clone(),
             },
             second_key: None,
-            args: Command::new().word(owner.as_str()),
+            args: Command::new().word(id.as_str()),
             not_after: None,
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn taken(reply: Reply) -> Result<Taken, BadReply> {
     }
 }
 
-/// Whether it was the owner's.
+/// Whether it was the acquisition's.
 pub(crate) fn given_back(reply: Reply) -> Result<bool, BadReply> {
     let (_, status, _) = Elements::open(reply)?;
     match status.as_bytes() {

@@ -126,7 +126,7 @@ fn parse_redirect(detail: &str) -> Option<(Slot, &str, u16)> {
     words.next().is_none().then_some((slot, host, port))
 }
 
-/// The owner that a `MOVED` names, for whatever slot, if the error is one.
+/// The master that a `MOVED` names, for whatever slot, if the error is one.
 pub(crate) fn moved_to(error: &ServerError, asked: &Address, translation: &Translation) -> Option<(Slot, Address)> {
     let (slot, host, port) =
         parse_redirect(&error.detail).filter(|_| error.code == "MOVED" && nameless(error).is_none())?;

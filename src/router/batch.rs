@@ -103,7 +103,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         resting
     }
 
-    /// Calls that go to the same server in one pipeline, to the owner of their slots or as asking.
+    /// Calls that go to the same server in one pipeline, to the master of their slots or as asking.
     async fn part(&self, address: Address, asking: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
         let attempts = match self.texts(&address, asking, &mut part).await {
             Some(senders) => {
@@ -129,7 +129,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     }
 
     /// Has one call of the part bring each text that the server does not know, unless another caller has brought it. Tells
-    /// which does, by its place in the part. `None`: it took too long, or the slots have another owner.
+    /// which does, by its place in the part. `None`: it took too long, or the slots have another master.
     async fn texts(&self, address: &Address, asking: bool, part: &mut [Open<'a>]) -> Option<Vec<(usize, Sender)>> {
         let mut wanted: BTreeMap<&'static str, (&'static Script, Unknown)> = BTreeMap::new();
         for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.wanted_text()) {

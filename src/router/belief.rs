@@ -157,7 +157,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Notes that a server named the owner of a slot. True if that is news.
+    /// Notes that a server named the master of a slot. True if that is news.
     pub(crate) fn moved(&mut self, slot: Slot, to: &Address) -> bool {
         self.lesson += 1;
         self.lessons.insert(slot, (self.lesson, to.clone()));
@@ -267,7 +267,7 @@ impl Known {
         newest.iter().copied().rev().max_by_key(rank)
     }
 
-    /// Installs a view that was asked for when `since` lessons were known. True if a slot has another owner now.
+    /// Installs a view that was asked for when `since` lessons were known. True if a slot has another master now.
     pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
         // More may be known than when it was chosen.
         if self.refusal(&view).is_some() {
@@ -286,8 +286,8 @@ impl Known {
         };
         let before = std::mem::replace(&mut self.map, map);
         self.lessons.retain(|_, (lesson, _)| *lesson > since);
-        for (slot, (_, owner)) in &self.lessons {
-            self.map.moved(*slot, owner);
+        for (slot, (_, master)) in &self.lessons {
+            self.map.moved(*slot, master);
         }
         !before.agrees(&self.map)
     }
@@ -415,11 +415,11 @@ mod tests {
         hosts.iter().map(|host| address(host)).collect()
     }
 
-    fn owner(known: &Known, slot: u16) -> Option<String> {
+    fn master_of(known: &Known, slot: u16) -> Option<String> {
         known
             .map
-            .owner(Slot::new(slot).unwrap())
-            .map(|owner| owner.host.to_string())
+            .master_of(Slot::new(slot).unwrap())
+            .map(|master| master.host.to_string())
     }
 
     #[test]
@@ -437,7 +437,7 @@ mod tests {
         let mut known = known(&BEFORE, 1);
         assert!(!known.install(alone("a", Some("a")), 0));
         assert_eq!(known.kind, Kind::Cluster);
-        assert_eq!(owner(&known, 16383).as_deref(), Some("c"));
+        assert_eq!(master_of(&known, 16383).as_deref(), Some("c"));
     }
 
     #[test]
@@ -590,8 +590,8 @@ mod tests {
     fn a_part_of_the_map_takes_nothing_away() {
         let mut known = known(&BEFORE, 1);
         assert!(known.install(view("d", &[(0, 99, "d"), (100, 5460, "a")], 2), 0));
-        let owners = [7, 100, 6000, 16383].map(|slot| owner(&known, slot).unwrap());
-        assert_eq!(owners, ["d", "a", "b", "c"]);
+        let masters = [7, 100, 6000, 16383].map(|slot| master_of(&known, slot).unwrap());
+        assert_eq!(masters, ["d", "a", "b", "c"]);
         for host in ["a", "b", "c", "d"] {
             assert!(known.map.has_id(&id_of(host)), "{host}");
         }
@@ -605,11 +605,11 @@ mod tests {
         let since = known.lesson();
         known.moved(late, &address("c"));
         known.install(view("d", &AFTER, 2), since);
-        assert_eq!([1, 2, 3].map(|slot| owner(&known, slot).unwrap()), ["d", "c", "d"]);
+        assert_eq!([1, 2, 3].map(|slot| master_of(&known, slot).unwrap()), ["d", "c", "d"]);
         let since = known.lesson();
         known.install(view("d", &AFTER, 2), since);
         assert_eq!(
-            owner(&known, 2).as_deref(),
+            master_of(&known, 2).as_deref(),
             Some("d"),
             "one that was asked later knows better"
         );

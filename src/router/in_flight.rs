@@ -49,7 +49,7 @@ pub(crate) struct InFlightCall<'a> {
 /// Where the call goes next, and how.
 #[derive(Debug, Default)]
 struct Target {
-    /// `None` for the owner of the slot.
+    /// `None` for the master of the slot.
     address: Option<Address>,
     /// As a asking of a server that imports the slot.
     asking: bool,
@@ -82,7 +82,7 @@ pub(crate) enum Attempt {
     Confirmed(Exchange<Reply>, u32),
     /// No connection: nothing was sent.
     Unconnected(NodeError),
-    /// No answer in time, or the slot was found to have another owner meanwhile. What was sent may still arrive until
+    /// No answer in time, or the slot was found to have another master meanwhile. What was sent may still arrive until
     /// this `not_after` of it.
     Silent {
         sent: Option<u64>,
@@ -161,7 +161,7 @@ impl<'a> InFlightCall<'a> {
             return Err(self.failed(Reason::Closed));
         }
         let known = self.next.address.clone();
-        let address = known.or_else(|| self.router.topology.owner(self.call.slot));
+        let address = known.or_else(|| self.router.topology.master_of(self.call.slot));
         if self.router.clock.now() >= self.deadline {
             let late = Reason::TimedOut(self.last_error.take());
             let reason = address.map_or(Reason::NoNode(self.call.slot), |_| late);
@@ -179,7 +179,7 @@ impl<'a> InFlightCall<'a> {
         mem::take(&mut self.pause)
     }
 
-    /// Whether it goes to a server that is not the owner of the slot, which takes a command of its own to say.
+    /// Whether it goes to a server that is not the master of the slot, which takes a command of its own to say.
     pub(crate) fn is_asking(&self) -> bool {
         self.next.asking
     }
@@ -255,7 +255,7 @@ impl<'a> InFlightCall<'a> {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
         match self.router.connections.ready(address) {
-            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a asking is not the owner, and need not be.)
+            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a asking is not the master, and need not be.)
             Some(connection) if self.in_doubt.is_none() || self.next.asking => {
                 self.send(&connection, &SentWith::default()).await
             }
@@ -350,7 +350,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `send`, but ends as soon as another node says that the slot has another owner.
+    /// As `send`, but ends as soon as another node says that the slot has another master.
     async fn send_watched(&self, address: &Address, connection: &Arc<Connection>) -> Attempt {
         let sent_with = SentWith::default();
         match self.wait(address, true, self.send(connection, &sent_with)).await {
@@ -361,12 +361,12 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Waits until the work is done, the slot has another owner (if that is watched), or the deadline has passed.
+    /// Waits until the work is done, the slot has another master (if that is watched), or the deadline has passed.
     pub(crate) async fn wait<T>(&self, address: &Address, watch: bool, work: impl Future<Output = T>) -> Waited<T> {
         tokio::select! {
             biased;
             done = work => Waited::Done(done),
-            () = self.router.topology.owner_left(self.call.slot, address), if watch => Waited::OwnerLeft,
+            () = self.router.topology.master_left(self.call.slot, address), if watch => Waited::OwnerLeft,
             () = time_out(&*self.router.clock, self.deadline) => Waited::Late,
         }
     }

@@ -10,7 +10,7 @@ use crate::slot::Slot;
 /// Marks a slot that no node serves, as far as is known.
 const NOBODY: u16 = u16::MAX;
 
-/// The owner of every slot, and all nodes that are known.
+/// The master of every slot, and all nodes that are known.
 #[derive(Clone, PartialEq)]
 pub(crate) struct SlotMap {
     /// Masters and replicas.
@@ -20,25 +20,25 @@ pub(crate) struct SlotMap {
     /// Where each node is in `nodes`.
     index: HashMap<Address, u16>,
     /// For each slot an index into `nodes`, or [`NOBODY`].
-    owners: Box<[u16]>,
+    masters: Box<[u16]>,
 }
 
 impl SlotMap {
-    /// A map that knows no owner yet.
+    /// A map that knows no master yet.
     pub(crate) fn empty() -> SlotMap {
         SlotMap {
             nodes: Vec::new(),
             ids: Vec::new(),
             index: HashMap::new(),
-            owners: Slot::all().map(|_| NOBODY).collect(),
+            masters: Slot::all().map(|_| NOBODY).collect(),
         }
     }
 
     /// The map of a server that is not in a cluster: it serves all slots.
     pub(crate) fn single(address: Address) -> SlotMap {
         let mut map = SlotMap::empty();
-        let owner = map.index_of(&address);
-        map.owners.fill(owner);
+        let master = map.index_of(&address);
+        map.masters.fill(master);
         map
     }
 
@@ -47,14 +47,14 @@ impl SlotMap {
         let mut map = SlotMap::empty();
         for entry in list(reply, "the reply")? {
             let [first, last, master, replicas @ ..] = list(entry, "a range")? else {
-                return Err(format!("a range of slots without an owner: {entry:?}"));
+                return Err(format!("a range of slots without an master: {entry:?}"));
             };
-            let owner = map.add(master, asked, translation)?;
+            let master = map.add(master, asked, translation)?;
             let (first, last) = (slot(first)?, slot(last)?);
             if first > last {
                 return Err(format!("a range of slots that ends before it begins: {entry:?}"));
             }
-            map.owners[first.index()..=last.index()].fill(owner);
+            map.masters[first.index()..=last.index()].fill(master);
             for replica in replicas {
                 map.add(replica, asked, translation)?;
             }
@@ -63,14 +63,14 @@ impl SlotMap {
     }
 
     /// Who serves the slot.
-    pub(crate) fn owner(&self, slot: Slot) -> Option<&Address> {
-        self.nodes.get(usize::from(self.owners[slot.index()]))
+    pub(crate) fn master_of(&self, slot: Slot) -> Option<&Address> {
+        self.nodes.get(usize::from(self.masters[slot.index()]))
     }
 
-    /// Notes that a server named `address` as the slot's owner. True if that is news.
+    /// Notes that a server named `address` as the slot's master. True if that is news.
     pub(crate) fn moved(&mut self, slot: Slot, address: &Address) -> bool {
-        let owner = self.index_of(address);
-        std::mem::replace(&mut self.owners[slot.index()], owner) != owner
+        let master = self.index_of(address);
+        std::mem::replace(&mut self.masters[slot.index()], master) != master
     }
 
     /// True if that is a node.
@@ -85,27 +85,31 @@ impl SlotMap {
 
     /// Those that serve slots.
     pub(crate) fn masters(&self) -> Vec<Address> {
-        let serving: BTreeSet<u16> = self.owners.iter().copied().collect();
+        let serving: BTreeSet<u16> = self.masters.iter().copied().collect();
         serving
             .into_iter()
-            .filter_map(|owner| self.nodes.get(usize::from(owner)).cloned())
+            .filter_map(|master| self.nodes.get(usize::from(master)).cloned())
             .collect()
     }
 
-    /// True if no slot has an owner.
+    /// True if no slot has an master.
     pub(crate) fn is_empty(&self) -> bool {
-        self.owners.iter().all(|owner| *owner == NOBODY)
+        self.masters.iter().all(|master| *master == NOBODY)
     }
 
     /// True if both say the same about every slot.
     pub(crate) fn agrees(&self, other: &SlotMap) -> bool {
-        (self.nodes == other.nodes && self.owners == other.owners)
-            || Slot::all().all(|slot| self.owner(slot) == other.owner(slot))
+        (self.nodes == other.nodes && self.masters == other.masters)
+            || Slot::all().all(|slot| self.master_of(slot) == other.master_of(slot))
     }
 
     /// True if the other one says nothing else of any slot.
     pub(crate) fn has_all_of(&self, other: &SlotMap) -> bool {
-        Slot::all().all(|slot| other.owner(slot).is_none_or(|owner| self.owner(slot) == Some(owner)))
+        Slot::all().all(|slot| {
+            other
+                .master_of(slot)
+                .is_none_or(|master| self.master_of(slot) == Some(master))
+        })
     }
 
     /// True if the ids of some nodes are known.
@@ -127,18 +131,18 @@ impl SlotMap {
     /// This map, and what `known` says of the slots that it says nothing of.
     pub(crate) fn filled_from(mut self, known: &SlotMap) -> SlotMap {
         for slot in Slot::all()
-            .filter(|slot| self.owners[slot.index()] == NOBODY)
+            .filter(|slot| self.masters[slot.index()] == NOBODY)
             .collect::<Vec<_>>()
         {
-            let owner = usize::from(known.owners[slot.index()]);
-            let Some(address) = known.nodes.get(owner) else {
+            let master = usize::from(known.masters[slot.index()]);
+            let Some(address) = known.nodes.get(master) else {
                 continue;
             };
             let index = self.index_of(address);
-            if let (Some(place), Some(id)) = (self.ids.get_mut(usize::from(index)), known.ids.get(owner)) {
+            if let (Some(place), Some(id)) = (self.ids.get_mut(usize::from(index)), known.ids.get(master)) {
                 *place = place.take().or_else(|| id.clone());
             }
-            self.owners[slot.index()] = index;
+            self.masters[slot.index()] = index;
         }
         self
     }
@@ -169,7 +173,7 @@ impl SlotMap {
 
 impl fmt::Debug for SlotMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let served = self.owners.iter().filter(|owner| **owner != NOBODY).count();
+        let served = self.masters.iter().filter(|master| **master != NOBODY).count();
         f.debug_struct("SlotMap")
             .field("nodes", &self.nodes)
             .field("ids", &self.ids)
@@ -262,8 +266,8 @@ mod tests {
         Reply::List(vec![host, Reply::Int(port), text("id")])
     }
 
-    fn owner(map: &SlotMap, slot: u16) -> Option<String> {
-        map.owner(Slot::new(slot).unwrap()).map(ToString::to_string)
+    fn master_of(map: &SlotMap, slot: u16) -> Option<String> {
+        map.master_of(Slot::new(slot).unwrap()).map(ToString::to_string)
     }
 
     #[test]
@@ -274,11 +278,11 @@ mod tests {
             range(16383, 16383, [node(text("::1"), 3)]),
         ]);
         let map = SlotMap::parse(&reply, &asked(), &Translation::default()).unwrap();
-        assert_eq!(owner(&map, 0).as_deref(), Some("a:1"));
-        assert_eq!(owner(&map, 5460).as_deref(), Some("a:1"));
-        assert_eq!(owner(&map, 5461).as_deref(), Some("b:2"));
-        assert_eq!(owner(&map, 5462), None);
-        assert_eq!(owner(&map, 16383).as_deref(), Some("[::1]:3"));
+        assert_eq!(master_of(&map, 0).as_deref(), Some("a:1"));
+        assert_eq!(master_of(&map, 5460).as_deref(), Some("a:1"));
+        assert_eq!(master_of(&map, 5461).as_deref(), Some("b:2"));
+        assert_eq!(master_of(&map, 5462), None);
+        assert_eq!(master_of(&map, 16383).as_deref(), Some("[::1]:3"));
         assert_eq!(map.nodes().len(), 4);
         let masters: Vec<_> = map.masters().iter().map(ToString::to_string).collect();
         assert_eq!(masters, ["a:1", "b:2", "[::1]:3"]);
@@ -298,9 +302,9 @@ mod tests {
             range(4, 4, [named_aside]),
         ]);
         let map = SlotMap::parse(&reply, &asked(), &translation).unwrap();
-        let owners: Vec<_> = (0..5).map(|slot| owner(&map, slot).unwrap()).collect();
+        let masters: Vec<_> = (0..5).map(|slot| master_of(&map, slot).unwrap()).collect();
         assert_eq!(
-            owners,
+            masters,
             [
                 "asked:1",
                 "asked:2",
@@ -338,8 +342,8 @@ mod tests {
         let slot = Slot::of("x");
         assert!(map.moved(slot, &address("new", 1)));
         assert!(!map.moved(slot, &address("new", 1)), "no news");
-        assert_eq!(map.owner(slot), Some(&address("new", 1)));
-        assert_eq!(map.owner(Slot::of("y")), Some(&asked()));
+        assert_eq!(map.master_of(slot), Some(&address("new", 1)));
+        assert_eq!(map.master_of(Slot::of("y")), Some(&asked()));
         assert!(!map.agrees(&SlotMap::single(asked())));
         assert!(map.moved(slot, &asked()));
         assert!(
@@ -347,6 +351,6 @@ mod tests {
             "nodes that own nothing do not matter"
         );
         assert!(SlotMap::empty().is_empty());
-        assert_eq!(SlotMap::empty().owner(slot), None);
+        assert_eq!(SlotMap::empty().master_of(slot), None);
     }
 }

@@ -191,8 +191,8 @@ impl Router {
     }
 
     /// Who serves a slot, as far as is known: for grouping what goes the same way.
-    pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
-        self.topology.owner(slot)
+    pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
+        self.topology.master_of(slot)
     }
 
     /// What is known of that server's clock, if there is a connection to it.

@@ -63,7 +63,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// The name of the server where each wanted channel is joined, at the owner of its slot: as that server told it on the very connection that
+/// The name of the server where each wanted channel is joined, at the master of its slot: as that server told it on the very connection that
 /// is subscribed, since another connection to the same address may lead elsewhere.
 type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
@@ -106,7 +106,7 @@ impl Subscriptions {
         }
     }
 
-    /// Keeps the channel joined at the owner of its slot from now on. Returns at once, and may be said again.
+    /// Keeps the channel joined at the master of its slot from now on. Returns at once, and may be said again.
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
         let mut wanted = lock(&self.wanted);
         if wanted.get(&slot) != Some(&channel) {
@@ -133,7 +133,7 @@ impl Subscriptions {
         }
     }
 
-    /// The name of the server where the slot's channel is joined right now, if that is the owner as far as is known, and it
+    /// The name of the server where the slot's channel is joined right now, if that is the master as far as is known, and it
     /// has a name.
     pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
         read(&self.joined).get(&slot).map(|name| name.to_string())

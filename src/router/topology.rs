@@ -43,7 +43,7 @@ pub(crate) enum RefreshFrom {
     Anyone,
     /// Several, even if the first one says nothing new: it may be the one that is behind.
     Several,
-    /// This one knows best: it was just named as an owner.
+    /// This one knows best: it was just named as an master.
     First(Address),
     /// Not this one, unless nobody else answers: it is in trouble.
     Another(Address),
@@ -128,20 +128,20 @@ impl Topology {
         self.membership.translation()
     }
 
-    pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
-        self.membership.known().map.owner(slot).cloned()
+    pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
+        self.membership.known().map.master_of(slot).cloned()
     }
 
     pub(crate) fn masters(&self) -> Vec<Address> {
         self.membership.known().map.masters()
     }
 
-    /// Counts how often a slot has changed its owner.
+    /// Counts how often a slot has changed its master.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Takes a server's word for the owner of a slot. The whole map is fetched aside: slots seldom move alone.
+    /// Takes a server's word for the master of a slot. The whole map is fetched aside: slots seldom move alone.
     pub(crate) fn moved(self: &Arc<Self>, slot: Slot, to: &Address) {
         let is_news = self.membership.known_mut().moved(slot, to);
         if is_news {
@@ -205,13 +205,13 @@ impl Topology {
     /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now
     /// and then, but not at once: a server that is well answers before that. All calls that wait
     /// for the same server have them asked together.
-    pub(crate) async fn owner_left(self: &Arc<Self>, slot: Slot, address: &Address) {
+    pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
         let mut changes = self.changes();
         let _watcher = self
             .watchers
             .join(address, || self.clone().look_beside(address.clone()));
-        while self.membership.known().map.owner(slot) == Some(address) {
+        while self.membership.known().map.master_of(slot) == Some(address) {
             // This holds the sender.
             let _ = changes.changed().await;
         }
@@ -232,7 +232,7 @@ impl Topology {
     }
 
     /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
-    /// chosen. A slow node delays this little: soon the next one is asked too. True if a slot has another owner now.
+    /// chosen. A slow node delays this little: soon the next one is asked too. True if a slot has another master now.
     pub(crate) async fn fetch(&self, whom: &RefreshFrom) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
         let mut survey = Survey {

@@ -54,10 +54,10 @@ impl Transport {
         }
     }
 
-    /// As [`Router::owner`].
-    pub(crate) fn owner(&self, slot: Slot) -> Option<Address> {
+    /// As [`Router::master_of`].
+    pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
         match self {
-            Transport::Own(router) => router.owner(slot),
+            Transport::Own(router) => router.master_of(slot),
             #[cfg(feature = "cluster-async")]
             Transport::Adapter(_) => None,
         }

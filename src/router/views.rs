@@ -42,7 +42,7 @@ pub(crate) async fn view(
         }
         reply => match SlotMap::parse(&reply, node, translation) {
             Ok(map) if map.is_empty() => {
-                return Err(NodeError::unsent(format!("{node} knows no owner of any slot")));
+                return Err(NodeError::unsent(format!("{node} knows no master of any slot")));
             }
             Ok(map) => {
                 let (epoch, serves) = standing(replies.next());

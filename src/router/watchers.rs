@@ -1,4 +1,4 @@
-//! Looking for another owner of a server's slots while calls wait for that server: one task for
+//! Looking for another master of a server's slots while calls wait for that server: one task for
 //! each server, however many calls wait.
 
 use std::collections::HashMap;

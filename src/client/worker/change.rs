@@ -40,8 +40,8 @@ pub(super) async fn downgrade(client: Arc<Client>, flight: Vec<Arc<Acquisition>>
         .map(|acquisition| {
             let held = acquisition.with_holding(|holding| (holding.token, holding.renewals.lease(now, holding.lease)));
             let (token, lease) = held.unwrap_or((1, AGAIN)); // let go meanwhile: no such token, nothing is done
-            let owner = acquisition.owner;
-            Downgrade { owner, token, lease }.call(client.scripts, &acquisition.lock)
+            let id = acquisition.id;
+            Downgrade { id, token, lease }.call(client.scripts, &acquisition.lock)
         })
         .collect();
     let until = now.after(client.settings.call_timeout);

@@ -80,9 +80,9 @@ enum Kind {
 fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, flights: &FuturesUnordered<Flight>) {
     let mut groups: BTreeMap<(Kind, Option<Address>), Vec<Arc<Acquisition>>> = BTreeMap::new();
     for acquisition in due {
-        let owner = client.router.owner(acquisition.lock.slot);
+        let id = client.router.master_of(acquisition.lock.slot);
         for kind in look(client, &acquisition, now).into_iter().flatten() {
-            let group = groups.entry((kind, owner.clone())).or_default();
+            let group = groups.entry((kind, id.clone())).or_default();
             group.push(acquisition.clone());
         }
     }

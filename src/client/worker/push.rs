@@ -33,8 +33,8 @@ fn hear(client: &Client, event: Event) {
             ..
         } => {
             let Some(push) = Push::read(&payload) else { return };
-            for (owner, grant) in &push.grants {
-                let Some(acquisition) = client.find(owner) else {
+            for (id, grant) in &push.grants {
+                let Some(acquisition) = client.find(id) else {
                     continue;
                 };
                 telemetry::pushed(&acquisition.lock, &address, grant.token);

@@ -33,10 +33,7 @@ pub(super) fn releases(client: &Client, flight: &[Arc<Acquisition>], only_wait: 
     flight
         .iter()
         .map(|one| {
-            let release = Release {
-                owner: one.owner,
-                only_wait,
-            };
+            let release = Release { id: one.id, only_wait };
             release.call(client.scripts, &one.lock)
         })
         .collect()

@@ -46,7 +46,7 @@ fn calls(client: &Client, flight: &[Arc<Acquisition>], now: Moment) -> (Vec<Call
             holding.renewals.lease(now, holding.lease)
         });
         let renew = Renew {
-            owner: acquisition.owner,
+            id: acquisition.id,
             // If it was let go meanwhile: never shorter, so this changes nothing.
             lease: lease.unwrap_or(Duration::from_millis(1)),
         };
@@ -153,7 +153,7 @@ pub(crate) fn notice_loss(client: &Client, acquisition: &Acquisition, now: Momen
     }
 }
 
-/// The server says that it has no lease with this token: if it has another one of this owner, that is released.
+/// The server says that it has no lease with this token: if it has another one of this acquisition, that is released.
 pub(crate) fn take_loss(client: &Client, acquisition: &Acquisition) {
     let now = client.clock.now();
     let mut state = acquisition.state();

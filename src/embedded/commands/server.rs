@@ -86,9 +86,9 @@ fn cluster_slots(world: &World, asked: usize) -> Answer {
             Answer::List(Vec::new()),
         ])
     };
-    let range = |(slots, owner): (std::ops::RangeInclusive<usize>, usize)| {
+    let range = |(slots, master): (std::ops::RangeInclusive<usize>, usize)| {
         let ends = [Answer::count(*slots.start()), Answer::count(*slots.end())];
-        let nodes = std::iter::once(owner).chain(world.replicas_of(owner)).map(node);
+        let nodes = std::iter::once(master).chain(world.replicas_of(master)).map(node);
         Answer::List(ends.into_iter().chain(nodes).collect())
     };
     Answer::List(world.servers[asked].slots.ranges().map(range).collect())

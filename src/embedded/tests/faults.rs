@@ -22,12 +22,12 @@ fn code(reply: &Reply) -> &str {
     }
 }
 
-/// An engine of which time stands still, the owner of the key, and a connection to it.
+/// An engine of which time stands still, the master of the key, and a connection to it.
 fn engine(replicas: u16) -> (Engine, usize, Arc<dyn Node>) {
     let engine = Engine::builder().replicas(replicas).manual_time().build();
-    let owner = engine.faults().owner(Slot::of(KEY));
-    let node = connect(&engine, owner);
-    (engine, owner, node)
+    let master = engine.faults().master_of(Slot::of(KEY));
+    let node = connect(&engine, master);
+    (engine, master, node)
 }
 
 fn connect(engine: &Engine, server: usize) -> Arc<dyn Node> {
@@ -57,7 +57,7 @@ fn run_id(engine: &Engine, server: usize) -> String {
 
 #[test]
 fn a_promoted_replica_has_not_got_the_last_writes_nor_the_scripts() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     for value in ["1", "2", "3"] {
         call(&node, &set(value));
     }
@@ -68,54 +68,54 @@ fn a_promoted_replica_has_not_got_the_last_writes_nor_the_scripts() {
     for server in 0..engine.addresses().len() {
         engine.ask(server, &load);
     }
-    let new = engine.faults().promote(owner, 2).unwrap();
-    assert_ne!(new, owner);
-    assert_ne!(run_id(&engine, new), run_id(&engine, owner));
-    assert_eq!(engine.faults().owner(Slot::of(KEY)), new);
+    let new = engine.faults().promote(master, 2).unwrap();
+    assert_ne!(new, master);
+    assert_ne!(run_id(&engine, new), run_id(&engine, master));
+    assert_eq!(engine.faults().master_of(Slot::of(KEY)), new);
     assert_eq!(engine.ask(new, &get()), text("1"));
     let evalsha = words(&[b"EVALSHA".as_slice(), &digest, b"1", KEY.as_bytes()]);
     assert_eq!(code(&engine.ask(new, &evalsha)), "NOSCRIPT");
     let moved = call(&node, &get());
     assert_eq!(code(&moved), "MOVED");
     assert!(format!("{moved:?}").contains(&engine.addresses()[new].to_string()));
-    assert_eq!(engine.faults().promote(owner, 0), None, "it is a replica now");
+    assert_eq!(engine.faults().promote(master, 0), None, "it is a replica now");
 }
 
 #[test]
 fn a_script_is_lost_as_a_whole() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     let script = "redis.call('HSET', KEYS[1], 'a', 1) redis.call('HSET', KEYS[1], 'b', 1) return redis.call('PEXPIRE', KEYS[1], 9)";
     call(&node, &words(&["EVAL", script, "1", KEY]));
-    let new = engine.faults().promote(owner, 1).unwrap();
+    let new = engine.faults().promote(master, 1).unwrap();
     assert_eq!(engine.ask(new, &words(&["EXISTS", KEY])), Reply::Int(0));
 }
 
 #[test]
 fn a_master_without_replicas_is_replaced_at_its_address() {
-    let (engine, owner, node) = engine(0);
-    let before = run_id(&engine, owner);
+    let (engine, master, node) = engine(0);
+    let before = run_id(&engine, master);
     call(&node, &set("1"));
     call(&node, &set("2"));
-    assert_eq!(engine.faults().promote(owner, 1), Some(owner));
+    assert_eq!(engine.faults().promote(master, 1), Some(master));
     assert!(!node.is_usable());
     assert!(!at_once(node.call(&get())).unwrap_err().maybe_sent);
-    assert_ne!(run_id(&engine, owner), before);
-    assert_eq!(call(&connect(&engine, owner), &get()), text("1"));
+    assert_ne!(run_id(&engine, master), before);
+    assert_eq!(call(&connect(&engine, master), &get()), text("1"));
 }
 
 #[test]
 fn a_paused_master_serves_what_was_sent_before_it_learns_of_its_successor() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     call(&node, &set("before"));
-    engine.faults().pause(owner);
+    engine.faults().pause(master);
     let command = set("while it was paused");
     let mut pending = node.call(&command);
     assert!(futures::FutureExt::now_or_never(&mut pending).is_none());
     let abandoned = words(&["SET", &format!("{{{KEY}}}other"), "v"]);
     assert!(futures::FutureExt::now_or_never(node.call(&abandoned)).is_none());
-    let new = engine.faults().promote(owner, 0).unwrap();
+    let new = engine.faults().promote(master, 0).unwrap();
     assert_eq!(engine.ask(new, &get()), text("before"));
-    engine.faults().resume(owner);
+    engine.faults().resume(master);
     assert_eq!(at_once(pending).unwrap(), text("OK"), "it did not know better");
     assert_eq!(code(&call(&node, &get())), "MOVED");
     assert_eq!(engine.ask(new, &get()), text("before"), "and it is lost");
@@ -123,99 +123,99 @@ fn a_paused_master_serves_what_was_sent_before_it_learns_of_its_successor() {
 
 #[test]
 fn a_command_to_a_paused_server_is_run_though_nobody_waits_for_it() {
-    let (engine, owner, node) = engine(1);
-    engine.faults().pause(owner);
+    let (engine, master, node) = engine(1);
+    engine.faults().pause(master);
     let command = set("v");
     drop(futures::FutureExt::now_or_never(node.call(&command)));
-    engine.faults().resume(owner);
+    engine.faults().resume(master);
     assert_eq!(call(&node, &get()), text("v"));
 }
 
 #[test]
 fn what_waits_at_a_paused_server_that_dies_may_have_been_sent() {
-    let (engine, owner, node) = engine(1);
-    engine.faults().pause(owner);
+    let (engine, master, node) = engine(1);
+    engine.faults().pause(master);
     let command = set("v");
     let mut pending = node.call(&command);
     assert!(futures::FutureExt::now_or_never(&mut pending).is_none());
-    engine.faults().stop(owner);
+    engine.faults().stop(master);
     assert!(at_once(pending).unwrap_err().maybe_sent);
 }
 
 #[test]
 fn an_isolated_master_serves_until_it_hears_of_its_successor() {
-    let (engine, owner, node) = engine(1);
-    engine.faults().isolate(owner);
-    let new = engine.faults().promote(owner, 0).unwrap();
+    let (engine, master, node) = engine(1);
+    engine.faults().isolate(master);
+    let new = engine.faults().promote(master, 0).unwrap();
     assert_eq!(call(&node, &set("here")), text("OK"));
     assert_eq!(engine.ask(new, &set("there")), text("OK"));
     assert_eq!(call(&node, &get()), text("here"));
-    engine.faults().rejoin(owner);
+    engine.faults().rejoin(master);
     assert_eq!(code(&call(&node, &get())), "MOVED");
     assert_eq!(engine.ask(new, &get()), text("there"));
     // It can take over again, and then has what the other one had.
-    assert_eq!(engine.faults().promote(new, 0), Some(owner));
+    assert_eq!(engine.faults().promote(new, 0), Some(master));
     assert_eq!(call(&node, &get()), text("there"));
 }
 
 #[test]
 fn a_killed_server_refuses_connections_and_starts_with_its_data_but_without_scripts() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     call(&node, &set("v"));
     let Reply::Text(digest) = call(&node, &words(&["SCRIPT", "LOAD", UNKNOWN])) else {
         panic!("not loaded");
     };
-    let before = run_id(&engine, owner);
-    engine.faults().stop(owner);
+    let before = run_id(&engine, master);
+    engine.faults().stop(master);
     assert!(!node.is_usable());
     assert!(
-        !at_once(engine.connector().connect(&engine.addresses()[owner]))
+        !at_once(engine.connector().connect(&engine.addresses()[master]))
             .unwrap_err()
             .permanent
     );
-    engine.faults().start(owner);
+    engine.faults().start(master);
     assert!(!node.is_usable(), "the old connection stays broken");
-    let node = connect(&engine, owner);
+    let node = connect(&engine, master);
     assert_eq!(call(&node, &get()), text("v"));
-    assert_ne!(run_id(&engine, owner), before);
+    assert_ne!(run_id(&engine, master), before);
     let exists = words(&[b"SCRIPT".as_slice(), b"EXISTS", &digest]);
     assert_eq!(call(&node, &exists), Reply::List(vec![Reply::Int(0)]));
 }
 
 #[test]
 fn a_master_that_was_replaced_while_it_was_down_starts_as_a_replica() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     call(&node, &set("v"));
-    engine.faults().stop(owner);
-    let new = engine.faults().promote(owner, 0).unwrap();
-    engine.faults().start(owner);
-    assert_eq!(code(&engine.ask(owner, &get())), "MOVED");
+    engine.faults().stop(master);
+    let new = engine.faults().promote(master, 0).unwrap();
+    engine.faults().start(master);
+    assert_eq!(code(&engine.ask(master, &get())), "MOVED");
     assert_eq!(engine.ask(new, &get()), text("v"));
 }
 
 #[test]
 fn no_replica_is_left_to_promote_when_all_are_down() {
-    let (engine, owner, _) = engine(1);
-    engine.faults().stop(engine.faults().promote(owner, 0).unwrap());
-    engine.faults().stop(owner);
-    let master = engine.faults().owner(Slot::of(KEY));
+    let (engine, master, _) = engine(1);
+    engine.faults().stop(engine.faults().promote(master, 0).unwrap());
+    engine.faults().stop(master);
+    let master = engine.faults().master_of(Slot::of(KEY));
     assert_eq!(engine.faults().promote(master, 0), None);
 }
 
 #[test]
 fn killed_connections_are_broken_and_new_ones_are_not() {
-    let (engine, owner, node) = engine(1);
-    engine.faults().kill_connections(owner);
+    let (engine, master, node) = engine(1);
+    engine.faults().kill_connections(master);
     assert!(!node.is_usable());
-    assert!(connect(&engine, owner).is_usable());
+    assert!(connect(&engine, master).is_usable());
 }
 
 #[test]
 fn two_misled_masters_name_each_other() {
-    let (engine, owner, _) = engine(1);
-    let other = (owner + 1) % 3;
-    engine.faults().mislead(owner, Slot::of(KEY), other);
-    for (asked, named) in [(owner, other), (other, owner)] {
+    let (engine, master, _) = engine(1);
+    let other = (master + 1) % 3;
+    engine.faults().mislead(master, Slot::of(KEY), other);
+    for (asked, named) in [(master, other), (other, master)] {
         let reply = engine.ask(asked, &get());
         let address = engine.addresses()[named].to_string();
         assert!(
@@ -227,8 +227,8 @@ fn two_misled_masters_name_each_other() {
 
 #[test]
 fn asking_is_good_for_one_command_in_a_pipeline() {
-    let (engine, owner, _) = engine(1);
-    let target = (owner + 1) % 3;
+    let (engine, master, _) = engine(1);
+    let target = (master + 1) % 3;
     assert!(engine.faults().begin_move(Slot::of(KEY), target));
     assert!(!engine.faults().begin_move(Slot::of(KEY), target), "it is open");
     let asking = words(&["ASKING"]);
@@ -264,27 +264,27 @@ fn a_failover_of_either_side_leaves_a_slot_open() {
         let replaced = if side == 0 { source } else { target };
         let new = engine.faults().promote(replaced, 0).unwrap();
         assert!(engine.faults().finish_move(slot));
-        let owner = engine.faults().owner(slot);
-        assert_eq!(owner, if side == 0 { target } else { new });
-        assert_eq!(engine.ask(owner, &get()), text("v"));
+        let master = engine.faults().master_of(slot);
+        assert_eq!(master, if side == 0 { target } else { new });
+        assert_eq!(engine.ask(master, &get()), text("v"));
     }
 }
 
 #[test]
 fn keys_end_by_the_clock_of_their_server() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     call(&node, &words(&["SET", KEY, "v", "PX", "5000"]));
     assert_eq!(engine.keys(), 1);
     engine.advance(Duration::from_millis(5000));
     assert_eq!(call(&node, &get()), text("v"));
-    engine.faults().step_clock(owner, 1);
+    engine.faults().step_clock(master, 1);
     assert_eq!(call(&node, &get()), Reply::Nil);
     assert_eq!(engine.keys(), 0);
 }
 
 #[test]
 fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
-    let (engine, owner, _) = engine(1);
+    let (engine, master, _) = engine(1);
     let script = "local a = redis.call('TIME') for i = 1, 1000 do redis.call('PING') end local b = redis.call('TIME')
         return {a[1] == b[1] and a[2] == b[2], a[1], a[2]}";
     engine.advance(Duration::from_micros(1_500_042));
@@ -293,24 +293,24 @@ fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
     assert_eq!(engine.ask(0, &eval), now);
     assert_eq!(engine.ask(1, &eval), now);
     assert_eq!(engine.now(), Duration::from_micros(1_735_689_601_500_042));
-    engine.faults().set_clock(owner, -1_000);
-    assert_ne!(engine.ask(owner, &eval), now);
+    engine.faults().set_clock(master, -1_000);
+    assert_ne!(engine.ask(master, &eval), now);
 }
 
 #[test]
 fn a_server_refuses_as_it_is_told() {
-    let (engine, owner, node) = engine(1);
+    let (engine, master, node) = engine(1);
     engine
         .faults()
-        .refuse(owner, Some("LOADING Redis is loading the dataset in memory"));
+        .refuse(master, Some("LOADING Redis is loading the dataset in memory"));
     assert_eq!(code(&call(&node, &get())), "LOADING");
-    engine.faults().refuse(owner, None);
-    engine.faults().set_cluster_down(owner, true);
+    engine.faults().refuse(master, None);
+    engine.faults().set_cluster_down(master, true);
     assert_eq!(code(&call(&node, &get())), "CLUSTERDOWN");
     assert_eq!(call(&node, &words(&["PING"])), text("PONG"));
-    engine.faults().set_cluster_down(owner, false);
+    engine.faults().set_cluster_down(master, false);
     assert_eq!(call(&node, &get()), Reply::Nil);
-    engine.faults().set_eviction_policy(owner, "allkeys-lru");
+    engine.faults().set_eviction_policy(master, "allkeys-lru");
     let policy = call(&node, &words(&["CONFIG", "GET", "maxmemory-policy"]));
     assert_eq!(policy, Reply::List(vec![text("maxmemory-policy"), text("allkeys-lru")]));
     engine.faults().flush_scripts(99); // there is no such server
@@ -368,12 +368,12 @@ fn a_scan_finds_all_keys_that_stay() {
 
 #[test]
 fn calls_of_scripts_are_counted() {
-    let (engine, owner, _) = engine(1);
+    let (engine, master, _) = engine(1);
     for (script, keys) in [
         ("redis.call('GET', KEYS[1]) redis.pcall('NOSUCH')", "1"),
         ("return 1", "1"),
     ] {
-        engine.ask(owner, &words(&["EVAL", script, keys, KEY]));
+        engine.ask(master, &words(&["EVAL", script, keys, KEY]));
     }
     let tally = engine.tally();
     assert_eq!((tally.scripts, tally.calls, tally.last, tally.most), (2, 2, 0, 2));
@@ -388,13 +388,13 @@ fn two_engines_with_manual_time_are_the_same() {
         let mut seen = Vec::new();
         for number in 0..200 {
             let key = format!("key{number}");
-            let owner = engine.faults().owner(Slot::of(&key));
+            let master = engine.faults().master_of(Slot::of(&key));
             let script = "redis.call('HSET', KEYS[1], math.random(), redis.call('TIME')[2]) return redis.call('HGETALL', KEYS[1])";
-            seen.push(engine.ask(owner, &words(&["EVAL", script, "1", &key])));
-            seen.push(engine.ask(owner, &words(&["SCAN", "0"])));
+            seen.push(engine.ask(master, &words(&["EVAL", script, "1", &key])));
+            seen.push(engine.ask(master, &words(&["SCAN", "0"])));
             engine.advance(Duration::from_micros(777));
             if number % 50 == 49 {
-                engine.faults().promote(owner, 3);
+                engine.faults().promote(master, 3);
             }
         }
         seen

@@ -19,7 +19,7 @@ impl Shard {
     fn new(covers: WaitCovers, replicas: u16) -> Shard {
         let engine = Engine::builder().replicas(replicas).wait_covers(covers).manual_time();
         let engine = engine.build();
-        let master = engine.faults().owner(Slot::of(KEY));
+        let master = engine.faults().master_of(Slot::of(KEY));
         Shard { engine, master }
     }
 

@@ -16,8 +16,8 @@ type Listener = (Arc<dyn Subscription>, UnboundedReceiver<Notice>);
 
 fn engine() -> (Engine, usize, usize) {
     let engine = Engine::builder().manual_time().build();
-    let owner = engine.faults().owner(Slot::of(CHANNEL));
-    (engine, owner, (owner + 1) % 3)
+    let master = engine.faults().master_of(Slot::of(CHANNEL));
+    (engine, master, (master + 1) % 3)
 }
 
 fn listen(engine: &Engine, server: usize) -> Listener {
@@ -52,9 +52,9 @@ fn left() -> Notice {
 
 #[test]
 fn those_who_joined_hear_and_are_counted() {
-    let (engine, owner, _) = engine();
-    assert_eq!(publish(&engine, owner), Reply::Int(0));
-    let (mut first, mut second) = (joined(&engine, owner, false), joined(&engine, owner, false));
+    let (engine, master, _) = engine();
+    assert_eq!(publish(&engine, master), Reply::Int(0));
+    let (mut first, mut second) = (joined(&engine, master, false), joined(&engine, master, false));
     let script = words(&[
         "EVAL",
         "return redis.call('SPUBLISH', ARGV[1], 'x')",
@@ -62,33 +62,33 @@ fn those_who_joined_hear_and_are_counted() {
         "{key}",
         CHANNEL,
     ]);
-    assert_eq!(engine.ask(owner, &script), Reply::Int(2));
+    assert_eq!(engine.ask(master, &script), Reply::Int(2));
     assert_eq!(first.1.try_recv(), Ok(message()));
     assert_eq!(second.1.try_recv(), Ok(message()));
     at_once(first.0.leave(CHANNEL.as_bytes())).unwrap();
     assert_eq!(first.1.try_recv(), Ok(left()));
-    assert_eq!(publish(&engine, owner), Reply::Int(1));
+    assert_eq!(publish(&engine, master), Reply::Int(1));
     assert_eq!(first.1.try_recv(), Err(TryRecvError::Empty));
 }
 
 #[test]
 fn who_joins_twice_is_counted_once() {
-    let (engine, owner, _) = engine();
-    let listener = joined(&engine, owner, false);
+    let (engine, master, _) = engine();
+    let listener = joined(&engine, master, false);
     join(&listener, false);
-    assert_eq!(publish(&engine, owner), Reply::Int(1));
+    assert_eq!(publish(&engine, master), Reply::Int(1));
 }
 
 #[test]
 fn who_has_hung_up_is_not_counted() {
-    let (engine, owner, _) = engine();
-    let (subscription, receiver) = joined(&engine, owner, false);
+    let (engine, master, _) = engine();
+    let (subscription, receiver) = joined(&engine, master, false);
     drop(receiver);
-    assert_eq!(publish(&engine, owner), Reply::Int(0));
+    assert_eq!(publish(&engine, master), Reply::Int(0));
     drop(subscription);
-    let (subscription, mut receiver) = joined(&engine, owner, false);
+    let (subscription, mut receiver) = joined(&engine, master, false);
     drop(subscription);
-    assert_eq!(publish(&engine, owner), Reply::Int(0));
+    assert_eq!(publish(&engine, master), Reply::Int(0));
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
 }
 
@@ -121,34 +121,34 @@ fn while_a_slot_moves_each_side_tells_its_own_and_then_the_source_ends() {
 
 #[test]
 fn subscriptions_end_when_a_master_learns_that_it_is_none() {
-    let (engine, owner, _) = engine();
-    let mut listener = joined(&engine, owner, false);
-    let new = engine.faults().promote(owner, 0).unwrap();
+    let (engine, master, _) = engine();
+    let mut listener = joined(&engine, master, false);
+    let new = engine.faults().promote(master, 0).unwrap();
     assert_eq!(listener.1.try_recv(), Ok(left()));
     assert_eq!(publish(&engine, new), Reply::Int(0));
 }
 
 #[test]
 fn killed_connections_and_killed_servers_end_the_receivers() {
-    let (engine, owner, _) = engine();
-    let mut listener = joined(&engine, owner, false);
-    engine.faults().kill_connections(owner);
+    let (engine, master, _) = engine();
+    let mut listener = joined(&engine, master, false);
+    engine.faults().kill_connections(master);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
     assert!(at_once(listener.0.join(CHANNEL.as_bytes(), false)).is_err());
-    let mut listener = joined(&engine, owner, false);
-    engine.faults().stop(owner);
+    let mut listener = joined(&engine, master, false);
+    engine.faults().stop(master);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
-    assert!(at_once(engine.connector().subscribe(&engine.addresses()[owner])).is_err());
+    assert!(at_once(engine.connector().subscribe(&engine.addresses()[master])).is_err());
 }
 
 #[test]
 fn a_paused_server_answers_subscribers_later() {
-    let (engine, owner, _) = engine();
-    let mut listener = listen(&engine, owner);
-    engine.faults().pause(owner);
+    let (engine, master, _) = engine();
+    let mut listener = listen(&engine, master);
+    engine.faults().pause(master);
     join(&listener, false);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Empty));
-    engine.faults().resume(owner);
+    engine.faults().resume(master);
     let channel = CHANNEL.into();
     assert_eq!(listener.1.try_recv(), Ok(Notice::Joined { channel }));
 }

@@ -381,7 +381,7 @@ impl Round<'_> {
         let place = members.position(|member| Arc::ptr_eq(&member.client.0, client));
         Member {
             number: place.map_or(0, |place| place + 1),
-            node: client.router.owner(acquisition.lock.slot),
+            node: client.router.master_of(acquisition.lock.slot),
         }
     }
 
@@ -643,8 +643,8 @@ struct Written {
 /// What a member says to that token, if it says anything.
 async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
     let Lease { client, acquisition } = lease;
-    let owner = acquisition.owner;
-    let raise = RaiseToken { owner, token };
+    let id = acquisition.id;
+    let raise = RaiseToken { id, token };
     let reply = client
         .ask(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock))
         .await;

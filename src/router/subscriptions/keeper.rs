@@ -138,22 +138,22 @@ impl Keeper {
         }
     }
 
-    /// Brings a slot's places in line with the slot map: one at the owner, and as a asking only where ASK told so.
+    /// Brings a slot's places in line with the slot map: one at the master, and as a asking only where ASK told so.
     pub(super) fn settle(&mut self, slot: Slot) {
-        let owner = self.topology.owner(slot);
+        let master = self.topology.master_of(slot);
         let Some(wanted) = self.wanted.get_mut(&slot) else {
             return;
         };
         let channel = wanted.channel.clone();
         let (kept, left): (Vec<Place>, Vec<Place>) = std::mem::take(&mut wanted.places)
             .into_iter()
-            .partition(|place| place.asking || Some(&place.address) == owner.as_ref());
+            .partition(|place| place.asking || Some(&place.address) == master.as_ref());
         wanted.places = kept;
-        if let Some(owner) = owner {
-            match wanted.places.iter_mut().find(|place| place.address == owner) {
-                // A asking that has become the owner's client.
+        if let Some(master) = master {
+            match wanted.places.iter_mut().find(|place| place.address == master) {
+                // A asking that has become the master's client.
                 Some(place) => place.asking = false,
-                None => wanted.places.push(Place::new(owner, false)),
+                None => wanted.places.push(Place::new(master, false)),
             }
         }
         for place in &left {
@@ -165,13 +165,13 @@ impl Keeper {
 
     /// While a slot migrates, messages come from its target too.
     fn add_guest(&mut self, slot: Slot, source: &Address, target: Address) {
-        let owner = self.topology.owner(slot);
+        let master = self.topology.master_of(slot);
         let Some(wanted) = self.wanted.get_mut(&slot) else {
             return;
         };
         let known = wanted.places.iter().any(|place| place.address == target);
         // An answer that was overtaken by the end of the migration says nothing any more.
-        if !known && owner.as_ref() == Some(source) {
+        if !known && master.as_ref() == Some(source) {
             // There is one target at a time.
             let (old, kept) = std::mem::take(&mut wanted.places)
                 .into_iter()
@@ -297,14 +297,14 @@ impl Keeper {
             .map(|place| (slot, place))
     }
 
-    /// Publishes at which server a slot's channel is joined, if that is the owner of the slot and has a name.
+    /// Publishes at which server a slot's channel is joined, if that is the master of the slot and has a name.
     pub(super) fn tell_joined(&self, slot: Slot) {
-        let owner = self.topology.owner(slot);
+        let master = self.topology.master_of(slot);
         let joined = self.wanted.get(&slot).and_then(|wanted| {
             wanted
                 .places
                 .iter()
-                .find(|place| matches!(place.state, State::Joined(_)) && Some(&place.address) == owner.as_ref())
+                .find(|place| matches!(place.state, State::Joined(_)) && Some(&place.address) == master.as_ref())
         });
         let name = joined.and_then(|place| self.links.get(&place.address)?.name.clone());
         let mut table = write(&self.joined);

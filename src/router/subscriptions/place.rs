@@ -16,7 +16,7 @@ pub(super) const LONGEST_REST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) channel: Bytes,
-    /// The owner of the slot, and while it migrates the target too.
+    /// The master of the slot, and while it migrates the target too.
     pub(super) places: Vec<Place>,
 }
 

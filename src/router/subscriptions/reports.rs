@@ -87,9 +87,9 @@ impl Keeper {
         if was_joined {
             telemetry::unsubscribed(address, slot);
         }
-        if let Some((_, owner)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
+        if let Some((_, master)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
             self.fail(slot, address, None);
-            self.topology.moved(slot, &owner);
+            self.topology.moved(slot, &master);
             self.settle(slot);
         } else if is_deaf(error) {
             let until = self.clock.now().after(DEAF_REST);

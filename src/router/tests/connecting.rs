@@ -36,7 +36,7 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
         bench.clock.now().since(start) < Duration::from_millis(400),
         "nor waits for them"
     );
-    assert_eq!(bench.router.topology.owner(Slot::of("k")), Some(address("c")));
+    assert_eq!(bench.router.topology.master_of(Slot::of("k")), Some(address("c")));
 }
 
 #[tokio::test(start_paused = true)]

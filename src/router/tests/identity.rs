@@ -19,9 +19,9 @@ const LIMITS: Limits = Limits {
 const TAKEN_OVER: [(u16, u16, &str); 2] = [(0, 8191, "c"), (8192, 16383, "b")];
 
 /// The node that serves the key's slot, as far as the router knows.
-fn owner(bench: &Bench, key: &str) -> Option<String> {
-    let owner = bench.router.topology.owner(Slot::of(key));
-    owner.map(|address| address.host.to_string())
+fn master_of(bench: &Bench, key: &str) -> Option<String> {
+    let master = bench.router.topology.master_of(Slot::of(key));
+    master.map(|address| address.host.to_string())
 }
 
 async fn refresh(bench: &Bench, first: &str) {
@@ -43,7 +43,7 @@ async fn a_seed_that_comes_back_without_cluster_mode_takes_over_nothing() {
     bench.fakes.set_alone("a");
     for _ in 0..5 {
         refresh(&bench, "a").await;
-        assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+        assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     }
     let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
     assert_eq!(error.in_doubt, None, "nothing was sent there: {error}");
@@ -89,13 +89,13 @@ async fn the_node_of_another_cluster_at_a_known_address_is_sent_nothing() {
     bench.fakes.set_slots_of("a", Reply::List(vec![all]));
     for _ in 0..5 {
         refresh(&bench, "a").await;
-        assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+        assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     }
     let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
     let said = error.last.unwrap().to_string();
     assert!(said.contains("another cluster"), "{said}");
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
-    // As soon as the others name another owner, calls go there.
+    // As soon as the others name another master, calls go there.
     bench.fakes.set_slots_of("b", slots(&TAKEN_OVER));
     bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
     assert_eq!(bench.call("k").await.unwrap().address, address("c"));
@@ -124,17 +124,17 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
     // Both sides say that all is well. RefreshFrom a client asks first does not matter.
     let router = connect(&fakes, &["a"]).await.unwrap();
     let lower = Slot::of("k");
-    assert_eq!(router.topology.owner(lower), Some(address("c")));
+    assert_eq!(router.topology.master_of(lower), Some(address("c")));
     for _ in 0..10 {
         router.topology.refresh(RefreshFrom::First(address("a"))).await;
-        assert_eq!(router.topology.owner(lower), Some(address("c")));
+        assert_eq!(router.topology.master_of(lower), Some(address("c")));
     }
     // Nor when it is the only one to answer.
     for host in ["b", "c"] {
         fakes.stop(host, true);
     }
     router.topology.refresh(RefreshFrom::First(address("a"))).await;
-    assert_eq!(router.topology.owner(lower), Some(address("c")));
+    assert_eq!(router.topology.master_of(lower), Some(address("c")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +148,7 @@ async fn a_node_that_was_cut_off_and_does_not_serve_is_not_believed() {
     bench.fakes.set_info_of("a", cluster_info("fail", 9));
     for _ in 0..5 {
         refresh(&bench, "a").await;
-        assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+        assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
     }
 }
 
@@ -159,14 +159,14 @@ async fn a_map_of_a_lower_epoch_counts_if_most_nodes_have_it() {
     bench.fakes.set_slots_of("b", slots(&TAKEN_OVER));
     bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
     refresh(&bench, "b").await;
-    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
     // The cluster was set up again from older files.
     for host in ["a", "b", "c"] {
         bench.fakes.set_info_of(host, cluster_info("ok", 3));
         bench.fakes.set_slots_of(host, slots(&HALVES));
     }
     refresh(&bench, "b").await;
-    assert_eq!(owner(&bench, "k").as_deref(), Some("a"));
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +178,7 @@ async fn dead_seeds_and_replicas_have_no_say_in_an_older_epoch() {
         bench.fakes.set_info_of(host, cluster_info("ok", 9));
     }
     refresh(&bench, "b").await;
-    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
     // Both masters were set up again from older files, and nobody else is left.
     for host in seeds {
         bench.fakes.stop(host, true);
@@ -189,7 +189,7 @@ async fn dead_seeds_and_replicas_have_no_say_in_an_older_epoch() {
         bench.fakes.set_info_of(host, cluster_info("ok", 3));
     }
     refresh(&bench, "b").await;
-    assert_eq!(owner(&bench, "k").as_deref(), Some("b"));
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn replicas_have_no_say_in_an_older_epoch_though_they_answer() {
         bench.fakes.set_slots_of(host, slots(&HALVES));
     }
     refresh(&bench, "a").await;
-    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn masters_that_are_gone_have_no_say_in_an_older_epoch() {
             bench.fakes.set_info_of(host, cluster_info("ok", 9));
         }
         refresh(&bench, "b").await;
-        assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+        assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
         if is_stranger {
             bench.fakes.set_alone("c");
         } else {
@@ -233,7 +233,7 @@ async fn masters_that_are_gone_have_no_say_in_an_older_epoch() {
             bench.fakes.set_info_of(host, cluster_info("ok", 3));
         }
         refresh(&bench, "b").await;
-        assert_eq!(owner(&bench, "k").as_deref(), Some("a"), "stranger: {is_stranger}");
+        assert_eq!(master_of(&bench, "k").as_deref(), Some("a"), "stranger: {is_stranger}");
     }
 }
 
@@ -247,10 +247,10 @@ async fn a_node_that_lags_is_outvoted() {
         bench.fakes.set_slots_of(host, slots(&moved));
     }
     refresh(&bench, "b").await;
-    assert_eq!(bench.router.topology.owner(early), Some(address("b")));
+    assert_eq!(bench.router.topology.master_of(early), Some(address("b")));
     for _ in 0..5 {
         refresh(&bench, "a").await;
-        assert_eq!(bench.router.topology.owner(early), Some(address("b")));
+        assert_eq!(bench.router.topology.master_of(early), Some(address("b")));
     }
 }
 
@@ -276,11 +276,11 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
     assert_eq!(bench.call("k").await.unwrap().address, address("b"));
     begun.await;
     assert_eq!(
-        bench.router.topology.owner(Slot::new(other).unwrap()),
+        bench.router.topology.master_of(Slot::new(other).unwrap()),
         Some(address("a"))
     );
     assert_eq!(
-        bench.router.topology.owner(Slot::new(moved).unwrap()),
+        bench.router.topology.master_of(Slot::new(moved).unwrap()),
         Some(address("b"))
     );
 }
@@ -292,12 +292,15 @@ async fn what_a_fresh_node_does_not_know_stays_known() {
     bench.fakes.set_slots_of("c", slots(&[(0, 99, "c"), (100, 8191, "a")]));
     bench.fakes.set_slots_of("a", slots(&[(0, 99, "c"), (100, 8191, "a")]));
     refresh(&bench, "c").await;
-    assert_eq!(bench.router.topology.owner(Slot::new(7).unwrap()), Some(address("c")));
-    assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+    assert_eq!(
+        bench.router.topology.master_of(Slot::new(7).unwrap()),
+        Some(address("c"))
+    );
+    assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     // One that knows nothing at all is passed by.
     bench.fakes.set_slots_of("c", Reply::List(vec![]));
     refresh(&bench, "c").await;
-    assert_eq!(owner(&bench, "x").as_deref(), Some("b"));
+    assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,7 +321,7 @@ async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_
     for _ in 0..3 {
         assert_eq!(bench.call("k").await.unwrap().address, address("c"));
         refresh(&bench, "a").await;
-        assert_eq!(owner(&bench, "k").as_deref(), Some("a"), "most of them lag");
+        assert_eq!(master_of(&bench, "k").as_deref(), Some("a"), "most of them lag");
     }
     assert_eq!(bench.fakes.dials("c"), 1);
 }
@@ -342,7 +345,7 @@ async fn a_right_that_is_missing_is_not_a_no() {
         // What changes is seen all the same.
         fakes.set_slots(&[(0, 16383, "b")]);
         router.topology.refresh(RefreshFrom::First(address("b"))).await;
-        assert_eq!(router.topology.owner(Slot::of("k")), Some(address("b")));
+        assert_eq!(router.topology.master_of(Slot::of("k")), Some(address("b")));
     }
 }
 
@@ -533,7 +536,7 @@ async fn a_seed_is_among_the_first_that_are_asked() {
     bench.fakes.set_info_of("seed", cluster_info("ok", 2));
     let start = bench.clock.now();
     bench.router.topology.refresh(RefreshFrom::Anyone).await;
-    assert_eq!(owner(&bench, "x").as_deref(), Some("seed"));
+    assert_eq!(master_of(&bench, "x").as_deref(), Some("seed"));
     let took = bench.clock.now().since(start);
     assert!(took <= Duration::from_millis(700), "{took:?}");
 }
@@ -548,7 +551,7 @@ async fn a_takeover_is_heard_of_in_the_background_though_the_old_master_denies_i
     // The old master is asked first: it is the one that is connected.
     bench.fakes.cut("b");
     tokio::time::sleep(Duration::from_secs(11)).await;
-    assert_eq!(owner(&bench, "k").as_deref(), Some("c"));
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,7 +62,7 @@ async fn moved_is_followed_and_remembered() {
     assert_eq!(calls, [line("EVALSHA digest", "k", "a")]);
     tokio::time::sleep(Duration::from_millis(200)).await;
     // The rest of the map was fetched aside, from the node that was named.
-    assert_eq!(bench.router.topology.owner(Slot::of("m")), Some(address("b")));
+    assert_eq!(bench.router.topology.master_of(Slot::of("m")), Some(address("b")));
     assert_eq!(bench.fakes.count("b", "CLUSTER SLOTS"), 1);
 }
 

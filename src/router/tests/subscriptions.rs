@@ -156,7 +156,7 @@ async fn a_refusal_that_names_the_owner_is_followed() {
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (1, 1));
     assert_eq!(looks(&mut events), 2);
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
-    assert_eq!(bench.router.topology.owner(slot()), Some(address("b")));
+    assert_eq!(bench.router.topology.master_of(slot()), Some(address("b")));
 }
 
 #[tokio::test(start_paused = true)]
