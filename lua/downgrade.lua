@@ -1,8 +1,8 @@
--- Turns the write of an owner into a read, with no moment in between at which it holds nothing. The token stays.
+-- Turns the write of an acquisition into a read, with no moment in between at which it holds nothing. The token stays.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner                ARGV[4]  token of the write      ARGV[5]  lease, ms
+-- ARGV[3]  id                   ARGV[4]  token of the write      ARGV[5]  lease, ms
 --
 -- Reply: now, status, more
 --   granted   token, deadline: it reads (also when this very call had been carried out before)
@@ -17,8 +17,8 @@
 local asked, lease = whole(4, 1, MOST_EXACT), whole(5, 1, LONGEST)
 if #KEYS ~= 1 or #ARGV ~= 5 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 elseif not asked then
   return refuse('token')
 elseif not lease then
@@ -38,10 +38,10 @@ end
 
 return answer(function()
   seed(names, lock)
-  local owner, _, deadline, held = writing()
-  if owner == ARGV[3] and held == asked then
+  local id, _, deadline, held = writing()
+  if id == ARGV[3] and held == asked then
     end_write()
-    add_reader(owner, 'h', claimed_until(deadline, held, lease), held)
+    add_reader(id, 'h', claimed_until(deadline, held, lease), held)
   end
   settle(true)
   local alive, _, ends, reads = reading(ARGV[3])

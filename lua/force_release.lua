@@ -7,7 +7,7 @@
 -- ARGV[3]  the token
 --
 -- Reply: now, status, more
---   forced   the new token, the writer's owner (empty: none), the readers there were (dead and newer ones are among them)
+--   forced   the new token, the writer's id (empty: none), the readers there were (dead and newer ones are among them)
 --   free     none of them holds. Among more readers than one call looks at there may be none either, which later calls find out.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls; `more` until all readers are swept away.
@@ -38,8 +38,8 @@ return answer(function()
   seed(names, lock)
   -- A token of the future would cut off those to come.
   limit = math.min(limit, number('fence'))
-  local owner, _, _, writes_by = writing()
-  local writes = owner and writes_by <= limit
+  local id, _, _, writes_by = writing()
+  local writes = id and writes_by <= limit
   local readers = number('readers')
   local reads = readers > 0 and number('forced') < limit
   if not writes and not reads then
@@ -61,5 +61,5 @@ return answer(function()
     end_write()
   end
   settle(true)
-  return { now, 'forced', more, token, writes and owner or '', readers }
+  return { now, 'forced', more, token, writes and id or '', readers }
 end)

@@ -1,8 +1,8 @@
--- Tells whether an owner holds the lock, and how. Reads only.
+-- Tells whether an acquisition holds the lock, and how. Reads only.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner
+-- ARGV[3]  id
 --
 -- Reply: now, status, 0
 --   writes  token, deadline
@@ -17,8 +17,8 @@
 
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 end
 local lock = redis.pcall('HMGET', key, 'version', 'writer', 'r:' .. ARGV[3], 'forced')
 local strange = foreign(lock)
@@ -28,8 +28,8 @@ end
 
 return answer(function()
   if lock[2] then
-    local _, deadline, token, owner = parse(lock[2])
-    if owner == ARGV[3] and deadline > now then
+    local _, deadline, token, id = parse(lock[2])
+    if id == ARGV[3] and deadline > now then
       return { now, 'writes', 0, token, deadline }
     end
   end

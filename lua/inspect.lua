@@ -2,13 +2,13 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  first reader's index ARGV[4]  first waiting writer (owner, - for the head, none for no writers)
--- ARGV[5]  first waiting reader (owner, - for the head, none for no readers)          ARGV[6]  most entries of each kind, 1 to 100
+-- ARGV[3]  first reader's index ARGV[4]  first waiting writer (id, - for the head, none for no writers)
+-- ARGV[5]  first waiting reader (id, - for the head, none for no readers)          ARGV[6]  most entries of each kind, 1 to 100
 --
 -- Reply: now, status, 0
 --   absent   there is no such lock
 --   lock     last token, writer, readers, waiters, upgrader, revoked token, readers of the page, waiting writers of the page, waiting readers of the page
--- The writer is its record (empty: none), the upgrader a list of none or one waiter. A reader is owner, record; a waiter is owner, entry. Records and entries are as in the
+-- The writer is its record (empty: none), the upgrader a list of none or one waiter. A reader is id, record; a waiter is id, entry. Records and entries are as in the
 -- hash; they may have run out. A waiter that left between two pages ends its list there.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
 -- Cost: TIME, HMGET, HGET for the upgrader, and at most five calls for each entry.
@@ -23,7 +23,7 @@ if #KEYS ~= 1 or #ARGV ~= 6 then
 elseif not from or not most then
   return refuse('page')
 elseif not is_word(ARGV[4], 40) or not is_word(ARGV[5], 40) then
-  return refuse('owner')
+  return refuse('id')
 end
 local names = { 'version', 'fence', 'writer', 'readers', 'waiters', 'upgrader', 'revoked', 'forced' }
 local lock = redis.pcall('HMGET', key, unpack(names))
@@ -42,11 +42,11 @@ end
 local function readers()
   local page, total = {}, count(4)
   for index = from, math.min(from + most, total) - 1 do
-    local owner = call('HGET', key, 'i:' .. format('%.0f', index)) or malformed('readers')
-    local text = call('HGET', key, 'r:' .. owner) or malformed('readers')
+    local id = call('HGET', key, 'i:' .. format('%.0f', index)) or malformed('readers')
+    local text = call('HGET', key, 'r:' .. id) or malformed('readers')
     local _, _, token = parse(text)
     if token > count(8) then
-      page[#page + 1] = owner
+      page[#page + 1] = id
       page[#page + 1] = text
     end
   end
@@ -54,23 +54,23 @@ local function readers()
 end
 
 local function upgrader()
-  local owner = lock[6]
-  return owner and { owner, call('HGET', key, 'q:' .. owner) or malformed('upgrader') } or {}
+  local id = lock[6]
+  return id and { id, call('HGET', key, 'q:' .. id) or malformed('upgrader') } or {}
 end
 
-local function waiters(head, owner)
+local function waiters(head, id)
   local page = {}
-  if owner == '-' then
-    owner = call('HGET', key, head)
+  if id == '-' then
+    id = call('HGET', key, head)
   end
-  while owner and owner ~= '-' and #page < 2 * most do
-    local text = call('HGET', key, 'q:' .. owner)
+  while id and id ~= '-' and #page < 2 * most do
+    local text = call('HGET', key, 'q:' .. id)
     if not text then
       break
     end
-    page[#page + 1] = owner
+    page[#page + 1] = id
     page[#page + 1] = text
-    owner = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
+    id = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
   end
   return page
 end

@@ -1,9 +1,9 @@
--- Raises the last fencing token of a lock that its owner holds: what a quorum does with the greatest token that its members gave, so that
+-- Raises the last fencing token of a lock that this acquisition holds: what a quorum does with the greatest token that its members gave, so that
 -- the next holder's majority gives a greater one. It never falls.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner                ARGV[4]  token
+-- ARGV[3]  id                   ARGV[4]  token
 --
 -- Reply: now, status, 0
 --   raised  the last token is as great as this one, or greater
@@ -20,8 +20,8 @@
 local token = whole(4, 1, MOST_EXACT)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 elseif not token then
   return refuse('token')
 end
@@ -40,8 +40,8 @@ local function holds()
     local _, deadline, minted = parse(get(mine))
     return deadline > now and minted > number('forced')
   elseif get('writer') then
-    local _, deadline, _, owner = parse(get('writer'))
-    return owner == ARGV[3] and deadline > now
+    local _, deadline, _, id = parse(get('writer'))
+    return id == ARGV[3] and deadline > now
   end
 end
 

@@ -1,8 +1,8 @@
--- Ends whatever an owner has: a lease, or a place in the queue. Nobody else's.
+-- Ends whatever an acquisition has: a lease, or a place in the queue. Nobody else's.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner                ARGV[4]  what: all, or wait (only the wait: an upgrader reads on)
+-- ARGV[3]  id                   ARGV[4]  what: all, or wait (only the wait: an upgrader reads on)
 --
 -- Reply: now, status, more
 --   released   it held, and no longer does
@@ -76,8 +76,8 @@ if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif ARGV[4] ~= 'all' and not only_wait then
   return refuse('what')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 end
 local strange = foreign(lock)
 if strange then
@@ -89,27 +89,27 @@ end
 -- @include readers
 -- @include pump
 
-local function end_reading(owner)
-  local alive, _, _, _, index = reading(owner)
+local function end_reading(id)
+  local alive, _, _, _, index = reading(id)
   if alive ~= nil then
-    remove_reader(owner, index)
+    remove_reader(id, index)
     return alive and 'released' or 'expired'
   end
 end
 
-local function end_writing(owner)
+local function end_writing(id)
   local text = get('writer')
   if text then
     local _, deadline, _, writes = parse(text)
-    if writes == owner then
+    if writes == id then
       end_write()
       return deadline > now and 'released' or 'expired'
     end
   end
 end
 
-local function end_waiting(owner)
-  local entry = waiter(owner)
+local function end_waiting(id)
+  local entry = waiter(id)
   if not entry then
     return
   elseif entry.mode == 'u' then
@@ -130,8 +130,8 @@ return answer(function()
   end
   seed({ 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence' }, lock)
   if only_wait then
-    local owner, _, deadline, token = writing()
-    if owner == ARGV[3] then
+    local id, _, deadline, token = writing()
+    if id == ARGV[3] then
       return { now, 'writing', 0, token, deadline }
     end
   end

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner                ARGV[4]  lease, ms
+-- ARGV[3]  id                   ARGV[4]  lease, ms
 --
 -- Reply: now, status, more
 --   renewed   token, deadline
@@ -52,8 +52,8 @@ end
 
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 elseif not whole(4, 1, LONGEST) then
   return refuse('lease')
 end

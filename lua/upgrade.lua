@@ -1,11 +1,11 @@
--- Turns the read of an owner into a write, with a new token; called again it is the poll of the one that waits for it.
+-- Turns the read of an acquisition into a write, with a new token; called again it is the poll of the one that waits for it.
 -- One reader at a time can wait for this: it goes before all waiting writers, and no new reader is let in meanwhile.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
--- ARGV[3]  owner                ARGV[4]  lease, ms              ARGV[5]  token of the read
+-- ARGV[3]  id                   ARGV[4]  lease, ms              ARGV[5]  token of the read
 -- and for one that waits:
--- ARGV[6]  claim window, ms     ARGV[7]  liveness, ms           ARGV[8]  0          ARGV[9]  0
+-- ARGV[6]  claim window, ms     ARGV[7]  ttl, ms               ARGV[8]  0          ARGV[9]  0
 -- ARGV[10] server of its subscription, - if it polls            ARGV[11] hash tag of its channel, - if none
 --
 -- Reply: now, status, more
@@ -30,7 +30,7 @@ if bad then
 elseif demand.not_after > 0 and now > demand.not_after then
   return { now, 'stale', 0 }
 end
-local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.owner }
+local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id }
 local lock = redis.pcall('HMGET', key, unpack(names))
 local strange = foreign(lock)
 if strange then
@@ -43,16 +43,16 @@ end
 -- @include pump
 
 seed(names, lock)
-me = demand.owner
+me = demand.id
 
 local function wait_for_readers()
   local entry = waiter(me)
   if not entry then
-    entry = { owner = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', since = now }
+    entry = { id = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', since = now }
     put('upgrader', me)
     tally(entry, 1)
   end
-  entry.seen, entry.liveness, entry.lease, entry.window = now, demand.liveness, demand.lease, demand.window
+  entry.seen, entry.ttl, entry.lease, entry.window = now, demand.ttl, demand.lease, demand.window
   entry.node, entry.tag = demand.node, demand.tag
   save(entry)
 end
@@ -69,7 +69,7 @@ return answer(function()
   local upgrader = upgrading()
   local status, takes
   if alive and token == demand.token then
-    if upgrader and upgrader.owner ~= me then
+    if upgrader and upgrader.id ~= me then
       status = 'conflict'
     elseif token <= number('revoked') then
       status = 'revoked'
@@ -96,8 +96,8 @@ return answer(function()
 
   -- It writes by now. If it did so before this call, this may be the claim; and the record is written again in any case, so that replicas can
   -- confirm it.
-  local owner, state, deadline, minted = writing()
-  if owner == me then
+  local id, state, deadline, minted = writing()
+  if id == me then
     if not alive then
       deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
       write(me, 'h', deadline, minted)

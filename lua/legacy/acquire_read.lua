@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the readers' key         KEYS[2]  the writer's key
 -- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
--- ARGV[3]  owner                    ARGV[4]  lease, s
+-- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: now, status, 0
 --   granted  ms that are left of the readers' key

@@ -1,11 +1,11 @@
--- Gives one of the two keys back, if it is still the owner's.
+-- Gives one of the two keys back, if it is still the acquisition's.
 --
 -- KEYS[1]  the readers' key, or the writer's
 -- ARGV[1]  the server's name        ARGV[2]  0
--- ARGV[3]  owner
+-- ARGV[3]  id
 --
 -- Reply: now, status, 0
---   released  it was the owner's, and is gone
+--   released  it was the acquisition's, and is gone
 --   absent    it is gone, or another's
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, DEL.

@@ -1,16 +1,16 @@
 -- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made meanwhile.
 local demand, bad = read_demand()
 
--- The grant that this owner has, if any, claimed by this call. The record is written even if nothing in it changes: `WAIT` counts replicas only
+-- The grant that this acquisition has, if any, claimed by this call. The record is written even if nothing in it changes: `WAIT` counts replicas only
 -- for what the call in front of it has written.
 local function claim(mode)
   local alive, state, deadline, token, index
   if mode == 'w' then
-    local owner
-    owner, state, deadline, token = writing()
-    alive = owner == demand.owner
+    local id
+    id, state, deadline, token = writing()
+    alive = id == demand.id
   else
-    alive, state, deadline, token, index = reading(demand.owner)
+    alive, state, deadline, token, index = reading(demand.id)
   end
   if not alive then
     return nil
@@ -18,19 +18,19 @@ local function claim(mode)
     deadline = claimed_until(deadline, token, demand.lease)
   end
   if mode == 'w' then
-    write(demand.owner, 'h', deadline, token)
+    write(demand.id, 'h', deadline, token)
   else
-    put('r:' .. demand.owner, record('h', deadline, token, index))
+    put('r:' .. demand.id, record('h', deadline, token, index))
     cover(deadline)
   end
   return { now, 'granted', 0, token, deadline }
 end
 
--- A record of this owner that has run out stands in its own way.
+-- A record of this acquisition that has run out stands in its own way.
 local function clear_dead_record()
-  local alive, _, _, _, index = reading(demand.owner)
+  local alive, _, _, _, index = reading(demand.id)
   if alive == false then
-    remove_reader(demand.owner, index)
+    remove_reader(demand.id, index)
   end
 end
 
@@ -48,14 +48,14 @@ end
 local function take(mode)
   local token, deadline = mint(), now + demand.lease
   if mode == 'w' then
-    write(demand.owner, 'h', deadline, token)
+    write(demand.id, 'h', deadline, token)
   else
-    add_reader(demand.owner, 'h', deadline, token)
+    add_reader(demand.id, 'h', deadline, token)
   end
 end
 
 local function refresh(entry)
-  entry.seen, entry.liveness, entry.lease, entry.window = now, demand.liveness, demand.lease, demand.window
+  entry.seen, entry.ttl, entry.lease, entry.window = now, demand.ttl, demand.lease, demand.window
   entry.node, entry.tag = demand.node, demand.tag
   save(entry)
 end
@@ -68,11 +68,11 @@ local function queue(mode)
     put('ticket', ticket)
   end
   link({
-    owner = demand.owner,
+    id = demand.id,
     mode = mode,
     ticket = ticket,
     seen = now,
-    liveness = demand.liveness,
+    ttl = demand.ttl,
     lease = demand.lease,
     window = demand.window,
     fairness = demand.fairness,
@@ -100,14 +100,14 @@ local function acquire(mode)
     return { now, 'stale', 0 }
   end
   seed({ 'version', 'fence', 'writer', 'readers', 'waiters' }, lock)
-  me = demand.owner
+  me = demand.id
   if claim(mode == 'w' and 'r' or 'w') then
-    return demand.waits and refuse('owner holds in the other mode') or { now, 'refused', 0, holder_ends() }
+    return demand.waits and refuse('id holds in the other mode') or { now, 'refused', 0, holder_ends() }
   end
   local entry = waiter(me)
   local known = entry or claim(mode)
   if entry and entry.mode ~= mode then
-    return refuse('owner waits in the other mode')
+    return refuse('id waits in the other mode')
   elseif entry and demand.waits then
     refresh(entry)
   elseif not known then

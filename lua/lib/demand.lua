@@ -2,7 +2,7 @@
 local function read_demand(with_token)
   local asked = {
     not_after = whole(2, 0, NEVER),
-    owner = ARGV[3],
+    id = ARGV[3],
     lease = whole(4, 1, LONGEST),
     fairness = ARGV[5],
     waits = #ARGV > 5,
@@ -11,8 +11,8 @@ local function read_demand(with_token)
     return nil, refuse('count')
   elseif not asked.not_after then
     return nil, refuse('not_after')
-  elseif not is_owner(asked.owner) then
-    return nil, refuse('owner')
+  elseif not is_id(asked.id) then
+    return nil, refuse('id')
   elseif not asked.lease then
     return nil, refuse('lease')
   elseif with_token then
@@ -24,10 +24,10 @@ local function read_demand(with_token)
     return nil, refuse('fairness')
   end
   if asked.waits then
-    asked.window, asked.liveness = whole(6, 1, LONGEST), whole(7, 1, LONGEST)
+    asked.window, asked.ttl = whole(6, 1, LONGEST), whole(7, 1, LONGEST)
     asked.ticket, asked.limit = whole(8, 0, MOST_EXACT), whole(9, 0, NEVER)
     asked.node, asked.tag = ARGV[10], ARGV[11]
-    if not (asked.window and asked.liveness and asked.ticket and asked.limit) then
+    if not (asked.window and asked.ttl and asked.ticket and asked.limit) then
       return nil, refuse('waiting')
     elseif not is_word(asked.node, 40) or not is_word(asked.tag, 8) then
       return nil, refuse('subscription')

@@ -10,20 +10,20 @@ local function hand_off(...)
   local queue = redis.call(
     'HMGET', KEYS[1], 'writers_head', 'readers_head', 'upgrader', 'q:' .. ARGV[3], 'lapsed', 'fair', 'until'
   )
-  local owner, fair, waiters = queue[1], tonumber(queue[6] or 0), tonumber(lock[4])
-  if not owner or queue[2] or queue[3] or queue[4] or not fair or not waiters or now < PADDED then
+  local id, fair, waiters = queue[1], tonumber(queue[6] or 0), tonumber(lock[4])
+  if not id or queue[2] or queue[3] or queue[4] or not fair or not waiters or now < PADDED then
     return
   end
-  local entry = redis.call('HGET', KEYS[1], 'q:' .. owner)
-  local behind, seen, liveness, window, fairness, node, tag = string.match(entry or '', FIRST)
-  local client = string.sub(owner, 1, 11)
-  if not behind or seen + liveness <= now or string.find(queue[5] or '', client, 1, true) then
+  local entry = redis.call('HGET', KEYS[1], 'q:' .. id)
+  local behind, seen, ttl, window, fairness, node, tag = string.match(entry or '', FIRST)
+  local client = string.sub(id, 1, 11)
+  if not behind or seen + ttl <= now or string.find(queue[5] or '', client, 1, true) then
     return
   end
 
-  local gone, deadline = { 'q:' .. owner, ... }, now + window
+  local gone, deadline = { 'q:' .. id, ... }, now + window
   local ends, stamp = deadline .. '', clock[1] .. string.sub('00000' .. clock[2], -6)
-  local set = { 'writer', 'g' .. ends .. stamp .. owner, 'fence', stamp }
+  local set = { 'writer', 'g' .. ends .. stamp .. id, 'fence', stamp }
   if behind ~= '-' then
     local rest = string.match(redis.call('HGET', KEYS[1], 'q:' .. behind) or '', SECOND)
     if not rest or waiters < 2 then
@@ -53,7 +53,7 @@ local function hand_off(...)
   end
 
   if node ~= '-' then
-    local message = now .. ' 0 ' .. owner .. ' ' .. stamp .. ' ' .. ends
+    local message = now .. ' 0 ' .. id .. ' ' .. stamp .. ' ' .. ends
     local heard_by = redis.pcall('SPUBLISH', '{' .. tag .. '}rwlease:' .. client, message)
     if heard_by == 0 and node == ARGV[1] then
       return 'unheard'

@@ -25,12 +25,12 @@ local function is_word(text, longest)
   return text and #text >= 1 and #text <= longest and not string.find(text, '[^%w_-]')
 end
 
-local function is_owner(text)
+local function is_id(text)
   return is_word(text, 40) and #text >= 12
 end
 
 -- A holder's record: 'h' (holds) or 'g' (was granted, has not claimed it yet), the deadline in ms, the token, and the rest
--- (the writer's owner, or the reader's index).
+-- (the writer's id, or the reader's index).
 local function record(state, deadline, token, rest)
   return format(RECORD, state, deadline, token, rest)
 end

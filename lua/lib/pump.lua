@@ -7,7 +7,7 @@ local GRANTS = 16 -- grants and dead waiters in one call
 local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few otherwise
 local LOOKS_UNBLOCKED = 2
 
-local me = false -- the owner that this call is made for, if it asks for the lock
+local me = false -- the acquisition that this call is made for, if it asks for the lock
 local more = 0
 local steps, looks = GRANTS, LOOKS
 local grants = {}
@@ -30,24 +30,24 @@ local function end_write()
   end
 end
 
--- The writer that holds: owner, state, deadline, token. A dead one is removed.
+-- The writer that holds: id, state, deadline, token. A dead one is removed.
 local function writing()
   local text = get('writer')
   if not text then
     return
   end
-  local state, deadline, token, owner = parse(text)
+  local state, deadline, token, id = parse(text)
   if deadline > now then
-    return owner, state, deadline, token
+    return id, state, deadline, token
   end
   if state == 'g' then
-    lapse(owner, deadline)
+    lapse(id, deadline)
   end
   end_write()
 end
 
-local function write(owner, state, deadline, token)
-  put('writer', record(state, deadline, token, owner))
+local function write(id, state, deadline, token)
+  put('writer', record(state, deadline, token, id))
   cover(deadline)
 end
 
@@ -59,12 +59,12 @@ end
 -- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The one who asks has its full lease at once.
 local function grant(entry)
   local token = mint()
-  local asks = entry.owner == me
+  local asks = entry.id == me
   local state, deadline = asks and 'h' or 'g', now + (asks and entry.lease or entry.window)
   if entry.mode == 'u' then
-    local _, _, until_then, _, index = reading(entry.owner)
+    local _, _, until_then, _, index = reading(entry.id)
     deadline = math.max(deadline, until_then)
-    remove_reader(entry.owner, index)
+    remove_reader(entry.id, index)
     drop('upgrader')
     forget(entry)
     tally(entry, -1)
@@ -72,9 +72,9 @@ local function grant(entry)
     unlink(entry)
   end
   if entry.mode == 'r' then
-    add_reader(entry.owner, state, deadline, token)
+    add_reader(entry.id, state, deadline, token)
   else
-    write(entry.owner, state, deadline, token)
+    write(entry.id, state, deadline, token)
   end
   if not asks then
     grants[#grants + 1] = { entry = entry, deadline = deadline, token = token }
@@ -84,7 +84,7 @@ end
 -- The first living waiter of a list; dead ones before it are dropped.
 local function first(mode)
   local entry = linked(get(HEAD[mode]))
-  while entry and entry.owner ~= me and not is_alive(entry) and steps > 0 do
+  while entry and entry.id ~= me and not is_alive(entry) and steps > 0 do
     unlink(entry)
     steps = steps - 1
     entry = linked(get(HEAD[mode]))
@@ -94,11 +94,11 @@ end
 
 -- The upgrader, if it lives and still reads, and its lease may be made longer.
 local function upgrading()
-  local owner = get('upgrader')
-  if owner then
-    local entry = waiter(owner)
-    local reads, _, _, token = reading(owner)
-    if entry and reads and token > number('revoked') and (owner == me or is_alive(entry)) then
+  local id = get('upgrader')
+  if id then
+    local entry = waiter(id)
+    local reads, _, _, token = reading(id)
+    if entry and reads and token > number('revoked') and (id == me or is_alive(entry)) then
       return entry
     end
     put('upgrader', false)
@@ -177,23 +177,23 @@ local function take_back(granted)
   if granted.entry.mode == 'w' then
     put('writer', false)
   else
-    local _, _, _, _, index = reading(granted.entry.owner)
-    remove_reader(granted.entry.owner, index)
+    local _, _, _, _, index = reading(granted.entry.id)
+    remove_reader(granted.entry.id, index)
   end
 end
 
--- Tells each client of its grants in one message: "<now> <more>", then " <owner> <token> <deadline>" for each.
+-- Tells each client of its grants in one message: "<now> <more>", then " <id> <token> <deadline>" for each.
 -- Returns true if some of them are gone and were passed over.
 local function tell()
   local channels, messages, heard_by = {}, {}, {}
   for _, granted in ipairs(grants) do
     local entry = granted.entry
     if entry.node ~= '-' then
-      local channel = '{' .. entry.tag .. '}rwlease:' .. string.sub(entry.owner, 1, CLIENT)
+      local channel = '{' .. entry.tag .. '}rwlease:' .. string.sub(entry.id, 1, CLIENT)
       if not messages[channel] then
         channels[#channels + 1], messages[channel], heard_by[channel] = channel, format('%.0f %d', now, more), {}
       end
-      messages[channel] = messages[channel] .. format(' %s %.0f %.0f', entry.owner, granted.token, granted.deadline)
+      messages[channel] = messages[channel] .. format(' %s %.0f %.0f', entry.id, granted.token, granted.deadline)
       table.insert(heard_by[channel], granted)
     end
   end

@@ -1,16 +1,16 @@
--- Takes a mutex: a string key that holds its owner's value and ends with the lease, as `SET key value NX PX lease` makes it. Every
+-- Takes a mutex: a string key that holds its holder's value and ends with the lease, as `SET key value NX PX lease` makes it. Every
 -- library that does the same can share it.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
--- ARGV[3]  owner, the value     ARGV[4]  lease, ms
+-- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
 -- Reply: now, status, 0
 --   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then its value is written again, with the same end)
 --   refused  when the holder's lease ends (ms, 0: never)
 --   stale    nothing: it came past not_after
 -- Errors: WRONGTYPE, LOCKARGS, OOM.
--- Cost: TIME and SET; GET and PTTL more when it is held, and another SET when this owner holds it.
+-- Cost: TIME and SET; GET and PTTL more when it is held, and another SET when this acquisition holds it.
 
 -- @include constants
 -- @include clock
@@ -21,8 +21,8 @@ if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not not_after then
   return refuse('not_after')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 elseif not lease then
   return refuse('lease')
 elseif not_after > 0 and now > not_after then

@@ -1,8 +1,8 @@
--- Deletes a mutex if it holds its owner's value. Nobody else's.
+-- Deletes a mutex if it holds its holder's value. Nobody else's.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner, the value
+-- ARGV[3]  id, the value
 --
 -- Reply: now, status, 0
 --   released  it held, and no longer does
@@ -16,8 +16,8 @@
 
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then

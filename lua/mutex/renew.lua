@@ -1,8 +1,8 @@
--- Makes the lease of a mutex longer, never shorter, for the owner whose value it holds.
+-- Makes the lease of a mutex longer, never shorter, for the holder whose value it has.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  owner, the value     ARGV[4]  lease, ms
+-- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
 -- Reply: now, status, 0
 --   renewed  0, deadline
@@ -17,8 +17,8 @@
 local lease = whole(4, 1, LONGEST)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+elseif not is_id(ARGV[3]) then
+  return refuse('id')
 elseif not lease then
   return refuse('lease')
 end

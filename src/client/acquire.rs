@@ -35,12 +35,12 @@ pub(crate) async fn take(
     client: &Arc<Client>,
     lock: &LockKey,
     mode: Mode,
-    terms: &LeaseOptions,
-    patience: WaitPolicy,
+    options: &LeaseOptions,
+    policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let acquisition = client.register(lock, terms.lease)?;
-    let mut request = Request::new(client, acquisition, Goal::Take(mode, terms.fairness), mode, terms);
-    request.watched(patience).await.map_err(|error| lock.with_lock(error))
+    let acquisition = client.register(lock, options.lease)?;
+    let mut request = Request::new(client, acquisition, Goal::Take(mode, options.fairness), mode, options);
+    request.watched(policy).await.map_err(|error| lock.with_lock(error))
 }
 
 /// Turns the read that is held into a write. `None`: it was a try, and others read.
@@ -49,19 +49,19 @@ pub(crate) async fn take(
 pub(crate) async fn upgrade(
     client: &Arc<Client>,
     acquisition: &Arc<Acquisition>,
-    terms: &LeaseOptions,
-    patience: WaitPolicy,
+    options: &LeaseOptions,
+    policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
     let lock = &acquisition.lock;
-    let begun = begin_upgrade(client, acquisition, patience).await;
+    let begun = begin_upgrade(client, acquisition, policy).await;
     let token = begun.map_err(|error| lock.with_lock(error))?;
     let goal = Goal::Upgrade { token };
-    let mut request = Request::new(client, acquisition.clone(), goal, Mode::Write, terms);
-    request.watched(patience).await.map_err(|error| lock.with_lock(error))
+    let mut request = Request::new(client, acquisition.clone(), goal, Mode::Write, options);
+    request.watched(policy).await.map_err(|error| lock.with_lock(error))
 }
 
 /// Waits until no pending of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
-async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: WaitPolicy) -> Result<u64> {
+async fn begin_upgrade(client: &Client, acquisition: &Acquisition, policy: WaitPolicy) -> Result<u64> {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
         let now = client.clock.now();
@@ -88,7 +88,7 @@ async fn begin_upgrade(client: &Client, acquisition: &Acquisition, patience: Wai
             Some(Some(token)) => return Ok(token),
             Some(None) => {}
         }
-        let until = patience.until().unwrap_or(LATEST);
+        let until = policy.until().unwrap_or(LATEST);
         if let Either::Right(_) = select(changed, client.clock.sleep_until(until)).await {
             return Err(out_of_time());
         }
@@ -101,7 +101,7 @@ struct Request<'a> {
     acquisition: Arc<Acquisition>,
     goal: Goal,
     mode: Mode,
-    terms: &'a LeaseOptions,
+    options: &'a LeaseOptions,
     started: Moment,
     ticket: u64,
     ahead: u64,
@@ -135,7 +135,7 @@ impl<'a> Request<'a> {
         acquisition: Arc<Acquisition>,
         goal: Goal,
         mode: Mode,
-        terms: &'a LeaseOptions,
+        options: &'a LeaseOptions,
     ) -> Self {
         let started = client.clock.now();
         let span = telemetry::acquire(&acquisition.lock, mode);
@@ -144,7 +144,7 @@ impl<'a> Request<'a> {
             acquisition,
             goal,
             mode,
-            terms,
+            options,
             started,
             ticket: 0,
             ahead: 0,
@@ -160,9 +160,9 @@ impl<'a> Request<'a> {
     }
 
     /// Runs, and notes what came of it.
-    async fn watched(&mut self, patience: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
+    async fn watched(&mut self, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
         let span = self.span.clone();
-        let result = self.run(patience).instrument(span).await;
+        let result = self.run(policy).instrument(span).await;
         self.outcome = match &result {
             Ok(Some(_)) => "granted",
             Ok(None) => "busy",
@@ -172,15 +172,15 @@ impl<'a> Request<'a> {
     }
 
     /// The acquisition when it holds, nothing when a try was refused.
-    async fn run(&mut self, patience: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
+    async fn run(&mut self, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
         let mut sweeps = 0;
         loop {
             if self.acquisition.with_acquiring(|_| ()).is_none() {
                 return Err(self.over());
             }
-            let answer = match self.call(patience).await {
+            let answer = match self.call(policy).await {
                 Ok(answer) => answer,
-                Err(error) if self.is_passing(&error, patience) => {
+                Err(error) if self.is_passing(&error, policy) => {
                     if matches!(error.reason, Reason::TooManyRedirects(_)) {
                         self.let_masters_agree().await;
                     }
@@ -188,7 +188,7 @@ impl<'a> Request<'a> {
                 }
                 // The place in the queue had run out, and there is no room for a new one now.
                 Err(error) if self.ticket > 0 && is_out_of_memory(&error) => {
-                    self.wait(patience.until()).await?;
+                    self.wait(policy.until()).await?;
                     continue;
                 }
                 Err(error) if self.was_cut_short(&error) => return Err(out_of_time()),
@@ -208,8 +208,8 @@ impl<'a> Request<'a> {
                 self.client.pump(&self.acquisition.lock);
             }
             match acquired {
-                Acquired::Granted(_) if confirmed < self.terms.replicas => {
-                    return Err(too_few_replicas(confirmed, self.terms.replicas));
+                Acquired::Granted(_) if confirmed < self.options.replicas => {
+                    return Err(too_few_replicas(confirmed, self.options.replicas));
                 }
                 Acquired::Granted(grant) => {
                     let ends = deadline::ends(grant, envelope.now, sent, self.margin());
@@ -221,7 +221,7 @@ impl<'a> Request<'a> {
                             "the answer came when the lease was over",
                         ));
                     }
-                    let renew_at = deadline::renew_at(sent, self.terms.lease, fastrand::f64());
+                    let renew_at = deadline::renew_at(sent, self.options.lease, fastrand::f64());
                     return self.hold(grant, ends, renew_at, (&node, Way::Answer)).map(Some);
                 }
                 Acquired::Refused { .. } if envelope.more && sweeps < SWEEPS_OF_A_TRY => sweeps += 1,
@@ -236,7 +236,7 @@ impl<'a> Request<'a> {
                         self.queued_since = Some(received);
                         telemetry::queued(&self.acquisition.lock, self.mode, &node, ahead);
                     }
-                    if let Some(pushed) = self.wait(patience.until()).await?
+                    if let Some(pushed) = self.wait(policy.until()).await?
                         && let Some(held) = self.take_pushed(&pushed)?
                     {
                         return Ok(Some(held));
@@ -270,17 +270,17 @@ impl<'a> Request<'a> {
     }
 
     /// One call, accounted for: until it has an answer it may still be carried out.
-    async fn call(&mut self, patience: WaitPolicy) -> Result<Answer, CallError> {
+    async fn call(&mut self, policy: WaitPolicy) -> Result<Answer, CallError> {
         let now = self.client.clock.now();
         self.silent_since.get_or_insert(now);
         let slice = now.after(CALL_SLICE);
-        let until = patience.until().map_or(slice, |limit| limit.min(slice));
+        let until = policy.until().map_or(slice, |limit| limit.min(slice));
         let lease = self.lease(now);
         let acquire = Acquire {
             id: self.acquisition.id,
             lease,
             goal: self.goal,
-            wait: matches!(patience, WaitPolicy::Queue { .. }).then(|| self.wait_terms(lease)),
+            wait: matches!(policy, WaitPolicy::Queue { .. }).then(|| self.wait_terms(lease)),
         };
         let call = acquire.call(self.client.scripts, &self.acquisition.lock, until);
         let before = self.acquisition.with_acquiring(|asking| {
@@ -291,7 +291,7 @@ impl<'a> Request<'a> {
         let result = self
             .client
             .router
-            .call_replicated(&call, self.terms.replicas, until)
+            .call_replicated(&call, self.options.replicas, until)
             .await;
         if result.is_ok() {
             self.silent_since = None;
@@ -308,7 +308,7 @@ impl<'a> Request<'a> {
 
     /// The lease to ask for now. That of an upgrade does not reach past the longest hold, which began with the read.
     fn lease(&self, now: Moment) -> Duration {
-        let lease = self.terms.lease;
+        let lease = self.options.lease;
         let of_the_hold = self
             .acquisition
             .with_holding(|holding| holding.renewals.lease(now, lease));
@@ -318,15 +318,15 @@ impl<'a> Request<'a> {
     fn wait_terms(&mut self, lease: Duration) -> Wait {
         let joined_at = self.subscribed_at();
         self.joined_at.clone_from(&joined_at);
-        let pace = &self.client.settings.pace;
-        let window = pace.window(joined_at.is_some(), self.ahead);
+        let poll = &self.client.settings.poll;
+        let window = poll.window(joined_at.is_some(), self.ahead);
         Wait {
             // A grant is to be claimed within the longest hold, too.
             window: match self.goal {
                 Goal::Take(..) => window,
                 Goal::Upgrade { .. } => window.min(lease),
             },
-            liveness: pace.liveness,
+            waiter_ttl: poll.waiter_ttl,
             ticket: self.ticket,
             limit: self.client.settings.max_waiters,
             joined_at,
@@ -334,22 +334,22 @@ impl<'a> Request<'a> {
     }
 
     /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
-    fn is_passing(&self, error: &CallError, patience: WaitPolicy) -> bool {
+    fn is_passing(&self, error: &CallError, policy: WaitPolicy) -> bool {
         let least = match error.reason {
             Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
             // A wait that has a limit ends with this error, which says more than that the time is up.
-            Reason::TooManyRedirects(_) if patience.until().is_none() => Duration::ZERO,
+            Reason::TooManyRedirects(_) if policy.until().is_none() => Duration::ZERO,
             // Near the end of the time the call would not be sent either.
             Reason::Overloaded => BRIEF,
             _ => return false,
         };
         let wanted = self.acquisition.with_acquiring(|_| ()).is_some();
-        wanted && self.client.clock.now().after(least) < patience.until().unwrap_or(LATEST)
+        wanted && self.client.clock.now().after(least) < policy.until().unwrap_or(LATEST)
     }
 
     /// Masters that name each other will agree. Until then there is no use in asking them all the time.
     async fn let_masters_agree(&self) {
-        let pause = self.client.settings.pace.interval;
+        let pause = self.client.settings.poll.interval;
         self.client
             .clock
             .sleep_until(self.client.clock.now().after(pause))
@@ -386,7 +386,7 @@ impl<'a> Request<'a> {
         if self.subscribed_at() != self.joined_at {
             return Ok(None);
         }
-        let pause = self.client.settings.pace.next_poll(self.ahead, fastrand::f64());
+        let pause = self.client.settings.poll.next_poll(self.ahead, fastrand::f64());
         match self.woken(self.client.clock.now().after(pause), until).await {
             Woken::OutOfTime => Err(out_of_time()),
             Woken::Over => Err(self.over()),
@@ -401,16 +401,16 @@ impl<'a> Request<'a> {
         let mut sleep = clock.sleep_until(wake_at(look_at));
         loop {
             let changed = std::pin::pin!(self.acquisition.changed.notified());
-            let news = self.acquisition.with_acquiring(|asking| match asking.pushed.take() {
+            let pushed = self.acquisition.with_acquiring(|asking| match asking.pushed.take() {
                 Some(pushed) => Err(pushed),
                 None => Ok(std::mem::take(&mut asking.look)),
             });
-            match news {
+            match pushed {
                 None => return Woken::Over,
                 Some(Err(pushed)) => return Woken::Pushed(pushed),
                 Some(Ok(true)) => {
                     // So are all others who wait: in the order of their places, they do not come to the server at once.
-                    let turn = self.client.settings.pace.told_poll(self.ahead, fastrand::f64());
+                    let turn = self.client.settings.poll.told_poll(self.ahead, fastrand::f64());
                     look_at = look_at.min(clock.now().after(turn));
                     sleep = clock.sleep_until(wake_at(look_at));
                 }
@@ -438,7 +438,7 @@ impl<'a> Request<'a> {
         // Half of what it can be at best, and a quarter of the window, must be left for the claim to come in time. The margin can be longer than the window.
         let least = (window.saturating_sub(margin) / 2).max(window / 4);
         match ends {
-            Some(ends) if ends.since(now) > least && self.terms.replicas == 0 => {
+            Some(ends) if ends.since(now) > least && self.options.replicas == 0 => {
                 self.hold(pushed.grant, ends, now, (&pushed.from, Way::Push)).map(Some)
             }
             _ => Ok(None),
@@ -471,20 +471,20 @@ impl<'a> Request<'a> {
         let now = self.client.clock.now();
         let claims = claim_or_renew_at <= now;
         let renewals = Renewals {
-            left: match self.terms.renewal {
+            left: match self.options.renewal {
                 Renewal::Automatic => None,
                 Renewal::AtMost(most) => Some(most),
                 Renewal::Manual => Some(0),
             }
             .map(|left| left.saturating_add(u32::from(claims))),
-            hold_ends: self.terms.hold.map(|hold| now.after(hold)),
+            hold_ends: self.options.hold.map(|hold| now.after(hold)),
         };
         let holding = Holding {
             mode: self.mode,
             token: grant.token,
             token_since: now,
             ends,
-            lease: self.terms.lease,
+            lease: self.options.lease,
             margin: self.margin(),
             renew_at: renewals.go_on(now).then_some(claim_or_renew_at),
             renewals,
@@ -495,7 +495,7 @@ impl<'a> Request<'a> {
             replaced: false,
             in_doubt: self.acquisition.with_acquiring(|asking| asking.in_doubt).flatten(),
             since: now,
-            replicas: self.terms.replicas,
+            replicas: self.options.replicas,
             releasing: false,
             upgrade: None,
             pending: None,
@@ -550,7 +550,7 @@ impl<'a> Request<'a> {
     }
 
     fn margin(&self) -> Duration {
-        self.client.settings.margin(self.terms.lease)
+        self.client.settings.margin(self.options.lease)
     }
 }
 

@@ -105,11 +105,11 @@ impl Client {
     pub(crate) fn abandon(&self, acquisition: &Acquisition) {
         let now = self.clock.now();
         crate::client::worker::notice_loss(self, acquisition, now);
-        let pace = &self.settings.pace;
+        let poll = &self.settings.poll;
         {
             let mut state = acquisition.state();
             let (in_doubt, over) = match &*state {
-                State::Acquiring(asking) => (asking.in_doubt, now.after(pace.liveness + self.settings.call_timeout)),
+                State::Acquiring(asking) => (asking.in_doubt, now.after(poll.waiter_ttl + self.settings.call_timeout)),
                 State::Held(holding) => {
                     holding.end("dropped", now);
                     (holding.in_doubt(), acquisition.over(holding, now))
@@ -226,7 +226,7 @@ impl Client {
     }
 
     /// Asks a question about a lock: a call that changes nothing.
-    pub(crate) async fn ask(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
+    pub(crate) async fn query(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
         let until = self.clock.now().after(self.settings.call_timeout);
         let answer = self.router.call(question, until).await;
         answer.map(|answer| answer.reply).map_err(|error| lock.with_lock(error))

@@ -11,7 +11,7 @@ pub(crate) struct PollSettings {
     /// Between two looks of the head of the queue; each place behind it adds as much.
     pub(crate) interval: Duration,
     /// How long a place in the queue lives without a look.
-    pub(crate) liveness: Duration,
+    pub(crate) waiter_ttl: Duration,
     /// How long a grant waits to be claimed by a client that hears of it.
     pub(crate) window: Duration,
 }
@@ -40,7 +40,7 @@ impl PollSettings {
 
     fn longest(&self, ahead: u64) -> Duration {
         let places = u32::try_from(ahead.saturating_add(1)).unwrap_or(u32::MAX);
-        self.interval.saturating_mul(places).min(self.liveness / 3)
+        self.interval.saturating_mul(places).min(self.waiter_ttl / 3)
     }
 }
 
@@ -50,22 +50,22 @@ mod tests {
 
     #[test]
     fn who_is_further_back_looks_less_often() {
-        let pace = PollSettings {
+        let poll = PollSettings {
             interval: Duration::from_millis(250),
-            liveness: Duration::from_secs(9),
+            waiter_ttl: Duration::from_secs(9),
             window: Duration::from_secs(1),
         };
-        assert_eq!(pace.next_poll(0, 0.0), Duration::from_millis(250));
-        assert_eq!(pace.next_poll(0, 1.0), Duration::from_millis(200));
-        assert_eq!(pace.next_poll(3, 0.0), Duration::from_secs(1));
-        assert_eq!(pace.next_poll(u64::MAX, 0.0), Duration::from_secs(3));
-        assert_eq!(pace.told_poll(0, 0.0), Duration::ZERO);
-        assert_eq!(pace.told_poll(0, 1.0), Duration::ZERO);
-        assert_eq!(pace.told_poll(7, 0.0), 7 * STEP);
-        assert_eq!(pace.told_poll(7, 1.0), 6 * STEP);
-        assert_eq!(pace.told_poll(u64::MAX, 0.0), Duration::from_secs(3));
-        assert_eq!(pace.window(true, 50), Duration::from_secs(1));
-        assert_eq!(pace.window(false, 0), Duration::from_secs(1));
-        assert_eq!(pace.window(false, 50), Duration::from_secs(6));
+        assert_eq!(poll.next_poll(0, 0.0), Duration::from_millis(250));
+        assert_eq!(poll.next_poll(0, 1.0), Duration::from_millis(200));
+        assert_eq!(poll.next_poll(3, 0.0), Duration::from_secs(1));
+        assert_eq!(poll.next_poll(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(poll.told_poll(0, 0.0), Duration::ZERO);
+        assert_eq!(poll.told_poll(0, 1.0), Duration::ZERO);
+        assert_eq!(poll.told_poll(7, 0.0), 7 * STEP);
+        assert_eq!(poll.told_poll(7, 1.0), 6 * STEP);
+        assert_eq!(poll.told_poll(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(poll.window(true, 50), Duration::from_secs(1));
+        assert_eq!(poll.window(false, 0), Duration::from_secs(1));
+        assert_eq!(poll.window(false, 50), Duration::from_secs(6));
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) margin: Option<Duration>,
     pub(crate) fairness: Fairness,
-    pub(crate) pace: PollSettings,
+    pub(crate) poll: PollSettings,
     pub(crate) max_waiters: u64,
     pub(crate) call_timeout: Duration,
     pub(crate) on_lost: OnLost,
@@ -42,9 +42,9 @@ impl Default for Settings {
             lease: Duration::from_secs(30),
             margin: None,
             fairness: Fairness::PhaseFair,
-            pace: PollSettings {
+            poll: PollSettings {
                 interval: Duration::from_millis(250),
-                liveness: Duration::from_secs(10),
+                waiter_ttl: Duration::from_secs(10),
                 window: Duration::from_millis(1_500),
             },
             max_waiters: 10_000,
@@ -63,13 +63,13 @@ impl Settings {
         if let Some(margin) = self.margin {
             check_margin(margin, self.lease)?;
         }
-        in_range("the poll interval", self.pace.interval, 1, 60_000)?;
-        in_range("the waiters' liveness", self.pace.liveness, 100, 3_600_000)?;
-        in_range("the claim window", self.pace.window, 10, 600_000)?;
+        in_range("the poll interval", self.poll.interval, 1, 60_000)?;
+        in_range("the waiters' waiter_ttl", self.poll.waiter_ttl, 100, 3_600_000)?;
+        in_range("the claim window", self.poll.window, 10, 600_000)?;
         in_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
-        if self.pace.liveness < 3 * self.pace.interval {
+        if self.poll.waiter_ttl < 3 * self.poll.interval {
             return Err(Error::invalid(
-                "the waiters' liveness must be at least three poll intervals",
+                "the waiters' waiter_ttl must be at least three poll intervals",
             ));
         }
         Ok(())
@@ -88,7 +88,7 @@ impl RouterSettings {
             Ok(())
         } else {
             Err(Error::invalid(format!(
-                "the calls in flight must be from 1 to {MOST_IN_FLIGHT}, not {}",
+                "the calls in batch must be from 1 to {MOST_IN_FLIGHT}, not {}",
                 self.max_in_flight
             )))
         }

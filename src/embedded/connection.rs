@@ -176,7 +176,7 @@ impl EmbeddedSubscription {
 }
 
 impl Subscription for EmbeddedSubscription {
-    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         let node = EmbeddedNode {
             shared: self.shared.clone(),
             link: self.link,

@@ -119,7 +119,7 @@ impl Engine {
     #[doc(hidden)]
     pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
         let command = words.iter().fold(Command::new(), |command, word| command.word(word));
-        watch::words_of(&self.ask(server, &command))
+        watch::words_of(&self.query(server, &command))
     }
 
     /// Has somebody told of every command that a server has served, until the next call of this.
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Asks a server, as over a connection of its own.
-    pub(crate) fn ask(&self, server: usize, command: &Command) -> Reply {
+    pub(crate) fn query(&self, server: usize, command: &Command) -> Reply {
         let mut host = lock(&self.shared.host);
         self.shared.serve(&mut host, server, &Session::default(), command)
     }

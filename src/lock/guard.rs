@@ -115,7 +115,7 @@ pub(crate) mod sealed {
 
     pub trait Guard: Sized + Send {
         /// Nothing if it was a try, and others are in the way.
-        fn ask(asked: LockRequest<'_>) -> impl Future<Output = Result<Option<Self>>> + Send;
+        fn acquire(asked: LockRequest<'_>) -> impl Future<Output = Result<Option<Self>>> + Send;
 
         fn as_lease(&self) -> &Lease;
 
@@ -201,9 +201,9 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            async fn ask(asked: LockRequest<'_>) -> Result<Option<Self>> {
-                let LockRequest { client, lock, terms, patience, .. } = asked;
-                let taken = acquire::take(client, lock, $mode, terms, patience).await?;
+            async fn acquire(asked: LockRequest<'_>) -> Result<Option<Self>> {
+                let LockRequest { client, lock, options, policy, .. } = asked;
+                let taken = acquire::take(client, lock, $mode, options, policy).await?;
                 Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.clone(), acquisition)))))
             }
 

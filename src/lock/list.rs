@@ -85,7 +85,7 @@ impl Listing {
                 .word("TYPE")
                 .word("hash");
             let until = self.client.clock.now().after(self.client.settings.call_timeout);
-            let (cursor, keys) = step(router.ask(master, &command, until).await?)?;
+            let (cursor, keys) = step(router.query(master, &command, until).await?)?;
             if cursor == "0" {
                 masters.pop_front();
             }

@@ -61,7 +61,7 @@ use crate::protocol::{Kind, LockKey, Mode};
 pub struct Multi {
     client: Arc<Handle>,
     named: Result<Vec<Wanted>>,
-    terms: LeaseOptions,
+    options: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'static>,
 }
@@ -70,11 +70,11 @@ type Wanted = (LockKey, Mode);
 
 impl Multi {
     pub(crate) fn new(client: Arc<Handle>) -> Self {
-        let terms = LeaseOptions::of(&client.settings);
+        let options = LeaseOptions::of(&client.settings);
         Multi {
             client,
             named: Ok(Vec::new()),
-            terms,
+            options,
             wait: Wait::default(),
             cancel: Cancel::default(),
         }
@@ -105,9 +105,9 @@ impl Multi {
     pub async fn try_all(self) -> Result<Option<MultiGuard>> {
         let limit = self.wait.timeout.unwrap_or(self.client.settings.call_timeout);
         let until = self.client.clock.now().after(limit);
-        let (client, terms, wanted) = (self.client, self.terms, in_order(self.named?)?);
-        terms.check()?;
-        let tried = try_each(&client, &wanted, &terms, until).await?;
+        let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
+        options.check()?;
+        let tried = try_each(&client, &wanted, &options, until).await?;
         Ok(tried.into_iter().collect::<Option<_>>().map(MultiGuard))
     }
 
@@ -132,13 +132,13 @@ impl IntoFuture for Multi {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            self.terms.check()?;
+            self.options.check()?;
             self.wait.check()?;
             let wanted = in_order(self.named?)?;
             let taking = async {
                 match &self.wait.retry {
-                    Some(_) => take_at_once(&self.client, &wanted, &self.terms, &self.wait).await,
-                    None => take_in_turn(&self.client, &wanted, &self.terms, &self.wait).await,
+                    Some(_) => take_at_once(&self.client, &wanted, &self.options, &self.wait).await,
+                    None => take_in_turn(&self.client, &wanted, &self.options, &self.wait).await,
                 }
             };
             self.cancel.or(taking).await.map(MultiGuard)
@@ -169,25 +169,30 @@ fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
 async fn try_each(
     client: &Arc<Client>,
     wanted: &[Wanted],
-    terms: &LeaseOptions,
+    options: &LeaseOptions,
     until: Moment,
 ) -> Result<Vec<Option<Hold>>> {
     try_join_all(wanted.iter().map(async |(lock, mode)| {
-        let taken = acquire::take(client, lock, *mode, terms, WaitPolicy::Try { until }).await?;
+        let taken = acquire::take(client, lock, *mode, options, WaitPolicy::Try { until }).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
     }))
     .await
 }
 
 /// Keeps what was had before the first refusal, and waits for that one.
-async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &LeaseOptions, wait: &Wait) -> Result<Vec<Hold>> {
+async fn take_in_turn(
+    client: &Arc<Client>,
+    wanted: &[Wanted],
+    options: &LeaseOptions,
+    wait: &Wait,
+) -> Result<Vec<Hold>> {
     let clock = &client.clock;
     let ends = wait.timeout.map(|timeout| clock.now().after(timeout));
     let mut held: Vec<Hold> = Vec::new();
     loop {
         let by = clock.now().after(client.settings.call_timeout);
         let until = ends.map_or(by, |ends| ends.min(by));
-        let tried = try_each(client, &wanted[held.len()..], terms, until).await?;
+        let tried = try_each(client, &wanted[held.len()..], options, until).await?;
         // What was had behind the first refusal is dropped here, and so released.
         held.extend(tried.into_iter().map_while(|hold| hold));
         keep_until_lost(&mut held);
@@ -198,7 +203,7 @@ async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &LeaseOpti
             timeout: ends.map(|ends| ends.since(clock.now())),
             retry: None,
         };
-        let take = |patience| acquire::take(client, lock, *mode, terms, patience);
+        let take = |policy| acquire::take(client, lock, *mode, options, policy);
         let turn = std::pin::pin!(turn.for_lock(client, lock, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
             Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
@@ -213,12 +218,17 @@ async fn take_in_turn(client: &Arc<Client>, wanted: &[Wanted], terms: &LeaseOpti
 }
 
 /// Holds all or nothing at any time, and tries again.
-async fn take_at_once(client: &Arc<Client>, wanted: &[Wanted], terms: &LeaseOptions, wait: &Wait) -> Result<Vec<Hold>> {
+async fn take_at_once(
+    client: &Arc<Client>,
+    wanted: &[Wanted],
+    options: &LeaseOptions,
+    wait: &Wait,
+) -> Result<Vec<Hold>> {
     let retry = wait.retry.clone().unwrap_or_default();
     let mut tries = retry.begin(client.clock.now(), wait.timeout);
     loop {
         let until = tries.answer_by(client.clock.now(), client.settings.call_timeout);
-        let tried = try_each(client, wanted, terms, until).await?;
+        let tried = try_each(client, wanted, options, until).await?;
         if let Some(held) = tried.into_iter().collect() {
             return Ok(held);
         }

@@ -96,7 +96,7 @@ impl Mutex {
     pub async fn status(&self) -> Result<Option<MutexStatus>> {
         let lock = &self.lock;
         let call = InspectMutex.call(self.client.scripts, lock);
-        let reply = self.client.ask(lock, &call).await?;
+        let reply = self.client.query(lock, &call).await?;
         let held = InspectMutex::read(reply).map_err(|bad| lock.with_lock(bad))?;
         Ok(held.map(|held| MutexStatus {
             value: held.value.to_vec(),

@@ -266,8 +266,8 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
     let LockRequest {
         client,
         lock,
-        terms,
-        patience,
+        options,
+        policy,
         reentrant: Some(reentrant),
     } = asked
     else {
@@ -284,7 +284,7 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
     if let Some(share) = entry.join(part) {
         return Ok(Some(share));
     }
-    let _turn = match patience {
+    let _turn = match policy {
         WaitPolicy::Try { .. } => match entry.turn.try_lock() {
             Ok(turn) => turn,
             Err(_) => return Ok(None), // another request of this owner waits for others
@@ -302,10 +302,10 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
         return Ok(Some(share));
     }
     if let Some(upgrade) = entry.join(Part::Upgrade) {
-        let granted = become_writer(&upgrade.lease, patience).await?;
+        let granted = become_writer(&upgrade.lease, policy).await?;
         return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
     }
-    let taken = acquire::take(client, lock, mode, terms, patience).await?;
+    let taken = acquire::take(client, lock, mode, options, policy).await?;
     Ok(taken.map(|acquisition| entry.begin(Lease::new(client.clone(), acquisition), part)))
 }
 
@@ -344,7 +344,7 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            async fn ask(asked: LockRequest<'_>) -> Result<Option<Self>> {
+            async fn acquire(asked: LockRequest<'_>) -> Result<Option<Self>> {
                 Ok(take(asked, $mode).await?.map($name))
             }
 

@@ -22,8 +22,8 @@ use crate::protocol::{Fairness, LockKey};
 pub struct LockRequest<'a> {
     pub(crate) client: &'a Arc<Client>,
     pub(crate) lock: &'a LockKey,
-    pub(crate) terms: &'a LeaseOptions,
-    pub(crate) patience: WaitPolicy,
+    pub(crate) options: &'a LeaseOptions,
+    pub(crate) policy: WaitPolicy,
     /// For whom, if it is for one who may hold the lock already.
     pub(crate) reentrant: Option<&'a Reentrant>,
 }
@@ -52,7 +52,7 @@ pub struct Acquire<'a, G> {
     client: &'a Arc<Handle>,
     lock: &'a LockKey,
     reentrant: Option<&'a Reentrant>,
-    terms: LeaseOptions,
+    options: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
@@ -64,7 +64,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
             client,
             lock,
             reentrant,
-            terms: LeaseOptions::of(&client.settings),
+            options: LeaseOptions::of(&client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             guard: PhantomData,
@@ -94,27 +94,27 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// How long the server keeps the lock for a holder that it hears nothing of, 10 ms to 30 days. Default: the client's, 30 s unless set. A lease
     /// shorter than a failover takes (some seconds) is lost in every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it says why.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease;
+        self.options.lease = lease;
         self
     }
 
     /// Who makes the lease longer. Default: the client does, every third of the lease, while the guard lives.
     pub fn renewal(mut self, renewal: Renewal) -> Self {
-        self.terms.renewal = renewal;
+        self.options.renewal = renewal;
         self
     }
 
     /// The longest hold: no renewal and no upgrade makes the lease longer than this, counted from the grant. A lease that is longer from the start is
     /// not cut short. Default: no limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.terms.hold = Some(hold);
+        self.options.hold = Some(hold);
         self
     }
 
     /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a
     /// [`Mutex`](crate::Mutex).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
-        self.terms.fairness = fairness;
+        self.options.fairness = fairness;
         self
     }
 
@@ -126,7 +126,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub fn replicas(mut self, replicas: u32) -> Self {
-        self.terms.replicas = replicas;
+        self.options.replicas = replicas;
         self
     }
 
@@ -162,12 +162,12 @@ impl<'a, G: Guard> Acquire<'a, G> {
         running::run(guard, work).await
     }
 
-    async fn ask(&self, patience: WaitPolicy) -> Result<Option<G>> {
-        G::ask(LockRequest {
+    async fn acquire(&self, policy: WaitPolicy) -> Result<Option<G>> {
+        G::acquire(LockRequest {
             client: self.client,
             lock: self.lock,
-            terms: &self.terms,
-            patience,
+            options: &self.options,
+            policy,
             reentrant: self.reentrant,
         })
         .await
@@ -182,10 +182,10 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
         let cancel = std::mem::take(&mut self.cancel);
         Box::pin(async move {
             let (client, lock) = (self.client, self.lock);
-            let checked = self.terms.check().and_then(|()| self.wait.check());
+            let checked = self.options.check().and_then(|()| self.wait.check());
             checked.map_err(|error| lock.with_lock(error))?;
-            let asking = self.wait.for_lock(client, lock, |patience| self.ask(patience));
-            cancel.or(asking).await.map_err(|error| lock.with_lock(error))
+            let acquiring = self.wait.for_lock(client, lock, |policy| self.acquire(policy));
+            cancel.or(acquiring).await.map_err(|error| lock.with_lock(error))
         })
     }
 }
@@ -243,11 +243,11 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
         Box::pin(async move {
             let request = self.0;
             let (client, lock) = (request.client, request.lock);
-            let checked = request.terms.check().and_then(|()| request.wait.check());
+            let checked = request.options.check().and_then(|()| request.wait.check());
             checked.map_err(|error| lock.with_lock(error))?;
             let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
             let until = client.clock.now().after(limit);
-            request.ask(WaitPolicy::Try { until }).await
+            request.acquire(WaitPolicy::Try { until }).await
         })
     }
 }
@@ -276,19 +276,19 @@ macro_rules! options {
 
         /// As [`Acquire::lease`](crate::Acquire::lease).
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
-            self.terms.lease = lease;
+            self.options.lease = lease;
             self
         }
 
         /// As [`Acquire::renewal`](crate::Acquire::renewal).
         pub fn renewal(mut self, renewal: $crate::client::request::Renewal) -> Self {
-            self.terms.renewal = renewal;
+            self.options.renewal = renewal;
             self
         }
 
         /// As [`Acquire::max_hold`](crate::Acquire::max_hold).
         pub fn max_hold(mut self, hold: std::time::Duration) -> Self {
-            self.terms.hold = Some(hold);
+            self.options.hold = Some(hold);
             self
         }
     };

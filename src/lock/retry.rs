@@ -178,7 +178,7 @@ impl Wait {
         &self,
         client: &Client,
         lock: &LockKey,
-        ask: impl Fn(WaitPolicy) -> F,
+        acquire: impl Fn(WaitPolicy) -> F,
     ) -> Result<T> {
         let clock = &*client.clock;
         let retry = match &self.retry {
@@ -186,7 +186,7 @@ impl Wait {
             None if lock.kind == Kind::Mutex => &Retry::default(),
             None => {
                 let until = self.timeout.map(|timeout| clock.now().after(timeout));
-                let held = ask(WaitPolicy::Queue { until }).await?;
+                let held = acquire(WaitPolicy::Queue { until }).await?;
                 return held.ok_or_else(|| lock.with_lock(Error::invalid("a queue does not refuse")));
             }
         };
@@ -194,7 +194,7 @@ impl Wait {
         loop {
             let began = clock.now();
             let until = tries.answer_by(began, client.settings.call_timeout);
-            match ask(WaitPolicy::Try { until }).await {
+            match acquire(WaitPolicy::Try { until }).await {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Unavailable && tries.was_cut_short(began, clock.now()) => {

@@ -207,7 +207,7 @@ impl RwLock {
             return Ok(false);
         }
         let RwLock { client, lock } = self;
-        let reply = client.ask(lock, &Holds { id }.call(client.scripts, lock)).await?;
+        let reply = client.query(lock, &Holds { id }.call(client.scripts, lock)).await?;
         let mode = Holds::read(reply).map_err(|bad| lock.with_lock(bad))?;
         Ok(mode.is_some())
     }
@@ -216,7 +216,7 @@ impl RwLock {
 async fn look(client: &Client, lock: &LockKey, page: Page, size: usize) -> Result<View> {
     let most = size as u64;
     let call = Inspect { page, most }.call(client.scripts, lock);
-    Inspect::read(client.ask(lock, &call).await?).map_err(|bad| lock.with_lock(bad))
+    Inspect::read(client.query(lock, &call).await?).map_err(|bad| lock.with_lock(bad))
 }
 
 /// What servers take for an acquisition's id.
@@ -270,7 +270,7 @@ fn waiter(now: u64, mode: Mode, entry: Entry) -> Waiter {
         id: entry.id,
         mode,
         age: Duration::from_millis(now.saturating_sub(entry.since)),
-        remaining: Duration::from_millis((entry.seen + entry.liveness).saturating_sub(now)),
+        remaining: Duration::from_millis((entry.seen + entry.waiter_ttl).saturating_sub(now)),
     }
 }
 
@@ -333,7 +333,7 @@ mod tests {
             next: next.map(|next| format!("o{next}")),
             ticket,
             seen: 900,
-            liveness: 50,
+            waiter_ttl: 50,
             since: 400,
         }
     }

@@ -136,8 +136,8 @@ impl TwoKeyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
-    pub async fn read(&self, lease: Duration, patience: Duration) -> Result<TwoKeyGuard> {
-        self.wait(Mode::Read, lease, patience).await
+    pub async fn read(&self, lease: Duration, policy: Duration) -> Result<TwoKeyGuard> {
+        self.wait(Mode::Read, lease, policy).await
     }
 
     /// Takes the lock for writing, trying for as long as `patience`: every 50 ms, since nobody tells when it is free.
@@ -145,17 +145,17 @@ impl TwoKeyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
-    pub async fn write(&self, lease: Duration, patience: Duration) -> Result<TwoKeyGuard> {
-        self.wait(Mode::Write, lease, patience).await
+    pub async fn write(&self, lease: Duration, policy: Duration) -> Result<TwoKeyGuard> {
+        self.wait(Mode::Write, lease, policy).await
     }
 
-    async fn wait(&self, mode: Mode, lease: Duration, patience: Duration) -> Result<TwoKeyGuard> {
-        if patience.is_zero() {
-            let error = Error::invalid("the patience must not be zero: there are `try_read` and `try_write`");
+    async fn wait(&self, mode: Mode, lease: Duration, policy: Duration) -> Result<TwoKeyGuard> {
+        if policy.is_zero() {
+            let error = Error::invalid("the policy must not be zero: there are `try_read` and `try_write`");
             return Err(self.with_lock(error));
         }
         let clock = self.locks.client().clock.clone();
-        let until = self.after(patience);
+        let until = self.after(policy);
         let mut answered = false;
         loop {
             let began = clock.now();

@@ -163,20 +163,20 @@ impl StdError for UpgradeError {
 }
 
 /// True when the lease is a write, false when it was a try and others read.
-pub(crate) async fn become_writer(lease: &Lease, patience: WaitPolicy) -> Result<bool, Error> {
+pub(crate) async fn become_writer(lease: &Lease, policy: WaitPolicy) -> Result<bool, Error> {
     let Lease { client, acquisition } = lease;
     let asked = lease.with(|holding| (holding.lease, holding.replicas));
     let (length, replicas) = asked.ok_or_else(|| {
         let lost = Error::new(ErrorKind::Lost, "the lease is lost");
         acquisition.lock.with_lock(lost)
     })?;
-    let terms = LeaseOptions {
+    let options = LeaseOptions {
         lease: length,
         fairness: client.settings.fairness,
         renewal: Renewal::Automatic, // the lease's own stays
         hold: None,
         replicas,
     };
-    let granted = acquire::upgrade(client, acquisition, &terms, patience).await?;
+    let granted = acquire::upgrade(client, acquisition, &options, policy).await?;
     Ok(granted.is_some())
 }

@@ -521,7 +521,7 @@ struct FakeSubscription {
 }
 
 impl Subscription for FakeSubscription {
-    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         async move {
             match self.fakes.act(&self.host, command) {
                 Act::Answer(reply) => Ok(reply),

@@ -182,12 +182,12 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// Has messages given to `ear` by whoever reads the connection, which saves them the way through the receiver. A backend that cannot do so goes on to
     /// send them as notices.
-    fn hear_by(&self, ear: MessageHandler) {
-        drop(ear);
+    fn set_handler(&self, handler: MessageHandler) {
+        drop(handler);
     }
 
     /// Sends one command. Only before the first channel is joined: after that an answer could be mistaken for a subscription's.
-    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>>;
+    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>>;
 
     /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>>;

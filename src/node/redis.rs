@@ -91,11 +91,11 @@ impl Connector for RedisConnector {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with it.
             let weak = notify.downgrade();
-            let ear = Arc::new(OnceLock::<MessageHandler>::new());
-            let heard_by = ear.clone();
+            let handler = Arc::new(OnceLock::<MessageHandler>::new());
+            let handled_by = handler.clone();
             let (connection, driver, _) = self
-                .open(address, None, move |push| match (notice_of(push), heard_by.get()) {
-                    (Some(Notice::Message { channel, payload }), Some(ear)) => ear(channel, payload),
+                .open(address, None, move |push| match (notice_of(push), handled_by.get()) {
+                    (Some(Notice::Message { channel, payload }), Some(handler)) => handler(channel, payload),
                     (Some(notice), _) => drop(notify.send(notice)),
                     (None, _) => {}
                 })
@@ -103,7 +103,7 @@ impl Connector for RedisConnector {
             let subscription: Arc<dyn Subscription> = Arc::new(RedisSubscription {
                 connection,
                 notify: weak,
-                ear,
+                handler,
                 _driver: driver,
             });
             Ok((subscription, notices))
@@ -331,7 +331,7 @@ impl RedisNode {
 struct RedisSubscription {
     connection: MultiplexedConnection,
     notify: mpsc::WeakUnboundedSender<Notice>,
-    ear: Arc<OnceLock<MessageHandler>>,
+    handler: Arc<OnceLock<MessageHandler>>,
     _driver: Driver,
 }
 
@@ -342,11 +342,11 @@ impl fmt::Debug for RedisSubscription {
 }
 
 impl Subscription for RedisSubscription {
-    fn hear_by(&self, ear: MessageHandler) {
-        let _ = self.ear.set(ear); // the first one stays
+    fn set_handler(&self, handler: MessageHandler) {
+        let _ = self.handler.set(handler); // the first one stays
     }
 
-    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         async move {
             let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
             outcome.map(reply_of).map_err(|error| NodeError {

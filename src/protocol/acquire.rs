@@ -45,7 +45,7 @@ pub(crate) struct Wait {
     /// How long a grant waits to be claimed.
     pub(crate) window: Duration,
     /// How long the place lives without a poll.
-    pub(crate) liveness: Duration,
+    pub(crate) waiter_ttl: Duration,
     /// The ticket that was given before, 0 if none was.
     pub(crate) ticket: u64,
     /// The most waiters that the queue may have.
@@ -97,7 +97,7 @@ impl Acquire {
             None => args,
             Some(wait) => args
                 .number(millis(wait.window))
-                .number(millis(wait.liveness))
+                .number(millis(wait.waiter_ttl))
                 .number(wait.ticket)
                 .number(wait.limit)
                 .word(wait.joined_at.as_deref().unwrap_or("-"))

@@ -70,7 +70,7 @@ pub(crate) struct Entry {
     pub(crate) ticket: u64,
     /// When it last looked, server ms.
     pub(crate) seen: u64,
-    pub(crate) liveness: u64,
+    pub(crate) waiter_ttl: u64,
     /// When it came, server ms.
     pub(crate) since: u64,
 }
@@ -179,10 +179,10 @@ fn record(text: &str) -> Result<(Record, &str), BadReply> {
     }
 }
 
-/// An entry is mode, previous, next, ticket, seen, liveness, lease, window, fairness, node, tag, since.
+/// An entry is mode, previous, next, ticket, seen, waiter_ttl, lease, window, fairness, node, tag, since.
 fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
     let parts: Vec<&str> = text.split(' ').collect();
-    let [_, _, next, ticket, seen, liveness, _, _, _, _, _, since] = parts[..] else {
+    let [_, _, next, ticket, seen, waiter_ttl, _, _, _, _, _, since] = parts[..] else {
         return Err(malformed(text));
     };
     let number = |digits: &str| digits.parse().map_err(|_| malformed(text));
@@ -191,7 +191,7 @@ fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
         next: (next != "-").then(|| next.to_owned()),
         ticket: number(ticket)?,
         seen: number(seen)?,
-        liveness: number(liveness)?,
+        waiter_ttl: number(waiter_ttl)?,
         since: number(since)?,
     })
 }

@@ -574,14 +574,14 @@ mod tests {
         let known = known(&BEFORE, 2);
         assert!(known.is_confirmed_by(&view("b", &BEFORE, 2)));
         assert!(known.is_confirmed_by(&view("b", &BEFORE[..2], 2)), "a part of it");
-        for news in [
+        for events in [
             view("b", &AFTER, 2),
             view("b", &BEFORE, 3),
             view("b", &BEFORE, 1),
             down(view("b", &BEFORE, 2)),
             alone("a", None),
         ] {
-            assert!(!known.is_confirmed_by(&news), "{news:?}");
+            assert!(!known.is_confirmed_by(&events), "{events:?}");
         }
         assert!(!Known::default().is_confirmed_by(&view("b", &BEFORE, 2)));
     }

@@ -45,7 +45,7 @@ pub(crate) struct ClusterAdapter {
     connection: ClusterConnection,
     clock: Arc<dyn Clock>,
     /// For one attempt.
-    patience: Duration,
+    response_timeout: Duration,
     /// Of the clock of whoever serves a slot.
     bounds: Mutex<HashMap<Slot, ClockBound>>,
     load: Load,
@@ -63,11 +63,11 @@ struct InFlightCall {
 }
 
 impl ClusterAdapter {
-    pub(crate) fn new(connection: ClusterConnection, clock: Arc<dyn Clock>, patience: Duration) -> Self {
+    pub(crate) fn new(connection: ClusterConnection, clock: Arc<dyn Clock>, response_timeout: Duration) -> Self {
         ClusterAdapter {
             connection,
             clock,
-            patience: patience.max(LEAST_PATIENCE),
+            response_timeout: response_timeout.max(LEAST_PATIENCE),
             bounds: Mutex::default(),
             load: Load::of(&somewhere()),
             closed: AtomicBool::new(false),
@@ -108,7 +108,7 @@ impl ClusterAdapter {
         vec![somewhere()]
     }
 
-    pub(crate) async fn ask(&self) -> Result<Reply, CallError> {
+    pub(crate) async fn query(&self) -> Result<Reply, CallError> {
         Err(beyond("the servers cannot be asked one by one"))
     }
 
@@ -224,7 +224,7 @@ impl ClusterAdapter {
                 }
             }
         });
-        let until = self.clock.now().after(self.patience).min(deadline);
+        let until = self.clock.now().after(self.response_timeout).min(deadline);
         match future::select(request, pin!(time_out(&*self.clock, until))).await {
             Either::Left((outcome, _)) => Some(outcome.map(reply_of).or_else(reply_of_error)),
             Either::Right(_) => None,

@@ -35,7 +35,7 @@ pub(crate) struct Limits {
     /// For a connection to be opened and answered on.
     pub(crate) connect_timeout: Duration,
     /// How long a connection may be quiet while something is asked on it.
-    pub(crate) patience: Duration,
+    pub(crate) response_timeout: Duration,
     /// The most calls under way at once.
     pub(crate) in_flight: usize,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     has_shown_map: AtomicBool,
     node: Arc<dyn Node>,
     clock: Arc<dyn Clock>,
-    patience: Duration,
+    response_timeout: Duration,
     bound: Mutex<ClockBound>,
     retired: AtomicBool,
     /// The next connection may have other credentials.
@@ -153,7 +153,7 @@ impl Connection {
             has_shown_map: AtomicBool::new(false),
             node,
             clock,
-            patience: limits.patience,
+            response_timeout: limits.response_timeout,
             bound: Mutex::new(bound),
             retired: AtomicBool::new(false),
             renews,
@@ -233,8 +233,8 @@ impl Connection {
     }
 
     /// How long it may be quiet while something is asked on it.
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
     }
 
     /// Leave to send a call, if there is some at once.
@@ -318,10 +318,10 @@ impl Connection {
         }
     }
 
-    /// Notes that somebody gave up waiting. A connection on which nothing at all was heard for `patience` is replaced: the
+    /// Notes that somebody gave up waiting. A connection on which nothing at all was heard for `response_timeout` is replaced: the
     /// network may have swallowed it, which nobody else would tell.
-    pub(crate) fn gave_up(&self, now: Moment, patience: Duration) {
-        if now.since(self.heard.last()) >= patience {
+    pub(crate) fn gave_up(&self, now: Moment, response_timeout: Duration) {
+        if now.since(self.heard.last()) >= response_timeout {
             self.retire();
         }
     }
@@ -415,7 +415,7 @@ impl Connection {
         until: Moment,
     ) -> Result<Exchange<T>, Failure> {
         loop {
-            let quiet_until = self.heard.quiet_since(sent).after(self.patience);
+            let quiet_until = self.heard.quiet_since(sent).after(self.response_timeout);
             let limit = pin!(time_out(&*self.clock, quiet_until.min(until)));
             match future::select(&mut *answer, limit).await {
                 Either::Left((Ok(value), _)) => {
@@ -433,7 +433,7 @@ impl Connection {
                 Either::Right(_) => {}
             }
             let now = self.clock.now();
-            if now >= self.heard.quiet_since(sent).after(self.patience) {
+            if now >= self.heard.quiet_since(sent).after(self.response_timeout) {
                 self.retire();
                 return Err(Failure::Silent);
             }

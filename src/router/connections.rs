@@ -266,7 +266,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         connect_timeout: Duration::from_secs(1),
-        patience: Duration::from_secs(1),
+        response_timeout: Duration::from_secs(1),
         in_flight: 1,
     };
 
@@ -277,7 +277,7 @@ mod tests {
         let (fakes, clock) = (Fakes::new(&[(0, 16383, "a")]), TestClock::start());
         let connector: Arc<dyn Connector> = Arc::new(fakes);
         for _ in 0..200 {
-            let membership = Arc::new(Membership::new(Translation(None), LIMITS.patience));
+            let membership = Arc::new(Membership::new(Translation(None), LIMITS.response_timeout));
             let connections = Connections::new(connector.clone(), clock.clone(), membership, LIMITS);
             let opened = Connection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
             let opened = opened.map(Arc::new);

@@ -20,9 +20,14 @@ impl Router {
     }
 
     /// Sends a command that changes nothing to one server, again if there is no answer, until the deadline.
-    pub(crate) async fn ask(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, CallError> {
+    pub(crate) async fn query(
+        &self,
+        address: &Address,
+        command: &Command,
+        deadline: Moment,
+    ) -> Result<Reply, CallError> {
         loop {
-            let (said, last) = match self.ask_once(address, command, deadline).await {
+            let (said, last) = match self.query_once(address, command, deadline).await {
                 Ok(Reply::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => (Some(error), None),
                 Ok(Reply::Error(error)) => return Err(failed(Reason::Refused(error), None)),
                 Ok(reply) => return Ok(reply),
@@ -40,7 +45,7 @@ impl Router {
         }
     }
 
-    async fn ask_once(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, NodeError> {
+    async fn query_once(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, NodeError> {
         let connection = self.connect_until(address, deadline).await?;
         let until = self.clock.now().after(self.response_timeout).min(deadline);
         match connection.call(&*self.clock, command, until).await {

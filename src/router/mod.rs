@@ -70,7 +70,7 @@ pub(crate) struct RouterSettings {
     pub(crate) max_redirects: u32,
     /// From one refresh of the slot map in the background to the next.
     pub(crate) refresh_interval: Duration,
-    pub(crate) translate: Option<AddressTranslation>,
+    pub(crate) address_translator: Option<AddressTranslation>,
 }
 
 impl Default for RouterSettings {
@@ -82,7 +82,7 @@ impl Default for RouterSettings {
             max_in_flight: 256,
             max_redirects: 16,
             refresh_interval: Duration::from_secs(30),
-            translate: None,
+            address_translator: None,
         }
     }
 }
@@ -124,11 +124,11 @@ impl Router {
     ) -> Result<Arc<Router>, CallError> {
         let limits = Limits {
             connect_timeout: settings.connect_timeout,
-            patience: settings.response_timeout,
+            response_timeout: settings.response_timeout,
             in_flight: settings.max_in_flight,
         };
         let membership = Arc::new(Membership::new(
-            Translation(settings.translate),
+            Translation(settings.address_translator),
             settings.response_timeout,
         ));
         let durable = Arc::new(ReplicatedCalls::new(

@@ -79,7 +79,7 @@ impl ReplicatedCalls {
             clock,
             membership,
             limits: Limits {
-                patience: limits.patience + CONFIRM_TIMEOUT,
+                response_timeout: limits.response_timeout + CONFIRM_TIMEOUT,
                 ..limits
             },
             pools: Mutex::default(),
@@ -229,8 +229,8 @@ impl Pool {
             return;
         }
         let commands = self.pipeline(connection, &group, &limits);
-        let patience = connection.patience();
-        let until = clock.now().after(patience);
+        let response_timeout = connection.response_timeout();
+        let until = clock.now().after(response_timeout);
         let tell = |attempt: &dyn Fn(u64) -> Attempt, group: Vec<Entry>| {
             for (entry, not_after) in group.into_iter().zip(&limits) {
                 let _ = entry.tell.send(attempt(*not_after));
@@ -239,7 +239,7 @@ impl Pool {
         match connection.pipeline(clock, &commands, until).await {
             Ok(exchange) => tell_replies(connection, group, exchange),
             Err(Failure::Silent) => {
-                connection.gave_up(clock.now(), patience);
+                connection.gave_up(clock.now(), response_timeout);
                 tell(&|not_after| Attempt::Silent { sent: Some(not_after) }, group);
             }
             Err(Failure::Broken(failure)) => {

@@ -72,7 +72,7 @@ type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 pub(crate) struct Subscriptions {
     wanted: Mutex<HashMap<Slot, Bytes>>,
     joined: Joined,
-    orders: mpsc::UnboundedSender<KeeperCommand>,
+    commands: mpsc::UnboundedSender<KeeperCommand>,
     events: Events,
     keeper: AbortHandle,
 }
@@ -85,7 +85,7 @@ impl Subscriptions {
         connect_timeout: Duration,
         topology: Arc<Topology>,
     ) -> Subscriptions {
-        let (orders, taken) = mpsc::unbounded_channel();
+        let (commands, taken) = mpsc::unbounded_channel();
         let events = Events::default();
         let joined = Joined::default();
         let keeper = Keeper::new(
@@ -100,7 +100,7 @@ impl Subscriptions {
         Subscriptions {
             wanted: Mutex::default(),
             joined,
-            orders,
+            commands,
             events,
             keeper,
         }
@@ -150,9 +150,9 @@ impl Subscriptions {
         self.keeper.abort();
     }
 
-    fn tell(&self, order: KeeperCommand) {
+    fn tell(&self, command: KeeperCommand) {
         // The keeper is gone only after `close`.
-        let _ = self.orders.send(order);
+        let _ = self.commands.send(command);
     }
 }
 

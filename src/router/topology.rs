@@ -152,12 +152,12 @@ impl Topology {
     }
 
     /// Begins to fetch the map, unless that is under way. The answer may be awaited or dropped.
-    pub(crate) fn refresh(self: &Arc<Self>, whom: RefreshFrom) -> Shared<BoxFuture<'static, ()>> {
-        self.refresh_within(whom, LONGEST_INTERVAL)
+    pub(crate) fn refresh(self: &Arc<Self>, from: RefreshFrom) -> Shared<BoxFuture<'static, ()>> {
+        self.refresh_within(from, LONGEST_INTERVAL)
     }
 
     /// As `refresh`, at most this long after the last one has begun.
-    fn refresh_within(self: &Arc<Self>, whom: RefreshFrom, longest: Duration) -> Shared<BoxFuture<'static, ()>> {
+    fn refresh_within(self: &Arc<Self>, from: RefreshFrom, longest: Duration) -> Shared<BoxFuture<'static, ()>> {
         let mut refreshing = lock(&self.refreshing);
         let begin = refreshing.next_begin(self.clock.now(), longest);
         let running = refreshing.under_way.as_ref();
@@ -171,7 +171,7 @@ impl Topology {
         tokio::spawn(async move {
             this.wait_to_begin().await;
             // A failure is logged there, and every call that it matters to asks again.
-            let changed = this.fetch(&whom).await.unwrap_or(false);
+            let changed = this.fetch(&from).await.unwrap_or(false);
             let mut refreshing = lock(&this.refreshing);
             refreshing.unchanged = if changed { 0 } else { (refreshing.unchanged + 1).min(16) };
             refreshing.under_way = None;
@@ -233,10 +233,10 @@ impl Topology {
 
     /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
     /// chosen. A slow node delays this little: soon the next one is asked too. True if a slot has another master now.
-    pub(crate) async fn fetch(&self, whom: &RefreshFrom) -> Result<bool, Unfound> {
+    pub(crate) async fn fetch(&self, from: &RefreshFrom) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
         let mut survey = Survey {
-            candidates: self.candidates(whom).into(),
+            candidates: self.candidates(from).into(),
             asking: FuturesUnordered::new(),
             asked: 0,
             views: Vec::new(),
@@ -249,19 +249,19 @@ impl Topology {
                 telemetry::refresh_failed(&survey.last_failure);
                 return Err(Unfound::Failed(survey.last_failure));
             }
-            let patience = self.clock.sleep_until(self.clock.now().after(STAGGER));
+            let response_timeout = self.clock.sleep_until(self.clock.now().after(STAGGER));
             tokio::select! {
                 biased;
                 Some(heard) = survey.asking.next() => {
                     let Some(view) = self.admit(&mut survey, heard) else { continue };
-                    let is_enough = !matches!(whom, RefreshFrom::Several) || survey.views.len() > 1;
+                    let is_enough = !matches!(from, RefreshFrom::Several) || survey.views.len() > 1;
                     if is_enough && self.membership.known().is_confirmed_by(&view) {
                         telemetry::refreshed(&view.node, false);
                         return Ok(false);
                     }
-                    self.sample(whom, &mut survey, view).await;
+                    self.sample(from, &mut survey, view).await;
                 }
-                () = patience => continue,
+                () = response_timeout => continue,
             }
             if let Some(view) = self.choose(&mut survey)? {
                 return Ok(self.install(view, since));
@@ -273,7 +273,7 @@ impl Topology {
     fn ask_next<'a>(&'a self, survey: &mut Survey<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
             survey.asked += 1;
-            survey.asking.push(self.ask(node).boxed());
+            survey.asking.push(self.query(node).boxed());
         }
     }
 
@@ -303,7 +303,7 @@ impl Topology {
 
     /// One node has said something new: asks a few at once, and waits a little for them. A single server is asked for by all
     /// seeds, however long they take: two of them are no cluster.
-    async fn sample<'a>(&'a self, whom: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
+    async fn sample<'a>(&'a self, from: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
         let is_alone = matches!(view.told, Told::Alone(_));
         let begins = self.membership.known().kind == Kind::Nothing;
         if let (true, Told::Cluster { map, .. }) = (begins, &view.told) {
@@ -312,7 +312,7 @@ impl Topology {
             survey.candidates.extend(named);
         }
         survey.views.push(view);
-        if let RefreshFrom::Another(troubled) = whom {
+        if let RefreshFrom::Another(troubled) = from {
             survey.candidates.retain(|node| node != troubled);
         }
         let most = if is_alone && begins { usize::MAX } else { SAMPLE };
@@ -321,7 +321,7 @@ impl Topology {
         }
         let until = self.clock.now().after(STAGGER);
         loop {
-            let patience = async {
+            let response_timeout = async {
                 match is_alone && begins {
                     true => std::future::pending().await,
                     false => self.clock.sleep_until(until).await,
@@ -334,7 +334,7 @@ impl Topology {
                     let view = self.admit(survey, heard);
                     survey.views.extend(view);
                 }
-                () = patience => return,
+                () = response_timeout => return,
             }
         }
     }
@@ -396,7 +396,7 @@ impl Topology {
     }
 
     /// The nodes to ask, in this order: those that are connected, other known ones, seeds. One of the seeds is among the first three.
-    fn candidates(&self, whom: &RefreshFrom) -> Vec<Address> {
+    fn candidates(&self, from: &RefreshFrom) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
         match known.kind {
@@ -410,11 +410,11 @@ impl Topology {
         fastrand::shuffle(&mut seeds);
         seeds.sort_by_key(|seed| known.map.has(seed));
         drop(known);
-        if let RefreshFrom::First(first) = whom {
+        if let RefreshFrom::First(first) = from {
             nodes.retain(|address| address != first);
             nodes.insert(0, first.clone());
         }
-        if let RefreshFrom::Another(last) = whom {
+        if let RefreshFrom::Another(last) = from {
             seeds.sort_by_key(|seed| seed == last);
             nodes.retain(|address| address != last);
         }
@@ -427,14 +427,14 @@ impl Topology {
                 nodes.push(seed);
             }
         }
-        if let RefreshFrom::Another(last) = whom {
+        if let RefreshFrom::Another(last) = from {
             nodes.retain(|address| address != last);
             nodes.push(last.clone());
         }
         nodes
     }
 
-    async fn ask(&self, node: Address) -> Heard {
+    async fn query(&self, node: Address) -> Heard {
         let asked = async {
             let connection = self.connections.connect(&node).await?;
             let translation = self.membership.translation();

@@ -29,8 +29,8 @@ impl Translation {
                 host: host.into(),
                 port,
             },
-            Some(translate) => {
-                let (host, port) = translate(host, port);
+            Some(address_translator) => {
+                let (host, port) = address_translator(host, port);
                 Address {
                     host: host.into(),
                     port,

@@ -82,11 +82,16 @@ impl Transport {
     }
 
     /// As [`Router::ask`].
-    pub(crate) async fn ask(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, CallError> {
+    pub(crate) async fn query(
+        &self,
+        address: &Address,
+        command: &Command,
+        deadline: Moment,
+    ) -> Result<Reply, CallError> {
         match self {
-            Transport::Own(router) => router.ask(address, command, deadline).await,
+            Transport::Own(router) => router.query(address, command, deadline).await,
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.ask().await,
+            Transport::Adapter(adapter) => adapter.query().await,
         }
     }
 

@@ -15,20 +15,22 @@ pub(crate) async fn view(
     connection: &Arc<Connection>,
     node: &Address,
     clock: &dyn Clock,
-    patience: Duration,
+    response_timeout: Duration,
     translation: &Translation,
 ) -> Result<View, NodeError> {
     let commands = [
         Command::new().word("CLUSTER").word("SLOTS"),
         Command::new().word("CLUSTER").word("INFO"),
     ];
-    let until = clock.now().after(patience);
+    let until = clock.now().after(response_timeout);
     let mut replies = match connection.pipeline(clock, &commands, until).await {
         Ok(exchange) => exchange.value.into_iter(),
         Err(Failure::Broken(failure)) => return Err(failure),
         Err(Failure::Silent) => {
-            connection.gave_up(clock.now(), patience);
-            return Err(NodeError::unsent(format!("{node} did not answer in {patience:?}")));
+            connection.gave_up(clock.now(), response_timeout);
+            return Err(NodeError::unsent(format!(
+                "{node} did not answer in {response_timeout:?}"
+            )));
         }
     };
     let told = match replies.next().unwrap_or(Reply::Nil) {

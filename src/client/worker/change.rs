@@ -13,29 +13,27 @@ use crate::clock::Moment;
 use crate::protocol::{Downgrade, Ended, Mode, Release, Renewed};
 use crate::router::{Answer, CallError};
 
-pub(super) async fn end_waits(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
-    end(client, flight, TransitionKind::EndWait).await;
+pub(super) async fn end_waits(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
+    end(client, batch, TransitionKind::EndWait).await;
 }
 
 /// Releases what took the place of lost leases.
-pub(super) async fn give_back(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
-    end(client, flight, TransitionKind::GiveBack).await;
+pub(super) async fn give_back(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
+    end(client, batch, TransitionKind::GiveBack).await;
 }
 
-async fn end(client: Arc<Client>, flight: Vec<Arc<Acquisition>>, kind: TransitionKind) {
-    let calls = releases(&client, &flight, kind == TransitionKind::EndWait);
+async fn end(client: Arc<Client>, batch: Vec<Arc<Acquisition>>, kind: TransitionKind) {
+    let calls = releases(&client, &batch, kind == TransitionKind::EndWait);
     let until = client.clock.now().after(client.settings.call_timeout);
     client
         .router
-        .each(&calls, until, |at, result| {
-            apply_end(&client, &flight[at], kind, result)
-        })
+        .each(&calls, until, |at, result| apply_end(&client, &batch[at], kind, result))
         .await;
 }
 
-pub(super) async fn downgrade(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+pub(super) async fn downgrade(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
     let now = client.clock.now();
-    let calls: Vec<_> = flight
+    let calls: Vec<_> = batch
         .iter()
         .map(|acquisition| {
             let held = acquisition.with_holding(|holding| (holding.token, holding.renewals.lease(now, holding.lease)));
@@ -47,9 +45,7 @@ pub(super) async fn downgrade(client: Arc<Client>, flight: Vec<Arc<Acquisition>>
     let until = now.after(client.settings.call_timeout);
     client
         .router
-        .each(&calls, until, |at, result| {
-            apply_downgrade(&client, &flight[at], result)
-        })
+        .each(&calls, until, |at, result| apply_downgrade(&client, &batch[at], result))
         .await;
 }
 

@@ -29,35 +29,35 @@ pub(crate) use renew::{apply_renewal, notice_loss, refusal, take_loss};
 const HORIZON: Duration = Duration::from_millis(20);
 
 /// The most calls that fly as one.
-const FLIGHT: usize = 512;
+const BATCH: usize = 512;
 
 /// How long the worker sleeps when nothing is due.
 const IDLE: Duration = Duration::from_secs(10);
 
-type Flight = BoxFuture<'static, ()>;
+type Dispatch = BoxFuture<'static, ()>;
 
 /// Runs until the client's last handle and its last acquisition are gone.
 pub(crate) async fn run(client: Arc<Client>) {
-    let mut flights: FuturesUnordered<Flight> = FuturesUnordered::new();
+    let mut batches: FuturesUnordered<Dispatch> = FuturesUnordered::new();
     let mut tidy_at = client.clock.now().after(IDLE);
     loop {
         let now = client.clock.now();
         let work = client.take_work(now.after(HORIZON));
-        send_due(&client, work.due, now, &flights);
+        send_due(&client, work.due, now, &batches);
         for lock in work.pumps {
-            flights.push(Box::pin(go_on(client.clone(), lock)));
+            batches.push(Box::pin(go_on(client.clone(), lock)));
         }
         if now >= tidy_at {
             client.drop_idle_subscriptions();
             tidy_at = now.after(IDLE);
         }
-        if work.finished && flights.is_empty() {
+        if work.finished && batches.is_empty() {
             break;
         }
         let sleep = client.clock.sleep_until(client.sleep_until(tidy_at));
         tokio::select! {
             biased;
-            Some(()) = flights.next(), if !flights.is_empty() => {}
+            Some(()) = batches.next(), if !batches.is_empty() => {}
             () = client.wake.notified() => {}
             () = sleep => {}
         }
@@ -77,7 +77,7 @@ enum Kind {
     Release,
 }
 
-fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, flights: &FuturesUnordered<Flight>) {
+fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, batches: &FuturesUnordered<Dispatch>) {
     let mut groups: BTreeMap<(Kind, Option<Address>), Vec<Arc<Acquisition>>> = BTreeMap::new();
     for acquisition in due {
         let id = client.router.master_of(acquisition.lock.slot);
@@ -87,20 +87,20 @@ fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, fligh
         }
     }
     for ((kind, _), group) in groups {
-        for flight in group.chunks(FLIGHT) {
-            flights.push(fly(kind, client.clone(), flight.to_vec()));
+        for batch in group.chunks(BATCH) {
+            batches.push(dispatch(kind, client.clone(), batch.to_vec()));
         }
     }
 }
 
-fn fly(kind: Kind, client: Arc<Client>, flight: Vec<Arc<Acquisition>>) -> Flight {
+fn dispatch(kind: Kind, client: Arc<Client>, batch: Vec<Arc<Acquisition>>) -> Dispatch {
     match kind {
-        Kind::Renewal => Box::pin(renew::renew(client, flight)),
-        Kind::ConfirmedRenewal(replicas) => Box::pin(renew::renew_confirmed(client, flight, replicas)),
-        Kind::EndOfWait => Box::pin(change::end_waits(client, flight)),
-        Kind::Downgrade => Box::pin(change::downgrade(client, flight)),
-        Kind::GiveBack => Box::pin(change::give_back(client, flight)),
-        Kind::Release => Box::pin(release::leave(client, flight)),
+        Kind::Renewal => Box::pin(renew::renew(client, batch)),
+        Kind::ConfirmedRenewal(replicas) => Box::pin(renew::renew_confirmed(client, batch, replicas)),
+        Kind::EndOfWait => Box::pin(change::end_waits(client, batch)),
+        Kind::Downgrade => Box::pin(change::downgrade(client, batch)),
+        Kind::GiveBack => Box::pin(change::give_back(client, batch)),
+        Kind::Release => Box::pin(release::release(client, batch)),
     }
 }
 
@@ -146,18 +146,18 @@ fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind
             client.schedule(acquisition, next);
             [renewal, change]
         }
-        State::Releasing(leaving) if now >= leaving.give_up => {
+        State::Releasing(releasing) if now >= releasing.give_up => {
             drop(state);
             client.forget(acquisition);
             [None; 2]
         }
-        State::Releasing(leaving) if leaving.sent => [None; 2],
-        State::Releasing(leaving) if leaving.due <= now.after(HORIZON) => {
-            leaving.sent = true;
+        State::Releasing(releasing) if releasing.sent => [None; 2],
+        State::Releasing(releasing) if releasing.due <= now.after(HORIZON) => {
+            releasing.sent = true;
             [Some(Kind::Release), None]
         }
-        State::Releasing(leaving) => {
-            let due = leaving.due;
+        State::Releasing(releasing) => {
+            let due = releasing.due;
             drop(state);
             client.schedule(acquisition, due);
             [None; 2]
@@ -207,7 +207,7 @@ mod tests {
     async fn a_release_on_its_way_is_not_sent_again() {
         let engine = Engine::builder().masters(1).replicas(0).build();
         let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
-        let guard = locks.rwlock("leaving").unwrap().write().await.unwrap();
+        let guard = locks.rwlock("releasing").unwrap().write().await.unwrap();
         let acquisition = guard.acquisition.clone();
         engine.faults().pause(0);
         engine.reset_tally();
@@ -216,7 +216,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
             locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
         }
-        assert!(matches!(&*acquisition.state(), State::Releasing(leaving) if leaving.sent));
+        assert!(matches!(&*acquisition.state(), State::Releasing(releasing) if releasing.sent));
         engine.faults().resume(0);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(matches!(&*acquisition.state(), State::Ended));

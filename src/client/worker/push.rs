@@ -78,7 +78,7 @@ mod tests {
         let rare = Duration::from_secs(60);
         let settings = Locks::builder()
             .poll_interval(rare)
-            .waiter_liveness(10 * rare)
+            .waiter_ttl(10 * rare)
             .lease(10 * rare);
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let lock = locks.rwlock("looked at").unwrap();

@@ -20,17 +20,17 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// A release that fails again and again waits twice as long each time, up to 16 s.
 const MOST_DOUBLINGS: u32 = 5;
 
-pub(super) async fn leave(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
-    let calls = releases(&client, &flight, false);
+pub(super) async fn release(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
+    let calls = releases(&client, &batch, false);
     let until = client.clock.now().after(client.settings.call_timeout);
     client
         .router
-        .each(&calls, until, |at, result| apply_release(&client, &flight[at], result))
+        .each(&calls, until, |at, result| apply_release(&client, &batch[at], result))
         .await;
 }
 
-pub(super) fn releases(client: &Client, flight: &[Arc<Acquisition>], only_wait: bool) -> Vec<Call> {
-    flight
+pub(super) fn releases(client: &Client, batch: &[Arc<Acquisition>], only_wait: bool) -> Vec<Call> {
+    batch
         .iter()
         .map(|one| {
             let release = Release { id: one.id, only_wait };
@@ -42,9 +42,11 @@ pub(super) fn releases(client: &Client, flight: &[Arc<Acquisition>], only_wait: 
 fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
     let next = {
         let mut state = acquisition.state();
-        let State::Releasing(leaving) = &mut *state else { return };
-        leaving.sent = false;
-        left(client, &acquisition.lock, leaving, result).then_some(leaving.due)
+        let State::Releasing(releasing) = &mut *state else {
+            return;
+        };
+        releasing.sent = false;
+        released(client, &acquisition.lock, releasing, result).then_some(releasing.due)
     };
     match next {
         Some(due) => client.schedule(acquisition, due),
@@ -53,7 +55,7 @@ fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answ
 }
 
 /// Takes in the answer to a release. True if another must follow, at `leaving.due`.
-fn left(client: &Client, lock: &LockKey, leaving: &mut Releasing, result: Result<Answer, CallError>) -> bool {
+fn released(client: &Client, lock: &LockKey, releasing: &mut Releasing, result: Result<Answer, CallError>) -> bool {
     let now = client.clock.now();
     match read(result, Release::read) {
         Ok(Told {
@@ -67,11 +69,17 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Releasing, result: Result
             if envelope.more {
                 client.pump(lock);
             }
-            let Some(due) = doubt_ends(&mut leaving.in_doubt_until, leaving.in_doubt, envelope.now, sent, now) else {
+            let Some(due) = doubt_ends(
+                &mut releasing.in_doubt_until,
+                releasing.in_doubt,
+                envelope.now,
+                sent,
+                now,
+            ) else {
                 return false;
             };
-            leaving.due = due;
-            leaving.give_up = leaving.give_up.max(due.after(client.settings.call_timeout));
+            releasing.due = due;
+            releasing.give_up = releasing.give_up.max(due.after(client.settings.call_timeout));
         }
         // There is no lock any more that it could be released from.
         Err(Failure::Final(error)) if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) => {
@@ -81,8 +89,8 @@ fn left(client: &Client, lock: &LockKey, leaving: &mut Releasing, result: Result
             if let Failure::Final(error) = failure {
                 telemetry::release_failed(&lock.name, lock.slot, &error);
             }
-            leaving.due = now.after(AGAIN * 2u32.pow(leaving.failures));
-            leaving.failures = (leaving.failures + 1).min(MOST_DOUBLINGS);
+            releasing.due = now.after(AGAIN * 2u32.pow(releasing.failures));
+            releasing.failures = (releasing.failures + 1).min(MOST_DOUBLINGS);
         }
     }
     true

@@ -16,21 +16,21 @@ use crate::error::Error;
 use crate::protocol::{Renew, Renewed};
 use crate::router::{Answer, Call, CallError, Reason};
 
-pub(super) async fn renew(client: Arc<Client>, flight: Vec<Arc<Acquisition>>) {
+pub(super) async fn renew(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
     let now = client.clock.now();
-    let (calls, until) = calls(&client, &flight, now);
+    let (calls, until) = calls(&client, &batch, now);
     client
         .router
-        .each(&calls, until, |at, result| apply_renewal(&client, &flight[at], result))
+        .each(&calls, until, |at, result| apply_renewal(&client, &batch[at], result))
         .await;
 }
 
 /// As `renew`, where replicas must confirm it: the connections for that make groups of what comes together.
-pub(super) async fn renew_confirmed(client: Arc<Client>, flight: Vec<Arc<Acquisition>>, replicas: u32) {
+pub(super) async fn renew_confirmed(client: Arc<Client>, batch: Vec<Arc<Acquisition>>, replicas: u32) {
     let now = client.clock.now();
-    let (calls, until) = calls(&client, &flight, now);
+    let (calls, until) = calls(&client, &batch, now);
     let (client, router) = (&client, &client.router);
-    join_all(flight.iter().zip(&calls).map(|(acquisition, call)| async move {
+    join_all(batch.iter().zip(&calls).map(|(acquisition, call)| async move {
         let result = router.call_replicated(call, replicas, until).await;
         apply_renewal(client, acquisition, result);
     }))
@@ -38,9 +38,9 @@ pub(super) async fn renew_confirmed(client: Arc<Client>, flight: Vec<Arc<Acquisi
 }
 
 /// The calls, and until when they are of use: a renewal that comes late is of none, but nothing waits for it either.
-fn calls(client: &Client, flight: &[Arc<Acquisition>], now: Moment) -> (Vec<Call>, Moment) {
+fn calls(client: &Client, batch: &[Arc<Acquisition>], now: Moment) -> (Vec<Call>, Moment) {
     let mut latest = now;
-    let calls = flight.iter().map(|acquisition| {
+    let calls = batch.iter().map(|acquisition| {
         let lease = acquisition.with_holding(|holding| {
             latest = latest.max(holding.ends);
             holding.renewals.lease(now, holding.lease)

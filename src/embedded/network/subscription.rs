@@ -12,13 +12,13 @@ use crate::node::{Command, NodeError, Notice, Reply, Subscribed, Subscription};
 #[derive(Debug)]
 pub(super) struct RemoteSubscription {
     line: Arc<Line>,
-    orders: mpsc::UnboundedSender<Order>,
+    requests: mpsc::UnboundedSender<Request>,
 }
 
 type Answer = Result<Reply, NodeError>;
 
 #[derive(Debug)]
-enum Order {
+enum Request {
     Ask {
         command: Box<Command>,
         tell: oneshot::Sender<Answer>,
@@ -34,15 +34,15 @@ enum Order {
 
 impl RemoteSubscription {
     pub(super) fn open(line: Arc<Line>, (subscription, notices): Subscribed) -> Subscribed {
-        let (orders, ordered) = mpsc::unbounded_channel();
+        let (requests, requested) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
-        tokio::spawn(obey(line.clone(), subscription, ordered));
+        tokio::spawn(obey(line.clone(), subscription, requested));
         tokio::spawn(tell_all(line.clone(), notices, tell));
-        (Arc::new(RemoteSubscription { line, orders }), told)
+        (Arc::new(RemoteSubscription { line, requests }), told)
     }
 
-    fn order(&self, order: Order) -> Result<(), NodeError> {
-        if self.line.is_broken() || self.orders.send(order).is_err() {
+    fn request(&self, request: Request) -> Result<(), NodeError> {
+        if self.line.is_broken() || self.requests.send(request).is_err() {
             return Err(broken(true));
         }
         Ok(())
@@ -50,11 +50,11 @@ impl RemoteSubscription {
 }
 
 impl Subscription for RemoteSubscription {
-    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
             let command = Box::new(command.clone());
-            self.order(Order::Ask { command, tell })?;
+            self.request(Request::Ask { command, tell })?;
             match future::select(told, Box::pin(self.line.broken())).await {
                 Either::Left((Ok(answer), _)) => answer,
                 Either::Left((Err(_), broke)) => {
@@ -68,7 +68,7 @@ impl Subscription for RemoteSubscription {
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
         Box::pin(async move {
-            self.order(Order::Join {
+            self.request(Request::Join {
                 channel: channel.to_vec(),
                 asking,
             })
@@ -77,7 +77,7 @@ impl Subscription for RemoteSubscription {
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
         Box::pin(async move {
-            self.order(Order::Leave {
+            self.request(Request::Leave {
                 channel: channel.to_vec(),
             })
         })
@@ -85,26 +85,26 @@ impl Subscription for RemoteSubscription {
 }
 
 /// Carries orders to the server, until one end has hung up and the other one has heard of it.
-async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut requests: mpsc::UnboundedReceiver<Request>) {
     loop {
-        let order = tokio::select! {
+        let request = tokio::select! {
             biased;
             () = line.ended() => return,
-            order = orders.recv() => order,
+            request = requests.recv() => request,
         };
-        let Some(order) = order else { return };
+        let Some(request) = request else { return };
         let fate = line.fate(Kind::Subscribe, &[]);
         if !line.travel_there(&fate).await {
             continue;
         }
-        let done = match order {
-            Order::Ask { command, tell } => {
-                let answer = subscription.ask(&command).await;
+        let done = match request {
+            Request::Ask { command, tell } => {
+                let answer = subscription.query(&command).await;
                 tokio::spawn(bring_back(line.clone(), fate, answer, tell));
                 continue;
             }
-            Order::Join { channel, asking } => subscription.join(&channel, asking).await,
-            Order::Leave { channel } => subscription.leave(&channel).await,
+            Request::Join { channel, asking } => subscription.join(&channel, asking).await,
+            Request::Leave { channel } => subscription.leave(&channel).await,
         };
         if done.is_err() && line.travel_back(&fate).await {
             line.break_up();

@@ -453,13 +453,13 @@ fn scripts_and_commands_answer_as_on_a_server() {
     let mut wrong: Vec<String> = scripts
         .filter_map(|script| compare_scripts(&judge, &mut real, &engine, &script))
         .collect();
-    real.ask(&["FLUSHALL"]);
+    real.query(&["FLUSHALL"]);
     engine.faults().flush_data(0);
     for command in COMMANDS {
         let command: Vec<&str> = command.split(' ').collect();
         wrong.extend(compare(&judge, &mut real, &engine, &command));
     }
-    real.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    real.query(&["CONFIG", "SET", "maxmemory", "1"]);
     engine.faults().set_full_memory(0, true);
     for command in FULL_MEMORY_COMMANDS {
         let command: Vec<&str> = command.split(' ').collect();
@@ -476,13 +476,13 @@ fn expects(judge: &Judge, using: &str, value: &str) -> bool {
 }
 
 fn compare_scripts(judge: &Judge, real: &mut RealConnection, engine: &Engine, script: &str) -> Option<String> {
-    real.ask(&["DEL", "k"]);
-    engine.ask(0, &words(&["DEL", "k"]));
+    real.query(&["DEL", "k"]);
+    engine.query(0, &words(&["DEL", "k"]));
     compare(judge, real, engine, &["EVAL", script, "1", "k", "arg", "7", "\u{ff}"])
 }
 
 fn compare(judge: &Judge, real: &mut RealConnection, engine: &Engine, command: &[&str]) -> Option<String> {
-    let expected = judge.essence(real.ask(command));
-    let actual = judge.essence(engine.ask(0, &words(command)));
+    let expected = judge.essence(real.query(command));
+    let actual = judge.essence(engine.query(0, &words(command)));
     (expected != actual).then(|| format!("{}\n   server {expected:?}\n   engine {actual:?}", command.join(" ")))
 }

@@ -47,7 +47,7 @@ fn call(node: &Arc<dyn Node>, command: &Words) -> Reply {
 }
 
 fn run_id(engine: &Engine, server: usize) -> String {
-    let Reply::Text(info) = engine.ask(server, &words(&["INFO", "server"])) else {
+    let Reply::Text(info) = engine.query(server, &words(&["INFO", "server"])) else {
         panic!("no INFO");
     };
     let info = String::from_utf8_lossy(&info).into_owned();
@@ -66,15 +66,15 @@ fn a_promoted_replica_has_not_got_the_last_writes_nor_the_scripts() {
         panic!("not loaded");
     };
     for server in 0..engine.addresses().len() {
-        engine.ask(server, &load);
+        engine.query(server, &load);
     }
     let new = engine.faults().promote(master, 2).unwrap();
     assert_ne!(new, master);
     assert_ne!(run_id(&engine, new), run_id(&engine, master));
     assert_eq!(engine.faults().master_of(Slot::of(KEY)), new);
-    assert_eq!(engine.ask(new, &get()), text("1"));
+    assert_eq!(engine.query(new, &get()), text("1"));
     let evalsha = words(&[b"EVALSHA".as_slice(), &digest, b"1", KEY.as_bytes()]);
-    assert_eq!(code(&engine.ask(new, &evalsha)), "NOSCRIPT");
+    assert_eq!(code(&engine.query(new, &evalsha)), "NOSCRIPT");
     let moved = call(&node, &get());
     assert_eq!(code(&moved), "MOVED");
     assert!(format!("{moved:?}").contains(&engine.addresses()[new].to_string()));
@@ -87,7 +87,7 @@ fn a_script_is_lost_as_a_whole() {
     let script = "redis.call('HSET', KEYS[1], 'a', 1) redis.call('HSET', KEYS[1], 'b', 1) return redis.call('PEXPIRE', KEYS[1], 9)";
     call(&node, &words(&["EVAL", script, "1", KEY]));
     let new = engine.faults().promote(master, 1).unwrap();
-    assert_eq!(engine.ask(new, &words(&["EXISTS", KEY])), Reply::Int(0));
+    assert_eq!(engine.query(new, &words(&["EXISTS", KEY])), Reply::Int(0));
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn a_paused_master_serves_what_was_sent_before_it_learns_of_its_successor() {
     let abandoned = words(&["SET", &format!("{{{KEY}}}other"), "v"]);
     assert!(futures::FutureExt::now_or_never(node.call(&abandoned)).is_none());
     let new = engine.faults().promote(master, 0).unwrap();
-    assert_eq!(engine.ask(new, &get()), text("before"));
+    assert_eq!(engine.query(new, &get()), text("before"));
     engine.faults().resume(master);
     assert_eq!(at_once(pending).unwrap(), text("OK"), "it did not know better");
     assert_eq!(code(&call(&node, &get())), "MOVED");
-    assert_eq!(engine.ask(new, &get()), text("before"), "and it is lost");
+    assert_eq!(engine.query(new, &get()), text("before"), "and it is lost");
 }
 
 #[test]
@@ -148,11 +148,11 @@ fn an_isolated_master_serves_until_it_hears_of_its_successor() {
     engine.faults().isolate(master);
     let new = engine.faults().promote(master, 0).unwrap();
     assert_eq!(call(&node, &set("here")), text("OK"));
-    assert_eq!(engine.ask(new, &set("there")), text("OK"));
+    assert_eq!(engine.query(new, &set("there")), text("OK"));
     assert_eq!(call(&node, &get()), text("here"));
     engine.faults().rejoin(master);
     assert_eq!(code(&call(&node, &get())), "MOVED");
-    assert_eq!(engine.ask(new, &get()), text("there"));
+    assert_eq!(engine.query(new, &get()), text("there"));
     // It can take over again, and then has what the other one had.
     assert_eq!(engine.faults().promote(new, 0), Some(master));
     assert_eq!(call(&node, &get()), text("there"));
@@ -189,8 +189,8 @@ fn a_master_that_was_replaced_while_it_was_down_starts_as_a_replica() {
     engine.faults().stop(master);
     let new = engine.faults().promote(master, 0).unwrap();
     engine.faults().start(master);
-    assert_eq!(code(&engine.ask(master, &get())), "MOVED");
-    assert_eq!(engine.ask(new, &get()), text("v"));
+    assert_eq!(code(&engine.query(master, &get())), "MOVED");
+    assert_eq!(engine.query(new, &get()), text("v"));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn two_misled_masters_name_each_other() {
     let other = (master + 1) % 3;
     engine.faults().mislead(master, Slot::of(KEY), other);
     for (asked, named) in [(master, other), (other, master)] {
-        let reply = engine.ask(asked, &get());
+        let reply = engine.query(asked, &get());
         let address = engine.addresses()[named].to_string();
         assert!(
             format!("{reply:?}").contains(&format!("{} {address}", Slot::of(KEY))),
@@ -251,7 +251,7 @@ fn a_slot_moves_key_by_key_with_the_time_that_is_left() {
     assert!(engine.faults().finish_move(slot));
     assert!(!engine.faults().finish_move(slot));
     assert_eq!(code(&call(&node, &get())), "MOVED");
-    assert_eq!(engine.ask(target, &words(&["PTTL", KEY])), Reply::Int(5000));
+    assert_eq!(engine.query(target, &words(&["PTTL", KEY])), Reply::Int(5000));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_failover_of_either_side_leaves_a_slot_open() {
         assert!(engine.faults().finish_move(slot));
         let master = engine.faults().master_of(slot);
         assert_eq!(master, if side == 0 { target } else { new });
-        assert_eq!(engine.ask(master, &get()), text("v"));
+        assert_eq!(engine.query(master, &get()), text("v"));
     }
 }
 
@@ -290,11 +290,11 @@ fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
     engine.advance(Duration::from_micros(1_500_042));
     let eval = words(&["EVAL", script, "0"]);
     let now = Reply::List(vec![Reply::Int(1), text("1735689601"), text("500042")]);
-    assert_eq!(engine.ask(0, &eval), now);
-    assert_eq!(engine.ask(1, &eval), now);
+    assert_eq!(engine.query(0, &eval), now);
+    assert_eq!(engine.query(1, &eval), now);
     assert_eq!(engine.now(), Duration::from_micros(1_735_689_601_500_042));
     engine.faults().set_clock(master, -1_000);
-    assert_ne!(engine.ask(master, &eval), now);
+    assert_ne!(engine.query(master, &eval), now);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_server_refuses_as_it_is_told() {
 #[test]
 fn the_slots_are_listed_with_masters_and_replicas() {
     let (engine, ..) = engine(1);
-    let Reply::List(ranges) = engine.ask(2, &words(&["CLUSTER", "SLOTS"])) else {
+    let Reply::List(ranges) = engine.query(2, &words(&["CLUSTER", "SLOTS"])) else {
         panic!("no slots");
     };
     assert_eq!(ranges.len(), 3);
@@ -339,13 +339,13 @@ fn the_slots_are_listed_with_masters_and_replicas() {
 fn a_scan_finds_all_keys_that_stay() {
     let engine = Engine::builder().standalone().manual_time().build();
     for number in 0..500 {
-        engine.ask(0, &words(&["SET", &format!("stays:{number}"), "v"]));
-        engine.ask(0, &words(&["SET", &format!("goes:{number}"), "v"]));
+        engine.query(0, &words(&["SET", &format!("stays:{number}"), "v"]));
+        engine.query(0, &words(&["SET", &format!("goes:{number}"), "v"]));
     }
     let (mut cursor, mut found, mut round) = ("0".to_owned(), Vec::new(), 0);
     loop {
         let scan = words(&["SCAN", &cursor, "MATCH", "stays:*", "COUNT", "7"]);
-        let Reply::List(parts) = engine.ask(0, &scan) else {
+        let Reply::List(parts) = engine.query(0, &scan) else {
             panic!("no scan");
         };
         let [Reply::Text(next), Reply::List(keys)] = &parts[..] else {
@@ -353,8 +353,8 @@ fn a_scan_finds_all_keys_that_stay() {
         };
         found.extend(keys.iter().map(|key| format!("{key:?}")));
         cursor = String::from_utf8_lossy(next).into_owned();
-        engine.ask(0, &words(&["DEL", &format!("goes:{round}")]));
-        engine.ask(0, &words(&["SET", &format!("comes:{round}"), "v"]));
+        engine.query(0, &words(&["DEL", &format!("goes:{round}")]));
+        engine.query(0, &words(&["SET", &format!("comes:{round}"), "v"]));
         round += 1;
         if cursor == "0" {
             break;
@@ -373,7 +373,7 @@ fn calls_of_scripts_are_counted() {
         ("redis.call('GET', KEYS[1]) redis.pcall('NOSUCH')", "1"),
         ("return 1", "1"),
     ] {
-        engine.ask(master, &words(&["EVAL", script, keys, KEY]));
+        engine.query(master, &words(&["EVAL", script, keys, KEY]));
     }
     let tally = engine.tally();
     assert_eq!((tally.scripts, tally.calls, tally.last, tally.most), (2, 2, 0, 2));
@@ -390,8 +390,8 @@ fn two_engines_with_manual_time_are_the_same() {
             let key = format!("key{number}");
             let master = engine.faults().master_of(Slot::of(&key));
             let script = "redis.call('HSET', KEYS[1], math.random(), redis.call('TIME')[2]) return redis.call('HGETALL', KEYS[1])";
-            seen.push(engine.ask(master, &words(&["EVAL", script, "1", &key])));
-            seen.push(engine.ask(master, &words(&["SCAN", "0"])));
+            seen.push(engine.query(master, &words(&["EVAL", script, "1", &key])));
+            seen.push(engine.query(master, &words(&["SCAN", "0"])));
             engine.advance(Duration::from_micros(777));
             if number % 50 == 49 {
                 engine.faults().promote(master, 3);

@@ -13,7 +13,7 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn of(real: &mut RealConnection) -> Self {
-        let Reply::Text(info) = real.ask(&["INFO", "server"]) else {
+        let Reply::Text(info) = real.query(&["INFO", "server"]) else {
             panic!("no INFO");
         };
         let info = String::from_utf8_lossy(&info);

@@ -57,36 +57,36 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
 
     pair.step("before the move");
     for server in [SOURCE, TARGET] {
-        pair.ask(server, &["EVAL", HSET, "1", first]);
-        pair.ask(server, &["EVAL", HGET, "1", first]);
-        pair.ask(server, &["HGET", first, "f"]);
-        pair.ask(server, &["EVALSHA", UNKNOWN, "1", first]);
-        pair.ask(server, &["EVAL", HGET, "2", first, second]);
-        pair.ask(server, &["EVAL", HGET, "2", first, foreign]);
-        pair.ask(server, &["DEL", first, foreign]);
-        pair.ask(server, &["EVAL", GET_OTHER, "0", first]);
-        pair.ask(server, &["EVAL", GET_OTHER, "1", first, foreign]);
-        pair.ask(server, &["EVAL", SET_OTHER, "1", first, foreign]);
-        pair.ask(server, &["EVAL", GET_OTHER, "1", foreign, first]);
+        pair.query(server, &["EVAL", HSET, "1", first]);
+        pair.query(server, &["EVAL", HGET, "1", first]);
+        pair.query(server, &["HGET", first, "f"]);
+        pair.query(server, &["EVALSHA", UNKNOWN, "1", first]);
+        pair.query(server, &["EVAL", HGET, "2", first, second]);
+        pair.query(server, &["EVAL", HGET, "2", first, foreign]);
+        pair.query(server, &["DEL", first, foreign]);
+        pair.query(server, &["EVAL", GET_OTHER, "0", first]);
+        pair.query(server, &["EVAL", GET_OTHER, "1", first, foreign]);
+        pair.query(server, &["EVAL", SET_OTHER, "1", first, foreign]);
+        pair.query(server, &["EVAL", GET_OTHER, "1", foreign, first]);
         if pair.judge.is_same_version {
             // Valkey 9.1 refuses every script after this one.
-            pair.ask(server, &["EVAL", DEL_OTHERS, "0", first, foreign]);
+            pair.query(server, &["EVAL", DEL_OTHERS, "0", first, foreign]);
         }
-        pair.ask(server, &["EVAL", FIND_OTHERS, "0", first, second]);
-        pair.ask(server, &["EVAL", TRY_OTHER, "0", first]);
-        pair.ask(server, &["SPUBLISH", channel, "x"]);
-        pair.ask(server, &["EVAL", PUBLISH, "0", channel]);
-        pair.ask(server, &["EVAL", PUBLISH, "1", first, channel]);
-        pair.ask(server, &["ASKING"]);
-        pair.ask(server, &["EVAL", HGET, "1", first]);
-        pair.ask(server, &["EVAL", "return 1", "0"]);
-        pair.ask(server, &["CLUSTER", "KEYSLOT", first]);
-        pair.ask(server, &["SCAN", "0"]);
+        pair.query(server, &["EVAL", FIND_OTHERS, "0", first, second]);
+        pair.query(server, &["EVAL", TRY_OTHER, "0", first]);
+        pair.query(server, &["SPUBLISH", channel, "x"]);
+        pair.query(server, &["EVAL", PUBLISH, "0", channel]);
+        pair.query(server, &["EVAL", PUBLISH, "1", first, channel]);
+        pair.query(server, &["ASKING"]);
+        pair.query(server, &["EVAL", HGET, "1", first]);
+        pair.query(server, &["EVAL", "return 1", "0"]);
+        pair.query(server, &["CLUSTER", "KEYSLOT", first]);
+        pair.query(server, &["SCAN", "0"]);
     }
 
     pair.step("while it moves, two keys at the source");
     for key in [first, third] {
-        pair.ask(SOURCE, &["EVAL", HSET, "1", key]);
+        pair.query(SOURCE, &["EVAL", HSET, "1", key]);
     }
     pair.open(slot);
     for server in [SOURCE, TARGET] {
@@ -116,30 +116,30 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
                 &["EVAL", PUBLISH, "1", second, channel],
             ] {
                 if asking {
-                    pair.ask(server, &["ASKING"]);
+                    pair.query(server, &["ASKING"]);
                 }
-                pair.ask(server, command);
+                pair.query(server, command);
             }
         }
     }
-    pair.ask(TARGET, &["ASKING"]);
-    pair.ask(TARGET, &["PING"]);
-    pair.ask(TARGET, &["EVAL", HGET, "1", first]); // ASKING was for PING
+    pair.query(TARGET, &["ASKING"]);
+    pair.query(TARGET, &["PING"]);
+    pair.query(TARGET, &["EVAL", HGET, "1", first]); // ASKING was for PING
 
     pair.step("the key has moved");
-    pair.ask(TARGET, &["ASKING"]);
-    pair.ask(
+    pair.query(TARGET, &["ASKING"]);
+    pair.query(
         TARGET,
         &["EVAL", "return redis.call('HSET', KEYS[1], 'f', 'moved')", "1", first],
     );
     pair.close(slot, &[first]);
     for server in [SOURCE, TARGET] {
-        pair.ask(server, &["EVAL", HGET, "1", first]);
-        pair.ask(server, &["EVAL", HGET, "1", second]);
-        pair.ask(server, &["EVAL", SET_OTHER, "1", second, first]);
-        pair.ask(server, &["SPUBLISH", channel, "x"]);
-        pair.ask(server, &["ASKING"]);
-        pair.ask(server, &["EVAL", HGET, "1", first]);
+        pair.query(server, &["EVAL", HGET, "1", first]);
+        pair.query(server, &["EVAL", HGET, "1", second]);
+        pair.query(server, &["EVAL", SET_OTHER, "1", second, first]);
+        pair.query(server, &["SPUBLISH", channel, "x"]);
+        pair.query(server, &["ASKING"]);
+        pair.query(server, &["EVAL", HGET, "1", first]);
     }
     assert!(
         pair.wrong.is_empty(),
@@ -158,12 +158,12 @@ impl Pair {
         });
         for (index, (_, connection)) in real.iter_mut().enumerate() {
             let (start, end) = (8192 * index, 8192 * index + 8191);
-            done(connection.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]));
-            done(connection.ask(&["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &end.to_string()]));
+            done(connection.query(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]));
+            done(connection.query(&["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &end.to_string()]));
         }
         let [(_, source), (target, _)] = &mut real;
         let (port, bus) = (target.port.to_string(), target.bus.to_string());
-        done(source.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]));
+        done(source.query(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]));
         let deadline = Instant::now() + Duration::from_secs(60);
         for (_, connection) in &mut real {
             while !is_ready(connection) {
@@ -190,8 +190,8 @@ impl Pair {
         self.step = name;
     }
 
-    fn ask(&mut self, server: usize, command: &[&str]) {
-        let expected = self.real[server].1.ask(command);
+    fn query(&mut self, server: usize, command: &[&str]) {
+        let expected = self.real[server].1.query(command);
         let expected = self.essence(expected);
         let actual = at_once(self.embedded[server].call(&words(command))).unwrap();
         let actual = self.essence(actual);
@@ -223,12 +223,12 @@ impl Pair {
         done(
             self.real[TARGET]
                 .1
-                .ask(&["CLUSTER", "SETSLOT", &slot_number, "IMPORTING", &source]),
+                .query(&["CLUSTER", "SETSLOT", &slot_number, "IMPORTING", &source]),
         );
         done(
             self.real[SOURCE]
                 .1
-                .ask(&["CLUSTER", "SETSLOT", &slot_number, "MIGRATING", &target]),
+                .query(&["CLUSTER", "SETSLOT", &slot_number, "MIGRATING", &target]),
         );
         assert!(self.engine.faults().begin_move(slot, TARGET));
     }
@@ -239,21 +239,21 @@ impl Pair {
             done(
                 self.real[SOURCE]
                     .1
-                    .ask(&["MIGRATE", "127.0.0.1", &port, key, "0", "60000", "REPLACE"]),
+                    .query(&["MIGRATE", "127.0.0.1", &port, key, "0", "60000", "REPLACE"]),
             );
         }
         for server in [TARGET, SOURCE] {
             done(
                 self.real[server]
                     .1
-                    .ask(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id]),
+                    .query(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id]),
             );
         }
         assert!(self.engine.faults().finish_move(slot));
     }
 
     fn id(&mut self, server: usize) -> String {
-        match self.real[server].1.ask(&["CLUSTER", "MYID"]) {
+        match self.real[server].1.query(&["CLUSTER", "MYID"]) {
             Reply::Text(id) => String::from_utf8_lossy(&id).into_owned(),
             other => panic!("no id: {other:?}"),
         }
@@ -265,6 +265,6 @@ fn done(reply: Reply) {
 }
 
 fn is_ready(connection: &mut RealConnection) -> bool {
-    let info = connection.ask(&["CLUSTER", "INFO"]);
+    let info = connection.query(&["CLUSTER", "INFO"]);
     matches!(info, Reply::Text(info) if info.windows(16).any(|part| part == b"cluster_state:ok"))
 }

@@ -71,7 +71,7 @@ impl Drop for RealServer {
 pub(super) struct RealConnection(BufReader<TcpStream>);
 
 impl RealConnection {
-    pub(super) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Reply {
+    pub(super) fn query<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Reply {
         self.0.get_mut().write_all(&request(words)).unwrap();
         self.reply()
     }

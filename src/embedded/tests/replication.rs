@@ -51,7 +51,7 @@ impl Shard {
     /// Promotes a replica; the value that it has.
     fn promoted_value(&self, lose: usize) -> Reply {
         let new = self.engine.faults().promote(self.master, lose).unwrap();
-        self.engine.ask(new, &words(&["GET", KEY]))
+        self.engine.query(new, &words(&["GET", KEY]))
     }
 }
 

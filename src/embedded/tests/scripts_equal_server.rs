@@ -133,7 +133,7 @@ impl Pair {
         for channel in random_calls::heard_channels() {
             at_once(subscription.join(channel.as_bytes(), false)).unwrap();
             heard.try_recv().unwrap();
-            real_ear.ask(&["SSUBSCRIBE", &channel]);
+            real_ear.query(&["SSUBSCRIBE", &channel]);
         }
         let mut digests = BTreeMap::new();
         for script in crate::scripts() {
@@ -144,10 +144,10 @@ impl Pair {
                 script.name()
             );
             let load = ["SCRIPT", "LOAD", &script.text().replacen(CLOCK, GIVEN_CLOCK, 1)];
-            let Reply::Text(digest) = engine.ask(0, &words(&load)) else {
+            let Reply::Text(digest) = engine.query(0, &words(&load)) else {
                 panic!("{} does not compile", script.name());
             };
-            assert_eq!(real.ask(&load), Reply::Text(digest.clone()));
+            assert_eq!(real.query(&load), Reply::Text(digest.clone()));
             digests.insert(script.name(), digest.to_vec());
         }
         Pair {
@@ -177,7 +177,7 @@ impl Pair {
 
     /// Has the engine do something, and the server later.
     fn tell<W: AsRef<[u8]>>(&mut self, command: &[W], is_compared: bool) -> Reply {
-        let reply = self.engine.ask(0, &words(command));
+        let reply = self.engine.query(0, &words(command));
         self.ahead.push(Done {
             command: command.iter().map(|word| word.as_ref().to_vec()).collect(),
             reply: is_compared.then(|| reply.clone()),
@@ -222,7 +222,7 @@ impl Pair {
             engine.push((channel, payload));
         }
         let mut server = Vec::new();
-        let mut reply = self.real_ear.ask(&["PING"]);
+        let mut reply = self.real_ear.query(&["PING"]);
         while let Some(message) = message(&reply) {
             server.push(message);
             reply = self.real_ear.reply();
@@ -332,7 +332,7 @@ impl Round<'_> {
 
     /// A key whose life has ended by the given clock is gone.
     fn end_if_over(&mut self, key: &str) {
-        if let Reply::Int(ends) = self.pair.engine.ask(0, &words(&["PEXPIRETIME", key]))
+        if let Reply::Int(ends) = self.pair.engine.query(0, &words(&["PEXPIRETIME", key]))
             && (0..=self.us as i64 / 1000).contains(&ends)
         {
             self.pair.tell(&["DEL", key], true);

@@ -37,7 +37,7 @@ fn joined(engine: &Engine, server: usize, asking: bool) -> Listener {
 }
 
 fn publish(engine: &Engine, server: usize) -> Reply {
-    engine.ask(server, &words(&["SPUBLISH", CHANNEL, "x"]))
+    engine.query(server, &words(&["SPUBLISH", CHANNEL, "x"]))
 }
 
 fn message() -> Notice {
@@ -62,7 +62,7 @@ fn those_who_joined_hear_and_are_counted() {
         "{key}",
         CHANNEL,
     ]);
-    assert_eq!(engine.ask(master, &script), Reply::Int(2));
+    assert_eq!(engine.query(master, &script), Reply::Int(2));
     assert_eq!(first.1.try_recv(), Ok(message()));
     assert_eq!(second.1.try_recv(), Ok(message()));
     at_once(first.0.leave(CHANNEL.as_bytes())).unwrap();
@@ -109,7 +109,7 @@ fn while_a_slot_moves_each_side_tells_its_own_and_then_the_source_ends() {
     let mut at_source = joined(&engine, source, false);
     engine.faults().begin_move(Slot::of(CHANNEL), target);
     let mut at_target = joined(&engine, target, true);
-    engine.ask(source, &words(&["SPUBLISH", CHANNEL, "x"]));
+    engine.query(source, &words(&["SPUBLISH", CHANNEL, "x"]));
     assert_eq!(at_source.1.try_recv(), Ok(message()));
     assert_eq!(at_target.1.try_recv(), Err(TryRecvError::Empty));
     engine.faults().finish_move(Slot::of(CHANNEL));

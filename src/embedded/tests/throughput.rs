@@ -27,7 +27,7 @@ fn throughput_of_a_script_of_eight_calls() {
     const RUNS: usize = 400_000;
     for builder in [Engine::builder().standalone(), Engine::builder().masters(1)] {
         let engine = builder.manual_time().build();
-        let Reply::Text(digest) = engine.ask(0, &words(&["SCRIPT", "LOAD", SCRIPT])) else {
+        let Reply::Text(digest) = engine.query(0, &words(&["SCRIPT", "LOAD", SCRIPT])) else {
             panic!("not loaded");
         };
         let key = |number| format!("rwlease:order:{{{number}}}");
@@ -35,7 +35,7 @@ fn throughput_of_a_script_of_eight_calls() {
         let commands: Vec<_> = (0..1000).map(|number| call(key(number))).collect();
         let start = Instant::now();
         for command in commands.iter().cycle().take(RUNS) {
-            assert!(matches!(engine.ask(0, command), Reply::List(_)));
+            assert!(matches!(engine.query(0, command), Reply::List(_)));
         }
         let rate = RUNS as f64 / start.elapsed().as_secs_f64();
         println!("{rate:.0} scripts a second, {:?}", engine.tally());

@@ -77,13 +77,13 @@ impl Builder {
 
     /// How often the head of a queue looks by itself; each place behind it adds as much. Default: 250 ms.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.settings.pace.interval = interval;
+        self.settings.poll.interval = interval;
         self
     }
 
     /// How long a place in a queue is kept for a waiter that does not look, at least three poll intervals. Default: 10 s.
-    pub fn waiter_liveness(mut self, liveness: Duration) -> Self {
-        self.settings.pace.liveness = liveness;
+    pub fn waiter_ttl(mut self, waiter_ttl: Duration) -> Self {
+        self.settings.poll.waiter_ttl = waiter_ttl;
         self
     }
 
@@ -91,7 +91,7 @@ impl Builder {
     /// long. Until the claim is answered the waiter holds for this long less the [margin](Self::margin); where that is less than a quarter of it, the
     /// waiter does not hold before the answer. Default: 1.5 s, of which the default margin of long leases leaves one.
     pub fn claim_window(mut self, window: Duration) -> Self {
-        self.settings.pace.window = window;
+        self.settings.poll.window = window;
         self
     }
 
@@ -132,9 +132,12 @@ impl Builder {
     }
 
     /// Turns the host and port that a server announces into those to connect to: for containers, tunnels, forwarded ports.
-    pub fn translate(mut self, translate: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
-        self.router.translate = Some(Arc::new(translate));
-        self.dialing = Some("translate");
+    pub fn address_translator(
+        mut self,
+        address_translator: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+    ) -> Self {
+        self.router.address_translator = Some(Arc::new(address_translator));
+        self.dialing = Some("address_translator");
         self
     }
 

@@ -21,7 +21,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or one that is the connection's own affair (URLs, credentials, the client's name, certificates,
-    /// [`connect_timeout`](Builder::connect_timeout), [`translate`](Builder::translate)); also where no tokio runtime is, on which the client's own task would live.
+    /// [`connect_timeout`](Builder::connect_timeout), [`address_translator`](Builder::address_translator)); also where no tokio runtime is, on which the client's own task would live.
     pub fn connect_shared(self, connection: ::redis::cluster_async::ClusterConnection) -> Result<Locks> {
         let given = self.given_with_urls().or(self.given_scripts()).or(self.dialing);
         refuse(given, "connect_shared")?;

@@ -139,7 +139,7 @@ pub struct QuorumAcquire {
     quorum: Quorum,
     locks: Result<Vec<LockKey>>,
     mode: Mode,
-    terms: LeaseOptions,
+    options: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'static>,
     member_timeout: Option<Duration>,
@@ -166,7 +166,7 @@ impl QuorumAcquire {
         QuorumAcquire {
             locks: locks.collect(),
             mode,
-            terms: LeaseOptions::of(&quorum.members[0].client.settings),
+            options: LeaseOptions::of(&quorum.members[0].client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             member_timeout: None,
@@ -206,9 +206,9 @@ impl QuorumAcquire {
     }
 
     fn round(&self) -> Result<Round<'_>> {
-        self.terms.check()?;
+        self.options.check()?;
         self.wait.check()?;
-        let lease = self.terms.lease;
+        let lease = self.options.lease;
         let default = (lease / PARTS_FOR_A_MEMBER).clamp(SHORTEST_FOR_A_MEMBER, LONGEST_FOR_A_MEMBER);
         let locks = match &self.locks {
             Ok(locks) => locks,
@@ -218,7 +218,7 @@ impl QuorumAcquire {
             quorum: &self.quorum,
             locks,
             mode: self.mode,
-            terms: &self.terms,
+            options: &self.options,
             member_timeout: self.member_timeout.unwrap_or(default).min(lease),
             drift: self.drift.unwrap_or(lease / 100 + Duration::from_millis(2)),
         })
@@ -287,7 +287,7 @@ struct Round<'a> {
     quorum: &'a Quorum,
     locks: &'a [LockKey],
     mode: Mode,
-    terms: &'a LeaseOptions,
+    options: &'a LeaseOptions,
     member_timeout: Duration,
     drift: Duration,
 }
@@ -301,7 +301,7 @@ impl Round<'_> {
         let mut tries: FuturesUnordered<_> = members
             .iter()
             .zip(self.locks)
-            .map(|(member, lock)| self.ask(member, lock))
+            .map(|(member, lock)| self.acquire(member, lock))
             .collect();
         let (mut held, mut refused, mut failed) = (Vec::new(), 0, None);
         while held.len() + tries.len() >= majority {
@@ -399,10 +399,10 @@ impl Round<'_> {
         self.with_lock(Error::new(ErrorKind::Unavailable, message))
     }
 
-    async fn ask(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
+    async fn acquire(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
         let client = &member.client;
         let until = client.clock.now().after(self.member_timeout);
-        let taken = acquire::take(client, lock, self.mode, self.terms, WaitPolicy::Try { until }).await?;
+        let taken = acquire::take(client, lock, self.mode, self.options, WaitPolicy::Try { until }).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
@@ -553,9 +553,9 @@ impl QuorumGuard {
         let holds = std::mem::take(&mut self.holds);
         let (held, majority) = (holds.len(), self.majority);
         let clock = holds[0].0.client.clock.clone();
-        let patience = self.member_timeout;
+        let policy = self.member_timeout;
         let releases = holds.into_iter().map(async |hold| {
-            let until = clock.now().after(patience);
+            let until = clock.now().after(policy);
             match select(std::pin::pin!(hold.release()), clock.sleep_until(until)).await {
                 Either::Left((released, _)) => released,
                 Either::Right(_) => Ok(Released::Unknown),
@@ -646,7 +646,7 @@ async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
     let id = acquisition.id;
     let raise = RaiseToken { id, token };
     let reply = client
-        .ask(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock))
+        .query(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock))
         .await;
     raise.read(reply.ok()?).ok()
 }

@@ -71,7 +71,7 @@ struct Channels {
 }
 
 impl Subscription for FredSubscription {
-    fn ask<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         self.channels.connection.call(command).boxed()
     }
 

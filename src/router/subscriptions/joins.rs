@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Moment;
-use crate::router::subscriptions::link::LinkOrder;
+use crate::router::subscriptions::link::LinkCommand;
 
 /// The most joins without an answer. More would only wait at the server, and with them the commands of others there.
 const WINDOW: usize = 64;
@@ -47,7 +47,7 @@ impl Joins {
     }
 
     /// The next one to send, if there is room in the window.
-    pub(super) fn next(&mut self, now: Moment) -> Option<LinkOrder> {
+    pub(super) fn next(&mut self, now: Moment) -> Option<LinkCommand> {
         if self.asked.len() >= WINDOW {
             return None;
         }
@@ -55,7 +55,7 @@ impl Joins {
             let channel = self.turns.pop_front()?;
             if let Some(asking) = self.queued.remove(&channel) {
                 self.sent(now, channel.clone(), asking);
-                return Some(LinkOrder::Join { channel, asking });
+                return Some(LinkCommand::Join { channel, asking });
             }
         }
     }
@@ -75,13 +75,13 @@ impl Joins {
     }
 
     /// Those to send again.
-    pub(super) fn overdue(&mut self, now: Moment, last_heard: Moment) -> Vec<LinkOrder> {
+    pub(super) fn overdue(&mut self, now: Moment, last_heard: Moment) -> Vec<LinkCommand> {
         let mut overdue = Vec::new();
         for (channel, asked) in &mut self.asked {
             let silence = now.since(asked.sent.max(last_heard));
             if silence >= SILENCE || now.since(asked.sent) >= LONGEST {
                 asked.sent = now;
-                overdue.push(LinkOrder::Join {
+                overdue.push(LinkCommand::Join {
                     channel: channel.clone(),
                     asking: asked.asking,
                 });

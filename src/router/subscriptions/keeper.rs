@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
-use crate::router::subscriptions::link::{Link, LinkEvent, LinkOrder};
+use crate::router::subscriptions::link::{Link, LinkCommand, LinkEvent};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
 use crate::router::subscriptions::{Event, Events, Joined};
 use crate::router::telemetry;
@@ -49,7 +49,7 @@ pub(super) struct Keeper {
     pub(super) links_so_far: u64,
     /// When which slot needs a look. What is no longer true is found out then.
     pub(super) due: BinaryHeap<Reverse<(Moment, Slot)>>,
-    pub(super) news: mpsc::UnboundedSender<LinkEvent>,
+    pub(super) link_events: mpsc::UnboundedSender<LinkEvent>,
 }
 
 impl Keeper {
@@ -73,22 +73,22 @@ impl Keeper {
             links_so_far: 0,
             due: BinaryHeap::new(),
             // Replaced when the keeper runs.
-            news: mpsc::unbounded_channel().0,
+            link_events: mpsc::unbounded_channel().0,
         }
     }
 
-    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<KeeperCommand>) {
-        let (tell, mut news) = mpsc::unbounded_channel();
-        self.news = tell;
+    pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<KeeperCommand>) {
+        let (tell, mut link_events) = mpsc::unbounded_channel();
+        self.link_events = tell;
         let mut changes = self.topology.changes();
         loop {
             tokio::select! {
                 biased;
-                order = orders.recv() => match order {
-                    Some(order) => self.obey(order),
+                command = commands.recv() => match command {
+                    Some(command) => self.obey(command),
                     None => return,
                 },
-                Some(news) = news.recv() => self.hear(news),
+                Some(link_events) = link_events.recv() => self.hear(link_events),
                 Ok(()) = changes.changed() => self.settle_all(),
                 () = self.next_due() => self.look_after_due(),
             }
@@ -102,8 +102,8 @@ impl Keeper {
         }
     }
 
-    fn obey(&mut self, order: KeeperCommand) {
-        match order {
+    fn obey(&mut self, command: KeeperCommand) {
+        match command {
             KeeperCommand::Want { slot, channel } => {
                 self.forget(slot);
                 self.wanted.insert(
@@ -225,18 +225,18 @@ impl Keeper {
         match self.links.get(&place.address) {
             Some(link) if link.rest_until > now => State::Resting(link.rest_until),
             Some(LinkState {
-                orders: Some(orders),
+                commands: Some(commands),
                 up: true,
                 ..
             }) => {
-                let _ = orders.send(LinkOrder::Join {
+                let _ = commands.send(LinkCommand::Join {
                     channel: channel.clone(),
                     asking: place.asking,
                 });
                 State::Joining
             }
             Some(LinkState {
-                orders: Some(_),
+                commands: Some(_),
                 up: false,
                 ..
             }) => State::Unlinked,
@@ -251,16 +251,16 @@ impl Keeper {
         if let State::Joined(_) = place.state {
             telemetry::left(&place.address, Slot::of(channel));
         }
-        let orders = self.links.get(&place.address).and_then(|link| link.orders.as_ref());
-        if let (Some(orders), State::Joining | State::Joined(_)) = (orders, place.state) {
-            let _ = orders.send(LinkOrder::Leave {
+        let commands = self.links.get(&place.address).and_then(|link| link.commands.as_ref());
+        if let (Some(commands), State::Joining | State::Joined(_)) = (commands, place.state) {
+            let _ = commands.send(LinkCommand::Leave {
                 channel: channel.clone(),
             });
         }
     }
 
     fn open_link(&mut self, address: Address) {
-        let (orders, taken) = mpsc::unbounded_channel();
+        let (commands, taken) = mpsc::unbounded_channel();
         self.links_so_far += 1;
         let failures = self.links.get(&address).map_or(0, |link| link.failures);
         let link = Link {
@@ -269,15 +269,15 @@ impl Keeper {
             connector: self.connector.clone(),
             clock: self.clock.clone(),
             connect_timeout: self.connect_timeout,
-            orders: taken,
-            news: self.news.clone(),
+            commands: taken,
+            link_events: self.link_events.clone(),
             events: self.events.clone(),
         };
         tokio::spawn(link.run());
         let rest_until = Moment::default();
         let state = LinkState {
             id: self.links_so_far,
-            orders: Some(orders),
+            commands: Some(commands),
             up: false,
             name: None,
             failures,

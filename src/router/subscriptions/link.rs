@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// What the keeper wants of a link.
 #[derive(Debug)]
-pub(super) enum LinkOrder {
+pub(super) enum LinkCommand {
     Join { channel: Bytes, asking: bool },
     Leave { channel: Bytes },
 }
@@ -66,15 +66,15 @@ pub(super) enum What {
     },
 }
 
-/// A link under way. It ends when the keeper drops its orders.
+/// A link under way. It ends when the keeper drops its commands.
 pub(super) struct Link {
     pub(super) address: Address,
     pub(super) id: u64,
     pub(super) connector: Arc<dyn Connector>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) connect_timeout: Duration,
-    pub(super) orders: mpsc::UnboundedReceiver<LinkOrder>,
-    pub(super) news: mpsc::UnboundedSender<LinkEvent>,
+    pub(super) commands: mpsc::UnboundedReceiver<LinkCommand>,
+    pub(super) link_events: mpsc::UnboundedSender<LinkEvent>,
     pub(super) events: Events,
 }
 
@@ -107,7 +107,7 @@ impl Link {
         let until = self.clock.now().after(self.connect_timeout);
         let dialling = Box::pin(async {
             let (subscription, notices) = self.connector.subscribe(&self.address).await?;
-            let info = subscription.ask(&Command::new().word("INFO").word("server")).await?;
+            let info = subscription.query(&Command::new().word("INFO").word("server")).await?;
             Ok(((subscription, notices), server_name(Some(info))))
         });
         match future::select(dialling, self.clock.sleep_until(until)).await {
@@ -119,8 +119,8 @@ impl Link {
     async fn serve(&mut self, (subscription, mut notices): Subscribed) -> End {
         // Messages may be heard by another task.
         let heard = Arc::new(AtomicU64::new(0));
-        subscription.hear_by(self.ear(heard.clone()));
-        let ear = self.ear(heard.clone());
+        subscription.set_handler(self.handler(heard.clone()));
+        let handler = self.handler(heard.clone());
         let mut under_way = FuturesUnordered::new();
         let mut pulse = Pulse::new(self.clock.now());
         let mut tick = self.clock.sleep_until(self.clock.now().after(TICK));
@@ -137,11 +137,11 @@ impl Link {
                         telemetry::subscriptions_broken(&self.address, failure);
                         return End::Lost;
                     }
-                    self.pass_on(notice, &ear);
+                    self.pass_on(notice, &handler);
                 }
-                order = self.orders.recv() => {
-                    let Some(order) = order else { return End::Idle };
-                    if let Some(leave) = pulse.ordered(self.clock.now(), order) {
+                order = self.commands.recv() => {
+                    let Some(command) = order else { return End::Idle };
+                    if let Some(leave) = pulse.ordered(self.clock.now(), command) {
                         under_way.push(carry_out(subscription.clone(), leave));
                     }
                 }
@@ -155,8 +155,8 @@ impl Link {
                     tick = self.clock.sleep_until(self.clock.now().after(TICK));
                     pulse.overheard(Moment::from_origin(Duration::from_micros(heard.load(Ordering::Relaxed))));
                     match pulse.check(self.clock.now()) {
-                        Check::Ask(orders) => {
-                            under_way.extend(orders.into_iter().map(|order| carry_out(subscription.clone(), order)));
+                        Check::Ask(commands) => {
+                            under_way.extend(commands.into_iter().map(|command| carry_out(subscription.clone(), command)));
                         }
                         Check::End(end) => return end,
                     }
@@ -175,7 +175,7 @@ impl Link {
     }
 
     /// Passes messages on, and notes when the last one came, in microseconds.
-    fn ear(&self, heard: Arc<AtomicU64>) -> MessageHandler {
+    fn handler(&self, heard: Arc<AtomicU64>) -> MessageHandler {
         let (address, clock, events) = (self.address.clone(), self.clock.clone(), self.events.clone());
         Box::new(move |channel, payload| {
             let received = clock.now();
@@ -191,7 +191,7 @@ impl Link {
     }
 
     fn tell(&self, what: What) {
-        let _ = self.news.send(LinkEvent {
+        let _ = self.link_events.send(LinkEvent {
             address: self.address.clone(),
             id: self.id,
             what,
@@ -207,10 +207,10 @@ fn locked_out(notice: &Notice) -> Option<&ServerError> {
     }
 }
 
-async fn carry_out(subscription: Arc<dyn Subscription>, order: LinkOrder) -> Result<(), NodeError> {
-    match order {
-        LinkOrder::Join { channel, asking } => subscription.join(&channel, asking).await,
-        LinkOrder::Leave { channel } => subscription.leave(&channel).await,
+async fn carry_out(subscription: Arc<dyn Subscription>, command: LinkCommand) -> Result<(), NodeError> {
+    match command {
+        LinkCommand::Join { channel, asking } => subscription.join(&channel, asking).await,
+        LinkCommand::Leave { channel } => subscription.leave(&channel).await,
     }
 }
 
@@ -227,7 +227,7 @@ struct Pulse {
 /// What a look at the pulse says.
 enum Check {
     /// Goes on, and sends these.
-    Ask(Vec<LinkOrder>),
+    Ask(Vec<LinkCommand>),
     End(End),
 }
 
@@ -242,23 +242,23 @@ impl Pulse {
         }
     }
 
-    /// Takes an order. What is to be sent at once is given back; a join waits for its turn.
-    fn ordered(&mut self, now: Moment, order: LinkOrder) -> Option<LinkOrder> {
+    /// Takes an command. What is to be sent at once is given back; a join waits for its turn.
+    fn ordered(&mut self, now: Moment, command: LinkCommand) -> Option<LinkCommand> {
         self.last_order = now;
-        match order {
-            LinkOrder::Join { channel, asking } => {
+        match command {
+            LinkCommand::Join { channel, asking } => {
                 self.joins.queue(channel, asking);
                 None
             }
-            LinkOrder::Leave { channel } => self.joins.leave(&channel).then(|| {
+            LinkCommand::Leave { channel } => self.joins.leave(&channel).then(|| {
                 self.waiting_since.get_or_insert(now);
-                LinkOrder::Leave { channel }
+                LinkCommand::Leave { channel }
             }),
         }
     }
 
     /// The join whose turn it is.
-    fn next_join(&mut self, now: Moment) -> Option<LinkOrder> {
+    fn next_join(&mut self, now: Moment) -> Option<LinkCommand> {
         let join = self.joins.next(now)?;
         self.waiting_since.get_or_insert(now);
         Some(join)
@@ -295,16 +295,16 @@ impl Pulse {
         if self.channels.is_empty() && !self.joins.has_unanswered() && now.since(self.last_order) >= IDLE {
             return Check::End(End::Idle);
         }
-        let mut orders = self.joins.overdue(now, self.last_heard);
+        let mut commands = self.joins.overdue(now, self.last_heard);
         if let Some((channel, asking)) = self.channels.first_key_value()
             && now.since(self.last_heard) >= SILENCE
         {
             let (channel, asking) = (channel.clone(), *asking);
             self.joins.sent(now, channel.clone(), asking);
             self.waiting_since.get_or_insert(now);
-            orders.push(LinkOrder::Join { channel, asking });
+            commands.push(LinkCommand::Join { channel, asking });
         }
-        Check::Ask(orders)
+        Check::Ask(commands)
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
     /// Waits for the answer to a join since the first second.
     fn waiting() -> Pulse {
         let mut pulse = Pulse::new(at(0));
-        let join = LinkOrder::Join {
+        let join = LinkCommand::Join {
             channel: "a".into(),
             asking: false,
         };
@@ -333,9 +333,9 @@ mod tests {
         let mut pulse = waiting();
         for second in 2..9 {
             pulse.overheard(at(second));
-            assert!(matches!(pulse.check(at(second)), Check::Ask(orders) if orders.is_empty()));
+            assert!(matches!(pulse.check(at(second)), Check::Ask(commands) if commands.is_empty()));
         }
-        assert!(matches!(pulse.check(at(9)), Check::Ask(orders) if orders.len() == 1));
+        assert!(matches!(pulse.check(at(9)), Check::Ask(commands) if commands.len() == 1));
         assert!(matches!(pulse.check(at(10)), Check::End(End::Lost)));
     }
 
@@ -345,7 +345,7 @@ mod tests {
         pulse.joins.queue("b".into(), false);
         assert!(pulse.next_join(at(1)).is_some());
         pulse.heard(at(2), &Notice::Joined { channel: "a".into() });
-        assert!(matches!(pulse.check(at(3)), Check::Ask(orders) if orders.len() == 1));
+        assert!(matches!(pulse.check(at(3)), Check::Ask(commands) if commands.len() == 1));
         assert!(matches!(pulse.check(at(4)), Check::End(End::Lost)));
     }
 }

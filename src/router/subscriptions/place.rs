@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::clock::Moment;
 use crate::node::Address;
 use crate::router::jittered;
-use crate::router::subscriptions::link::LinkOrder;
+use crate::router::subscriptions::link::LinkCommand;
 
 const FIRST_REST: Duration = Duration::from_millis(20);
 pub(super) const LONGEST_REST: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub(super) enum State {
 pub(super) struct LinkState {
     pub(super) id: u64,
     /// `None` while there is no link.
-    pub(super) orders: Option<mpsc::UnboundedSender<LinkOrder>>,
+    pub(super) commands: Option<mpsc::UnboundedSender<LinkCommand>>,
     pub(super) up: bool,
     /// Of the server that its connection leads to.
     pub(super) name: Option<Box<str>>,

@@ -9,7 +9,7 @@ use crate::node::{Address, ServerError};
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
 use crate::router::subscriptions::keeper::Keeper;
-use crate::router::subscriptions::link::{LinkEvent, LinkOrder, What};
+use crate::router::subscriptions::link::{LinkCommand, LinkEvent, What};
 use crate::router::subscriptions::place::{LONGEST_REST, State, rest_after};
 use crate::router::telemetry;
 use crate::router::topology::RefreshFrom;
@@ -52,9 +52,9 @@ impl Keeper {
             }
             // It was given up meanwhile.
             None => {
-                let orders = self.links.get(address).and_then(|link| link.orders.as_ref());
-                if let Some(orders) = orders {
-                    let _ = orders.send(LinkOrder::Leave { channel });
+                let commands = self.links.get(address).and_then(|link| link.commands.as_ref());
+                if let Some(commands) = commands {
+                    let _ = commands.send(LinkCommand::Leave { channel });
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Keeper {
         let Some(link) = self.links.get_mut(&address) else {
             return;
         };
-        link.orders = None;
+        link.commands = None;
         link.up = false;
         if !idle {
             link.rest_until = now.after(rest_after(link.failures));

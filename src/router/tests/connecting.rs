@@ -128,7 +128,7 @@ async fn after_closing_every_call_fails() {
 #[tokio::test(start_paused = true)]
 async fn announced_addresses_are_translated() {
     let bench = Bench::with(&[ALL], |settings| {
-        settings.translate = Some(Arc::new(|host, port| (format!("{host}.out"), port)));
+        settings.address_translator = Some(Arc::new(|host, port| (format!("{host}.out"), port)));
     })
     .await;
     bench.fakes.set_slots_of("a.out", crate::node::fake::slots(&[ALL]));

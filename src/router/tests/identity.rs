@@ -259,13 +259,13 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
     let bench = Bench::new(&HALVES).await;
     // Two slots move; the map that is under way knows of the first one only.
     let (moved, other) = (Slot::of("k").get(), 9000);
-    let news = [
+    let events = [
         (0, 8191, "a"),
         (8192, other - 1, "b"),
         (other, other, "a"),
         (other + 1, 16383, "b"),
     ];
-    bench.fakes.set_slots(&news);
+    bench.fakes.set_slots(&events);
     for host in ["a", "b"] {
         bench.fakes.set_slots_take(host, Duration::from_millis(50));
         bench.fakes.set_info_of(host, cluster_info("ok", 2));
@@ -469,7 +469,7 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
     };
     let map = SlotMap::parse(&slots(&[(0, 16383, "both")]), &at, &Translation(None)).unwrap();
     let (epoch, serves) = (Some(1), Some(true));
-    for (news, stranger) in [
+    for (events, stranger) in [
         (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
         (told("another"), Stranger::OtherServer),
     ] {
@@ -482,7 +482,7 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         let opening = membership.open(&fakes, &clock, &at, LIMITS);
         let learning = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            install(news);
+            install(events);
             membership.known().kind.clone()
         };
         let (opened, learned) = tokio::join!(opening, learning);

@@ -43,7 +43,7 @@ async fn a_question_about_no_key_ends_in_time_though_there_is_no_connection() {
     let begin = bench.clock.now();
     let deadline = begin.after(Duration::from_millis(300));
     let command = Command::new().word("CLUSTER").word("INFO");
-    let asked = bench.router.ask(&address("b"), &command, deadline).await;
+    let asked = bench.router.query(&address("b"), &command, deadline).await;
     assert!(matches!(asked.unwrap_err().reason, Reason::TimedOut(_)));
     let took = bench.clock.now().since(begin);
     assert!(took < Duration::from_millis(400), "{took:?}");
@@ -51,7 +51,7 @@ async fn a_question_about_no_key_ends_in_time_though_there_is_no_connection() {
     bench.fakes.set_door("b", Door::Open);
     bench
         .router
-        .ask(&address("b"), &command, bench.within(2))
+        .query(&address("b"), &command, bench.within(2))
         .await
         .unwrap();
 }

@@ -64,7 +64,7 @@ impl Side {
         let mut digests = BTreeMap::new();
         for script in folder.scripts().all() {
             let load = ["SCRIPT", "LOAD", script.text()].map(|word| word.as_bytes().to_vec());
-            let Reply::Text(digest) = server.ask(&[load.into()]).remove(0) else {
+            let Reply::Text(digest) = server.query(&[load.into()]).remove(0) else {
                 panic!("{} does not compile", script.name());
             };
             digests.insert(script.name(), digest.to_vec());
@@ -77,7 +77,7 @@ impl Side {
     }
 
     pub(super) fn tell(&mut self, commands: &[Words]) {
-        self.server.ask(commands);
+        self.server.query(commands);
     }
 
     pub(super) fn fill(&mut self, is_full: bool) {
@@ -96,7 +96,7 @@ impl Side {
         for key in &call.keys {
             commands.extend(["HGETALL", "PEXPIRETIME"].map(|name| vec![name.into(), key.clone().into()]));
         }
-        let mut replies = self.server.ask(&commands).into_iter();
+        let mut replies = self.server.query(&commands).into_iter();
         let reply = replies.next().unwrap_or(Reply::Nil);
         let mut locks = Vec::new();
         while let (Some(fields), Some(ends)) = (replies.next(), replies.next()) {
@@ -135,7 +135,7 @@ impl Lock {
 
 /// A server that is used by nobody else.
 pub(super) trait Server {
-    fn ask(&mut self, commands: &[Words]) -> Vec<Reply>;
+    fn query(&mut self, commands: &[Words]) -> Vec<Reply>;
 
     /// What was published since the last call of this.
     fn heard(&mut self) -> Vec<(Bytes, Bytes)>;
@@ -171,10 +171,10 @@ impl Embedded {
 }
 
 impl Server for Embedded {
-    fn ask(&mut self, commands: &[Words]) -> Vec<Reply> {
+    fn query(&mut self, commands: &[Words]) -> Vec<Reply> {
         commands
             .iter()
-            .map(|command| self.engine.ask(0, &words(command)))
+            .map(|command| self.engine.query(0, &words(command)))
             .collect()
     }
 
@@ -193,42 +193,42 @@ impl Server for Embedded {
 
 pub(super) struct Real {
     connection: RealConnection,
-    ear: RealConnection,
+    handler: RealConnection,
     _server: RealServer,
 }
 
 impl Real {
     pub(super) fn start() -> Box<dyn Server> {
         let server = RealServer::start(false);
-        let mut ear = server.connect();
+        let mut handler = server.connect();
         for channel in channels() {
-            ear.ask(&["SSUBSCRIBE", &channel]);
+            handler.query(&["SSUBSCRIBE", &channel]);
         }
         Box::new(Real {
             connection: server.connect(),
-            ear,
+            handler,
             _server: server,
         })
     }
 }
 
 impl Server for Real {
-    fn ask(&mut self, commands: &[Words]) -> Vec<Reply> {
+    fn query(&mut self, commands: &[Words]) -> Vec<Reply> {
         self.connection.ask_all(commands.iter().map(Vec::as_slice))
     }
 
     fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
         let mut all = Vec::new();
-        let mut reply = self.ear.ask(&["PING"]);
+        let mut reply = self.handler.query(&["PING"]);
         while let Some(message) = message(&reply) {
             all.push(message);
-            reply = self.ear.reply();
+            reply = self.handler.reply();
         }
         all
     }
 
     fn fill(&mut self, is_full: bool) {
         let limit = if is_full { "1" } else { "0" };
-        self.connection.ask(&["CONFIG", "SET", "maxmemory", limit]);
+        self.connection.query(&["CONFIG", "SET", "maxmemory", limit]);
     }
 }
