@@ -461,7 +461,7 @@ fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
     // Cargo takes a copy of the source for the source itself, and would run what knows the folder of the other.
     let kept = if folder == root() { "suites" } else { "build" };
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--features", "embedded,metrics"])
+        .args(["test", "-p", "rwlease", "--features", "embedded,metrics"])
         .args(target)
         .args(["--no-run", "--message-format=json"])
         .current_dir(folder)

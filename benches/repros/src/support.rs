@@ -3,27 +3,29 @@
 // Only a part of it is needed here.
 #![allow(dead_code, unused_imports)]
 
-#[path = "../../tests/support/clients.rs"]
+#[path = "../../../tests/support/clients.rs"]
 mod clients;
-#[path = "../../tests/support/cluster.rs"]
+#[path = "../../../tests/support/cluster.rs"]
 mod cluster;
-#[path = "../../tests/support/container.rs"]
+#[path = "../../../tests/support/container.rs"]
 mod container;
-#[path = "../../tests/support/error.rs"]
+#[path = "../../../tests/support/error.rs"]
 mod error;
-#[path = "../../tests/support/failover.rs"]
+#[path = "../../../tests/support/failover.rs"]
 mod failover;
-#[path = "../../tests/support/moves.rs"]
+#[path = "../../../tests/support/moves.rs"]
 mod moves;
-#[path = "../../tests/support/patience.rs"]
+#[path = "../../../tests/support/patience.rs"]
 mod patience;
-#[path = "../../tests/support/proxy.rs"]
+#[path = "../../../tests/support/proxy.rs"]
 mod proxy;
-#[path = "../../tests/support/server.rs"]
+#[path = "../../../tests/support/server.rs"]
 mod server;
-#[path = "../../tests/support/view.rs"]
+#[path = "../../../tests/support/tree.rs"]
+mod tree;
+#[path = "../../../tests/support/view.rs"]
 mod view;
-#[path = "../../tests/support/watchdog.rs"]
+#[path = "../../../tests/support/watchdog.rs"]
 mod watchdog;
 
 pub use clients::Clients;
