@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -10,14 +10,14 @@ REDIS_8 := target/servers/redis-8.2
 VALKEY_SUITES := cluster slots five_faults protocol replicas redirects mutex quorum multi reentry questions migration failover cli
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
-COMPARE := CALLS=$(CALLS) cargo test --release --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
+COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster of six nodes
 	$(if $(CLUSTER),@scripts/get-redis)
-	cargo run --quiet --example demo --features embedded -- $(if $(CLUSTER),--cluster)
+	cargo run --quiet -p rwlease --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
 test: servers redis-py ## Run all tests, on the server that `make servers` finds
 	cargo test --all-features --no-fail-fast
@@ -43,7 +43,7 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 	@scripts/get-redis-py
 
 sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
-	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release --features embedded --test simulation -- --ignored --exact long --nocapture
+	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact long --nocapture
 
 equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis 7.0 and 8.2, and with Valkey (CALLS=n, RWLEASE_SEED=n)
 	@scripts/get-server redis-8.2 >/dev/null
@@ -52,33 +52,35 @@ equality: servers valkey ## Compare a million random calls of the scripts on the
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
 twin: servers ## Hold the usual paths of the scripts against the machinery (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
-	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release --features embedded --lib twin::long -- --ignored --nocapture
+	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::long -- --ignored --nocapture
 
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
-	MUTANTS=$(MUTANTS) cargo test --release --features embedded --test simulation -- --ignored --exact mutants --nocapture
+	MUTANTS=$(MUTANTS) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutants --nocapture
 
 fmt: ## Format the code
-	cargo fmt
+	cargo fmt --all
 
 lint: ## Check format and lints
-	cargo fmt --check
-	cargo clippy --all-targets --all-features -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 lint-lua: ## Check the scripts as servers get them (needs luacheck)
 	rm -rf target/lua
-	cargo run --quiet --all-features --example scripts -- target/lua
+	cargo run --quiet -p rwlease --all-features --example scripts -- target/lua
 	luacheck --quiet target/lua
 
 doc: ## Build the documentation, and look for links that lead nowhere
 	scripts/check-links
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-features: ## Check every feature alone, and what it pulls (needs cargo-hack)
-	cargo hack clippy --each-feature -- -D warnings
+features: ## Check every feature alone, and what it pulls
 	scripts/check-features
 
+package: ## Pack the two crates that are published, and build and run what was packed
+	scripts/check-packages
+
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
-	cargo deny --all-features check licenses bans sources
+	cargo deny --workspace --all-features check licenses bans sources
 
 bench: servers ## Run all benches, with a report in target/bench (CLUSTER=compose: those for clusters, on containers)
 	@CLUSTER=$(CLUSTER) scripts/bench
@@ -87,10 +89,10 @@ bench-publish: ## Take the figures of the last reports over into docs/performanc
 	@FORCE=$(FORCE) scripts/publish-bench
 
 bench-handoff: servers ## Measure how fast locks are handed over, beside the locks of others
-	cargo bench --quiet --all-features --bench handoff
+	cargo bench --quiet -p rwlease-bench --bench handoff
 
 bench-diff: ## Compare the last two reports of the load (CLUSTER=compose: on containers; OLD=..., NEW=...: other ones)
-	@cargo bench --quiet --all-features --bench load -- --diff $(or $(OLD),$(REPORTS)/previous.tsv) $(or $(NEW),$(REPORTS)/report.tsv)
+	@cargo bench --quiet -p rwlease-bench --bench load -- --diff $(abspath $(or $(OLD),$(REPORTS)/previous.tsv) $(or $(NEW),$(REPORTS)/report.tsv))
 
 repros: servers ## Show the faults of the cluster clients of redis and fred (NAMES="...": some of them; TOKIO=1.53.1: with that version)
 	@TOKIO=$(TOKIO) scripts/repros $(NAMES)

@@ -1,4 +1,4 @@
-//! Allocations of taking and giving back a free lock, less those of the same scripts by the bare client: `cargo bench --bench allocations`. It exits with 3 above the goal.
+//! Allocations of taking and giving back a free lock, less those of the same scripts by the bare client: `cargo bench -p rwlease-bench --bench allocations`. It exits with 3 above the goal.
 
 #![allow(
     clippy::disallowed_methods,

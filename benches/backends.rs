@@ -1,4 +1,4 @@
-//! Taking and giving back a free lock, by `redis` and by `fred`, on one cluster in one run: `cargo bench --bench backends --features fred [-- --quick]`.
+//! Taking and giving back a free lock, by `redis` and by `fred`, on one cluster in one run: `cargo bench -p rwlease-bench --bench backends [-- --quick]`.
 //!
 //! Three things are counted for each client crate, all six in each turn, which begins with another each time, so that drift of the machine meets all alike:
 //!

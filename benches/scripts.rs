@@ -1,4 +1,4 @@
-//! The server's own time for the scripts, what commands they call, and its memory for locks, readers and waiters: `cargo bench --bench scripts`.
+//! The server's own time for the scripts, what commands they call, and its memory for locks, readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
 //!
 //! The time is what the server counts (`INFO commandstats`), so that neither the network nor the client is in it. One script a round; the
 //! sizes take turns, so that drift of the machine meets all alike; the best round counts. It exits with 3 if a

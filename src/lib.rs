@@ -25,7 +25,7 @@
 //! # Seeing it
 //!
 //! Each step of a lock is told by `tracing`; with the feature `metrics` it is counted and measured by the `metrics` facade as well. `docs/observing.md` has
-//! the names. The feature `cli` builds the command `rwlease`, which runs commands under a lock, shows locks, and looks for what would break them.
+//! the names. The package `rwlease-cli` has the command `rwlease`, which runs commands under a lock, shows locks, and looks for what would break them.
 //!
 //! # Layers
 //!

@@ -1,6 +1,6 @@
 //! How long it takes from one holder's release to the next one's turn, and what that comes to when many wait, on a cluster of six nodes.
 //!
-//! `cargo bench --bench handoff` runs all contenders in turn, round by round, so that what disturbs the machine disturbs them all. What counts are the
+//! `cargo bench -p rwlease-bench --bench handoff` runs all contenders in turn, round by round, so that what disturbs the machine disturbs them all. What counts are the
 //! ratios within one run. `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others; `-- --compose` takes a cluster of containers.
 //! It exits with 3 if a goal is missed.
 

@@ -21,12 +21,12 @@ pub struct Peers {
 impl Peers {
     /// Builds the package if need be and starts it. `server` is any node of the cluster; the names of their locks begin with `key`.
     pub async fn start(server: &str, key: &str) -> Result<Peers> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut child = Command::new(env!("CARGO"))
             .args(["run", "--quiet", "--release", "--locked", "--manifest-path"])
-            .arg(root.join("bench-peers/Cargo.toml"))
+            .arg(package.join("peers/Cargo.toml"))
             .arg("--target-dir")
-            .arg(root.join("target/peers"))
+            .arg(package.join("../target/peers"))
             .args(["--", server, key])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

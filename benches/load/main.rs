@@ -1,4 +1,4 @@
-//! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`, or `cargo bench --bench load --features fred`.
+//! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`, or `cargo bench -p rwlease-bench --bench load`.
 //!
 //! In each round all contenders have their turn, one after the other, and each round begins with another: so what disturbs the machine disturbs them all, and
 //! what counts are ratios within a round. The first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set how long it takes, `-- --compose` takes a
@@ -78,14 +78,14 @@ async fn main() -> Result<ExitCode> {
     scenarios::run(&target, &options, &mut report).await?;
     fan_in::run(&target, &options, &mut report).await?;
     let below = folder(&target);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(below);
     report.write(&folder)?;
     println!("{}", report.markdown(&folder));
     println!("written to {below}: report.md, report.html and report.tsv");
     Ok(report.goals().verdict())
 }
 
-/// Where the report goes, below the root of the crate: beside the output of the other benches.
+/// Where the report goes, below the root of the project: beside the output of the other benches.
 fn folder(target: &Target) -> &'static str {
     match target {
         Target::Native(_) => "target/bench",

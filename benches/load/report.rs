@@ -329,7 +329,7 @@ impl Report {
         let head = vec![
             ("cluster", format!("{}, {}", target.version(), target.kind())),
             ("machine", machine()),
-            ("rwlease", format!("{}, {}", env!("CARGO_PKG_VERSION"), built())),
+            ("rwlease", format!("{}, {}", version(), built())),
             (
                 "run",
                 format!("{} rounds after a warm-up, turns of {:?}", options.rounds, options.turn),
@@ -476,9 +476,16 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// That of the library; this package has none.
+fn version() -> &'static str {
+    let lines = include_str!("../../Cargo.toml").lines();
+    let version = lines.filter_map(|line| line.strip_prefix("version = ")).next();
+    version.unwrap_or_default().trim_matches('"')
+}
+
 /// What was built, by the contents of its folders.
 fn built() -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/version");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/version");
     match Command::new(script).output() {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().into(),
         _ => "of no known sources".into(),

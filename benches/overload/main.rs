@@ -1,4 +1,4 @@
-//! More calls than a server can answer: `cargo bench --bench overload`, or with `-- --quick` in a fifth of the time.
+//! More calls than a server can answer: `cargo bench -p rwlease-bench --bench overload`, or with `-- --quick` in a fifth of the time.
 //!
 //! The capacity is fixed by a proxy that lets so many scripts a second through to a server. An open loop asks for half of
 //! that, all of it, twice and four times that, and half again. It exits with 3 if a goal is missed. Then the same without

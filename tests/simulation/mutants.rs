@@ -427,6 +427,8 @@ fn copy_of_the_source() -> PathBuf {
         "lua",
         "tests",
         "examples",
+        // They are not built, but cargo wants all members of a workspace.
+        "cli",
         "benches",
     ] {
         if root().join(part).exists() {
@@ -461,7 +463,7 @@ fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
     // Cargo takes a copy of the source for the source itself, and would run what knows the folder of the other.
     let kept = if folder == root() { "suites" } else { "build" };
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--features", "embedded,metrics"])
+        .args(["test", "-p", "rwlease", "--features", "embedded,metrics"])
         .args(target)
         .args(["--no-run", "--message-format=json"])
         .current_dir(folder)
@@ -489,6 +491,9 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
+        if entry.file_name() == "target" {
+            continue; // built in a package of its own, below `benches`
+        }
         copy(&entry.path(), &to.join(entry.file_name()));
     }
 }

@@ -55,7 +55,7 @@ impl Backend {
             Backend::ClusterAsync => settings.connect_shared(cluster_connection(urls).await),
             #[allow(unreachable_patterns)]
             missing => {
-                let _ = settings;
+                let _ = (settings, urls);
                 panic!("{missing:?} is not compiled in: see the crate's features")
             }
         }

@@ -1,11 +1,12 @@
 //! Servers in containers: what the engine does to one of them, and the cluster of `cluster-compose/`.
 
 use std::fmt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::tree::find;
 use super::{Cluster, Error, Result, Server};
 
+const COMPOSER: &str = "cluster-compose/cluster";
 const NODES: usize = 6;
 
 /// Below the ports of the servers that are processes; in tens.
@@ -155,7 +156,8 @@ impl Script {
     }
 
     fn run(&self, what: &str) -> Result {
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster-compose/cluster"));
+        let composer = find(COMPOSER).ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
+        let mut command = Command::new(composer);
         command.arg(what).env("PROJECT", &self.project).stdin(Stdio::null());
         match self.network {
             Network::Shared => {

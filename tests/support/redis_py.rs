@@ -1,13 +1,13 @@
 //! A lock of redis-py, in a process of its own: what everybody else's mutex does.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use super::tree::find;
 use super::{Error, Result, Server};
 
-/// Where `make redis-py` puts it, from the root of the crate.
+/// Where `make redis-py` puts it, from the root of the project.
 const FOLDER: &str = "target/python";
 const SCRIPT: &str = "tests/support/redis_py.py";
 
@@ -22,10 +22,10 @@ pub struct RedisPy {
 impl RedisPy {
     /// Fails, and says what to do, if there is no redis-py.
     pub fn lock(server: &Server, name: &str, lease: Duration) -> Result<RedisPy> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let script = find(SCRIPT).ok_or_else(|| Error::new(format!("{SCRIPT} is not there")))?;
         let mut process = Command::new("python3")
-            .env("PYTHONPATH", root.join(FOLDER))
-            .arg(root.join(SCRIPT))
+            .env("PYTHONPATH", find(FOLDER).unwrap_or_default())
+            .arg(script)
             .args([&server.port().to_string(), name, &lease.as_secs_f64().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

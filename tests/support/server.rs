@@ -16,13 +16,14 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::container::Container;
+use super::tree::find;
 use super::watchdog::{keeps_folders, watchdog};
 use super::{Error, Patience, Result};
 
 /// The server binary to use instead of the first one found.
 const BINARY: &str = "RWLEASE_SERVER";
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
-/// Where `make servers` puts a link to a server, from the root of the crate.
+/// Where `make servers` puts a link to a server, from the root of the project.
 const LINK: &str = "target/servers/redis-server";
 
 const LOOPBACK: &str = "127.0.0.1";
@@ -487,22 +488,21 @@ fn free_port() -> Result<u16> {
 pub fn find_binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(BINARY) {
         let named = PathBuf::from(named);
-        let is_there = named.is_file();
-        return if is_there {
-            Ok(std::path::absolute(named)?) // servers are started in folders of their own
-        } else {
-            Err(Error::new(format!("{BINARY}={} is no file", named.display())))
+        // A package in a folder of the project has its tests run there.
+        let found = [Some(named.clone()), find(&named)]
+            .into_iter()
+            .flatten()
+            .find(|file| file.is_file());
+        return match found {
+            Some(file) => Ok(std::path::absolute(file)?), // servers are started in folders of their own
+            None => Err(Error::new(format!("{BINARY}={} is no file", named.display()))),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = NAMES
         .into_iter()
         .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
-    // Also for a package in a folder of this one, such as a bench with dependencies of its own.
-    let linked = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|folder| folder.join(LINK));
-    on_path.chain(linked).find(|file| file.is_file()).ok_or_else(|| {
+    on_path.chain(find(LINK)).find(|file| file.is_file()).ok_or_else(|| {
         Error::new(format!(
             "no Redis or Valkey server was found: neither {} on the PATH nor {LINK}. Run `make servers`, \
              or set {BINARY} to a server binary (6.2 or later)",

@@ -9,8 +9,8 @@ use crate::exit::{Failure, SYSTEM};
 
 const PASSWORD: &str = "RWLEASE_PASSWORD";
 
-/// The name in the servers' `CLIENT LIST`.
-const NAME: &str = "rwlease";
+/// The name in the servers' `CLIENT LIST`, of the client and of its library.
+pub const NAME: &str = "rwlease";
 
 /// Certificates in PEM, as they were read.
 #[derive(Clone, Default)]

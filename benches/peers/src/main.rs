@@ -1,12 +1,12 @@
 //! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>`, `<peer> crowd <tasks> <writes>` and
 //! `<peer> pairs <locks> <tasks> <reads of a hundred> <ms>`, or `<peer> due <locks> <pairs a second> <reads of a hundred> <ms>`. The answers are lines of microseconds. Each peer has the cluster connection of the client crate that it takes.
 
-#[path = "../../benches/load/generator.rs"]
+#[path = "../../load/generator.rs"]
 #[allow(dead_code)]
 mod generator;
-#[path = "../../benches/common/lock.rs"]
+#[path = "../../common/lock.rs"]
 mod lock;
-#[path = "../../benches/handoff/scenario.rs"]
+#[path = "../../handoff/scenario.rs"]
 mod scenario;
 
 use std::io::{BufRead, Write};
@@ -31,7 +31,7 @@ const LEASE: Duration = Duration::from_secs(30);
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
-    let (server, key) = words.next().zip(words.next()).ok_or("usage: bench-peers SERVER KEY")?;
+    let (server, key) = words.next().zip(words.next()).ok_or("usage: peers SERVER KEY")?;
     let rslock = [Rslock::new(&server, &key)?, Rslock::new(&server, &key)?];
     let rds = [
         RdsLock::connect(&server, &key).await?,

@@ -15,7 +15,7 @@ use rwlease::Slot;
 use super::clock::Ahead;
 use super::who::{Named, Who, resolve};
 use crate::args::Servers;
-use crate::connect::Certificates;
+use crate::connect::{Certificates, NAME};
 use crate::exit::{Failure, REFUSED, UNAVAILABLE, USAGE};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -167,7 +167,7 @@ impl Entrance {
         }
         let session = session
             .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+            .set_lib_name(NAME, env!("CARGO_PKG_VERSION"));
         let certificates = tls.then(|| servers.certificates()).transpose()?;
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,0 +1,9 @@
+//! Files of the project, by their paths from its root: the package that compiles this may be in a folder of it.
+
+use std::path::{Path, PathBuf};
+
+/// What this path leads to from the package's folder, or from the nearest one above it.
+pub fn find(path: impl AsRef<Path>) -> Option<PathBuf> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    above.map(|folder| folder.join(&path)).find(|found| found.exists())
+}
