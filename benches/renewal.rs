@@ -174,7 +174,7 @@ async fn one_stopped(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) 
     let view = cluster.view().await.unwrap();
     for guard in guards {
         let slot = guard.slot().to_string().parse().unwrap();
-        let on = if view.owner(slot) == Some(cluster.id(0)) {
+        let on = if view.master_of(slot) == Some(cluster.id(0)) {
             &mut sick
         } else {
             &mut well

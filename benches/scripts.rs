@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 struct Bench {
     connection: Connection,
     digests: BTreeMap<&'static str, String>,
-    owners: u64,
+    ids: u64,
     leases: u64,
     rounds: usize,
 }
@@ -96,7 +96,7 @@ struct Bench {
 struct Locks {
     keys: Vec<String>,
     /// In the order of their coming.
-    owners: Vec<VecDeque<String>>,
+    ids: Vec<VecDeque<String>>,
 }
 
 impl Bench {
@@ -115,7 +115,7 @@ impl Bench {
         Bench {
             connection,
             digests,
-            owners: 0,
+            ids: 0,
             leases: 0,
             rounds,
         }
@@ -146,11 +146,11 @@ impl Bench {
                     let calls: Vec<Call> = (0..CALLS)
                         .map(|number| {
                             let at = number % locks.keys.len();
-                            let (key, owners) = (&locks.keys[at], &mut locks.owners[at]);
+                            let (key, ids) = (&locks.keys[at], &mut locks.ids[at]);
                             match operation {
-                                0 => Call::new("release", key, &["-", "0", &owners.pop_front().unwrap(), "all"]),
-                                1 => self.join(key, owners),
-                                _ => Call::new("acquire_write", key, &waiting(owners.back().unwrap())),
+                                0 => Call::new("release", key, &["-", "0", &ids.pop_front().unwrap(), "all"]),
+                                1 => self.join(key, ids),
+                                _ => Call::new("acquire_write", key, &waiting(ids.back().unwrap())),
                             }
                         })
                         .collect();
@@ -164,31 +164,31 @@ impl Bench {
     fn fill_queue(&mut self, size: usize) -> Locks {
         let count = if size < ONE_LOCK_FROM { CALLS } else { 1 };
         let keys: Vec<String> = (0..count).map(|number| format!("queue:{size}:{number}")).collect();
-        let mut owners = vec![VecDeque::new(); count];
-        for (key, owners) in keys.iter().zip(&mut owners) {
+        let mut ids = vec![VecDeque::new(); count];
+        for (key, ids) in keys.iter().zip(&mut ids) {
             // The first of them holds.
-            let calls: Vec<Call> = (0..=size).map(|_| self.join(key, owners)).collect();
+            let calls: Vec<Call> = (0..=size).map(|_| self.join(key, ids)).collect();
             self.run(&calls);
         }
-        Locks { keys, owners }
+        Locks { keys, ids }
     }
 
-    fn join(&mut self, key: &str, owners: &mut VecDeque<String>) -> Call {
-        let owner = self.owner();
-        let call = Call::new("acquire_write", key, &waiting(&owner));
-        owners.push_back(owner);
+    fn join(&mut self, key: &str, ids: &mut VecDeque<String>) -> Call {
+        let id = self.id();
+        let call = Call::new("acquire_write", key, &waiting(&id));
+        ids.push_back(id);
         call
     }
 
     fn fill(&mut self, size: usize) -> Locks {
         let count = if size < ONE_LOCK_FROM { CALLS } else { 1 };
         let keys: Vec<String> = (0..count).map(|number| format!("lock:{size}:{number}")).collect();
-        let mut owners = vec![VecDeque::new(); count];
-        for (key, readers) in keys.iter().zip(&mut owners) {
+        let mut ids = vec![VecDeque::new(); count];
+        for (key, readers) in keys.iter().zip(&mut ids) {
             let calls: Vec<Call> = (0..size).map(|_| self.acquire_read(key, readers)).collect();
             self.run(&calls);
         }
-        Locks { keys, owners }
+        Locks { keys, ids }
     }
 
     /// The calls of a round, each at its lock.
@@ -198,21 +198,21 @@ impl Bench {
         (0..CALLS)
             .map(|number| {
                 let at = number % locks.keys.len();
-                let (key, readers) = (&locks.keys[at], &mut locks.owners[at]);
+                let (key, readers) = (&locks.keys[at], &mut locks.ids[at]);
                 match operation {
                     "acquire read" => self.acquire_read(key, readers),
                     "release read" => {
                         // The one that has held longest is somewhere in the array, so its place must be filled.
-                        let owner = readers.pop_front().unwrap();
-                        Call::new("release", key, &["-", "0", &owner, "all"])
+                        let id = readers.pop_front().unwrap();
+                        Call::new("release", key, &["-", "0", &id, "all"])
                     }
                     "renew" => {
-                        let owner = &readers[number / locks.keys.len() % readers.len()];
-                        Call::new("renew", key, &["-", "0", owner, &lease])
+                        let id = &readers[number / locks.keys.len() % readers.len()];
+                        Call::new("renew", key, &["-", "0", id, &lease])
                     }
                     _ => {
-                        let owner = self.owner();
-                        Call::new("acquire_write", key, &["-", "0", &owner, &lease, "f"])
+                        let id = self.id();
+                        Call::new("acquire_write", key, &["-", "0", &id, &lease, "f"])
                     }
                 }
             })
@@ -220,9 +220,9 @@ impl Bench {
     }
 
     fn acquire_read(&mut self, key: &str, readers: &mut VecDeque<String>) -> Call {
-        let owner = self.owner();
-        let call = Call::new("acquire_read", key, &["-", "0", &owner, &LEASE.to_string(), "f"]);
-        readers.push_back(owner);
+        let id = self.id();
+        let call = Call::new("acquire_read", key, &["-", "0", &id, &LEASE.to_string(), "f"]);
+        readers.push_back(id);
         call
     }
 
@@ -250,14 +250,14 @@ impl Bench {
         print!("\n{table}");
     }
 
-    /// What takes and what gives back, by an owner of this round, in the order of [`PAIRS`].
+    /// What takes and what gives back, by an acquisition of this round, in the order of [`PAIRS`].
     fn pairs(&mut self, round: usize) -> [[Vec<Call>; 2]; PAIRS.len()] {
-        let owner = &self.owner();
+        let id = &self.id();
         let now = (1_785_000_000_000 + round as u64).to_string();
         let wait: [&str; 11] = [
             "-",
             "0",
-            owner,
+            id,
             "30000",
             "f",
             "1000",
@@ -267,17 +267,17 @@ impl Bench {
             "d0ff1b2e9a77",
             "3x",
         ];
-        let release = || calls("release", "alone", &["-", "0", owner, "all"]);
+        let release = || calls("release", "alone", &["-", "0", id, "all"]);
         [
             [calls("acquire_write", "alone", &wait[..5]), release()],
             [calls("acquire_write", "alone", &wait), release()],
             [calls("acquire_read", "alone", &wait[..5]), release()],
             [
-                calls("envelope acquire", "envelope", &[owner]),
+                calls("envelope acquire", "envelope", &[id]),
                 calls("envelope release", "envelope", &[]),
             ],
             [
-                calls("envelope acquire", "envelope", &[owner, "30000"]),
+                calls("envelope acquire", "envelope", &[id, "30000"]),
                 calls("envelope release", "envelope", &["10000"]),
             ],
             [
@@ -289,10 +289,10 @@ impl Bench {
 
     /// What commands the scripts call where nobody else wants the lock.
     fn inner_calls(&mut self) {
-        let owner = &self.owner();
-        let take = ["-", "0", owner, "30000", "f"];
-        let renew = ["-", "0", owner, "35000"];
-        let release = ["-", "0", owner, "all"];
+        let id = &self.id();
+        let take = ["-", "0", id, "30000", "f"];
+        let renew = ["-", "0", id, "35000"];
+        let release = ["-", "0", id, "all"];
         let now = "1785000900000";
         let mut table = Table::new(&["commands that a script calls", "how many", "which"]);
         for (name, calls) in [
@@ -327,17 +327,17 @@ impl Bench {
         self.locks(&mut table);
         for (kind, most) in MOST_BYTES {
             let key = format!("memory:{kind}");
-            let writer = self.owner();
+            let writer = self.id();
             let mut calls = Vec::new();
             if kind == "waiter" {
                 calls.push(Call::new("acquire_write", &key, &["-", "0", &writer, "60000", "f"]));
             }
             for number in 0..COUNT {
-                let owner = self.owner();
+                let id = self.id();
                 let waiting = [
                     "-",
                     "0",
-                    &owner,
+                    &id,
                     "30000",
                     "f",
                     "2000",
@@ -365,9 +365,9 @@ impl Bench {
 
     /// With one holder, and idle: released, and kept for its grace.
     fn locks(&mut self, table: &mut Table) {
-        let owner = &self.owner();
-        let take = ["-", "0", owner, "30000", "f"];
-        let release = ["-", "0", owner, "all"];
+        let id = &self.id();
+        let take = ["-", "0", id, "30000", "f"];
+        let release = ["-", "0", id, "all"];
         for (first, held, idle, script) in [
             (
                 10_000,
@@ -438,9 +438,9 @@ impl Bench {
         }
     }
 
-    fn owner(&mut self) -> String {
-        self.owners += 1;
-        format!("clientclien{:05x}", self.owners)
+    fn id(&mut self) -> String {
+        self.ids += 1;
+        format!("clientclien{:05x}", self.ids)
     }
 }
 
@@ -466,10 +466,8 @@ fn report<const N: usize>(what: &str, sizes: &[usize; N], operations: &[&str], b
 }
 
 /// The arguments of one who waits to write, long and by polling.
-fn waiting(owner: &str) -> [&str; 11] {
-    [
-        "-", "0", owner, "600000", "f", "600000", "600000", "0", "100000", "-", "-",
-    ]
+fn waiting(id: &str) -> [&str; 11] {
+    ["-", "0", id, "600000", "f", "600000", "600000", "0", "100000", "-", "-"]
 }
 
 /// Of one command.

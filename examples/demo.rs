@@ -182,7 +182,11 @@ async fn moved(teller: &Teller, locks: &Locks, stage: &Stage) -> Outcome {
     let holder = lock.write().lease(Duration::from_secs(3)).await?;
     teller.say(
         "rupert",
-        &format!("writes; slot {} is on {}", lock.slot(), stage.owner(lock.slot()).await?),
+        &format!(
+            "writes; slot {} is on {}",
+            lock.slot(),
+            stage.master_of(lock.slot()).await?
+        ),
     );
     let mut waiting = JoinSet::new();
     waiting.spawn(wait_and_hold(teller.clone(), lock.clone(), "sybil", true));
@@ -194,7 +198,7 @@ async fn moved(teller: &Teller, locks: &Locks, stage: &Stage) -> Outcome {
         &format!(
             "slot {} is on {} now, with the lock and its queue",
             lock.slot(),
-            stage.owner(lock.slot()).await?
+            stage.master_of(lock.slot()).await?
         ),
     );
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -28,9 +28,6 @@ fn imports_run_one_way() {
     for file in files(&source) {
         let module = module_of(file.strip_prefix(&source).unwrap());
         let Some(layer) = module.first() else { continue }; // lib.rs, which names them all
-        if layer == "bin" {
-            continue;
-        }
         layers.insert(layer.clone());
         let own = rank(layer).unwrap_or_else(|| panic!("{layer} is none of the layers"));
         for import in imports(&fs::read_to_string(&file).unwrap(), &module) {

@@ -12,7 +12,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
 use rustix::process::{Pid, test_kill_process};
 use support::published::TwoKeys;
-use support::{Clients, Cluster, Cut, Failover, Flow, Patience, Proxies, Proxy, Result, ServerSettings, Shape, Single};
+use support::{
+    Clients, Cluster, Cut, Failover, Flow, Proxies, Proxy, Result, ServerSettings, Shape, Single, WaitLimit,
+};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -76,7 +78,7 @@ async fn slots_move_with_their_keys() -> Result {
     assert_eq!(cluster.replicas_of(1).await?, [4]);
 
     let slot = cluster.slot_of("{move}").await?;
-    let from = cluster.owner(slot).await?;
+    let from = cluster.master_of(slot).await?;
     let to = (from + 1) % 3;
     for number in 0..250 {
         let _: () = cluster
@@ -98,13 +100,13 @@ async fn slots_move_with_their_keys() -> Result {
     assert_eq!(cluster.move_keys(step).await?, 249);
     cluster.finish_move(step).await?;
 
-    assert_eq!(cluster.owner(slot).await?, to);
+    assert_eq!(cluster.master_of(slot).await?, to);
     assert_eq!(cluster.node(to).say::<i64>("GET {move}249").await?, 249);
     for turn in 0..10 {
         spawnable(cluster.move_slot(slot, turn % 3)).await?;
-        assert_eq!(cluster.owner(slot).await?, turn % 3);
+        assert_eq!(cluster.master_of(slot).await?, turn % 3);
     }
-    let there = cluster.owner(slot).await?;
+    let there = cluster.master_of(slot).await?;
     let moved = spawnable(cluster.move_slots_at_once(slot, slot, (there + 1) % 3)).await;
     if cluster.version().has_atomic_moves() {
         moved?;
@@ -112,7 +114,7 @@ async fn slots_move_with_their_keys() -> Result {
     } else {
         let refused = moved.expect_err("it cannot").to_string().to_lowercase();
         assert!(refused.contains("unknown subcommand"), "{refused}");
-        assert_eq!(cluster.owner(slot).await?, there);
+        assert_eq!(cluster.master_of(slot).await?, there);
     }
     Ok(())
 }
@@ -122,23 +124,23 @@ async fn masters_die_and_are_replaced() -> Result {
     let cluster = Cluster::start().await?;
     let slot = cluster.slot_of("{fail}").await?;
 
-    let old = cluster.owner(slot).await?;
+    let old = cluster.master_of(slot).await?;
     let replica = cluster.replicas_of(old).await?[0];
     cluster.fail_over(replica, Failover::Orderly).await?;
-    assert_eq!(cluster.owner(slot).await?, replica);
+    assert_eq!(cluster.master_of(slot).await?, replica);
     spawnable(cluster.fail_over(old, Failover::Force)).await?;
     cluster.fail_over(replica, Failover::Takeover).await?;
-    assert_eq!(cluster.owner(slot).await?, replica);
+    assert_eq!(cluster.master_of(slot).await?, replica);
 
     cluster.forget_election(old).await?;
     cluster.node(replica).kill()?;
-    assert_eq!(spawnable(cluster.new_owner(slot, replica)).await?, old);
+    assert_eq!(spawnable(cluster.new_master(slot, replica)).await?, old);
     cluster.node(replica).restart().await?;
     cluster.agree().await?;
     assert_eq!(cluster.replicas_of(old).await?, [replica]);
 
     cluster.node(old).freeze()?;
-    assert_eq!(cluster.new_owner(slot, old).await?, replica);
+    assert_eq!(cluster.new_master(slot, old).await?, replica);
     cluster.node(old).thaw()?;
     cluster.agree().await?;
     assert_eq!(cluster.replicas_of(replica).await?, [old]);
@@ -151,8 +153,8 @@ async fn clusters_have_other_sizes() -> Result {
     assert_eq!(cluster.replicas_of(0).await?, [1, 2]);
     let alone = Cluster::start_with(Shape::of(2, 0)).await?;
     assert_eq!(alone.masters().await?, [0, 1]);
-    assert_eq!(alone.owner(0).await?, 0);
-    assert_eq!(alone.owner(16_383).await?, 1);
+    assert_eq!(alone.master_of(0).await?, 0);
+    assert_eq!(alone.master_of(16_383).await?, 1);
     Ok(())
 }
 
@@ -269,11 +271,11 @@ async fn servers_end_with_a_killed_process() -> Result {
         .env(CHILD, &note)
         .stdout(std::process::Stdio::null())
         .spawn()?;
-    let patience = Patience::new("the child's note");
+    let wait_limit = WaitLimit::new("the child's note");
     let text = loop {
         match std::fs::read_to_string(&note) {
             Ok(text) if text.contains(' ') => break text,
-            _ => patience.pause("nothing yet").await?,
+            _ => wait_limit.pause("nothing yet").await?,
         }
     };
     let (id, folder) = text.split_once(' ').unwrap_or_default();
@@ -282,16 +284,16 @@ async fn servers_end_with_a_killed_process() -> Result {
 
     child.kill()?;
     child.wait()?;
-    let patience = Patience::new("the server of the killed process to end");
+    let wait_limit = WaitLimit::new("the server of the killed process to end");
     while is_alive(id) || Path::new(folder).exists() {
-        patience.pause("it is there").await?;
+        wait_limit.pause("it is there").await?;
     }
     Ok(())
 }
 
-/// The lock in two keys does as described, its want of an owner included.
+/// The lock in two keys does as described, its want of an id included.
 #[tokio::test]
-async fn the_lock_in_two_keys_knows_no_owner() -> Result {
+async fn the_lock_in_two_keys_knows_no_id() -> Result {
     let server = Single::start().await?;
     let lock = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 10);
     assert!(lock.acquire_read().await? && lock.acquire_read().await?);

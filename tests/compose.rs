@@ -21,7 +21,7 @@ use conformance::{LONG, locks, servers};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rwlease::{Locks, Released};
-use support::{Backend, Cluster, Compose, Error, Network, Patience, Result, engine_answers};
+use support::{Backend, Cluster, Compose, Error, Network, Result, WaitLimit, engine_answers};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
@@ -89,7 +89,7 @@ mod migration {
     }
 
     pub async fn two_masters_name_each_other(_: Backend, compose: &Compose) -> Result {
-        row(compose, "split-owner").await
+        row(compose, "split-master").await
     }
 
     pub async fn scripts_are_forgotten(_: Backend, compose: &Compose) -> Result {
@@ -189,12 +189,12 @@ mod partition {
         let other = backend.connect(settings(), &compose.urls()).await?;
         let lock = locks.rwlock("cut off")?;
         let slot = lock.slot().get();
-        let owner = compose.owner(slot).await?;
+        let master = compose.master_of(slot).await?;
         let held = lock.write().await?;
         let token = held.token();
         replicated(compose).await?;
 
-        compose.cut_off(owner)?;
+        compose.cut_off(master)?;
         let mut waiting = pin!(async { other.rwlock("cut off")?.write().await });
         // A holder who is well after so long has renewed at the new master. One who is not may still be waited for.
         let is_renewed = async {
@@ -221,9 +221,9 @@ mod partition {
             }
         };
         assert!(next.token() > token);
-        compose.reconnect(owner)?;
+        compose.reconnect(master)?;
         compose.agree().await?;
-        assert_ne!(compose.owner(slot).await?, owner);
+        assert_ne!(compose.master_of(slot).await?, master);
         assert!(lock.try_read().await?.is_none(), "it is held at the new master");
         assert_eq!(next.release().await?, Released::Released);
         assert_eq!(timeout(LONG, lock.write()).await??.release().await?, Released::Released);
@@ -233,7 +233,7 @@ mod partition {
     /// Every replica has what was written until now: all that was written before the PING, by whomever.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
-            let patience = Patience::new("the replicas to have everything");
+            let wait_limit = WaitLimit::new("the replicas to have everything");
             loop {
                 let mut ask = redis::pipe();
                 ask.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);
@@ -242,7 +242,7 @@ mod partition {
                 if replicas >= 1 {
                     break;
                 }
-                patience.pause("not yet").await?;
+                wait_limit.pause("not yet").await?;
             }
         }
         Ok(())

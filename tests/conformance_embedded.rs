@@ -77,18 +77,18 @@ impl Servers for Embedded {
         true
     }
 
-    async fn owner(&self, slot: Slot) -> Result<usize> {
-        Ok(self.faults.owner(slot))
+    async fn master_of(&self, slot: Slot) -> Result<usize> {
+        Ok(self.faults.master_of(slot))
     }
 
     async fn masters(&self) -> Result<Vec<usize>> {
         let slots = (0..).map_while(Slot::new).step_by(64);
-        let owners: BTreeSet<usize> = slots.map(|slot| self.faults.owner(slot)).collect();
-        Ok(owners.into_iter().collect())
+        let masters: BTreeSet<usize> = slots.map(|slot| self.faults.master_of(slot)).collect();
+        Ok(masters.into_iter().collect())
     }
 
     async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move> {
-        let from = self.faults.owner(slot);
+        let from = self.faults.master_of(slot);
         match self.faults.begin_move(slot, to) {
             true => Ok(Move {
                 slot: slot.get(),

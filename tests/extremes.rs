@@ -83,7 +83,7 @@ async fn settings_of_a_client(extreme: Duration) {
         ("lease", Builder::lease),
         ("margin", Builder::margin),
         ("poll_interval", Builder::poll_interval),
-        ("waiter_liveness", Builder::waiter_liveness),
+        ("waiter_ttl", Builder::waiter_ttl),
         ("claim_window", Builder::claim_window),
         ("call_timeout", Builder::call_timeout),
         ("connect_timeout", Builder::connect_timeout),
@@ -164,7 +164,7 @@ async fn setters_of_requests(extreme: Duration) {
         }
         #[cfg(feature = "legacy")]
         {
-            let legacy = rwlease::LegacyRwLock::tagged(&locks, "legacy").unwrap();
+            let legacy = rwlease::TwoKeyRwLock::tagged(&locks, "legacy").unwrap();
             each!(
                 legacy.try_read(extreme),
                 legacy.try_write(extreme),

@@ -71,7 +71,7 @@ async fn a_clients_clock_does_not_count() -> Result {
     Ok(())
 }
 
-/// 3. Two owners in the same millisecond are one, so either can release the other.
+/// 3. Two acquisitions in the same millisecond are one, so either can release the other.
 #[tokio::test]
 async fn owners_of_one_moment_are_two() -> Result {
     let server = Single::start().await?;
@@ -192,12 +192,12 @@ fn granted<G>(guard: Option<G>) -> Result<G> {
 }
 
 /// The status that the script answers to one try, for a lease that outlasts the test.
-async fn acquire_write(server: &Single, owner: &str, not_after: u64) -> Result<String> {
+async fn acquire_write(server: &Single, id: &str, not_after: u64) -> Result<String> {
     let script = rwlease::scripts().find(|script| script.name() == "acquire_write");
     let script = script.ok_or_else(|| Error::new("there is no script acquire_write"))?;
     let mut try_once = cmd("EVAL");
     try_once.arg(script.text()).arg(1).arg("rwlease:order");
-    try_once.arg("-").arg(not_after).arg(owner).arg(ms(LONG)).arg("f");
+    try_once.arg("-").arg(not_after).arg(id).arg(ms(LONG)).arg("f");
     let reply: Vec<Value> = server.run(&try_once).await?;
     let status = reply.get(1).ok_or_else(|| Error::new("a reply without a status"))?;
     Ok(redis::from_redis_value_ref(status)?)

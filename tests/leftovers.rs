@@ -22,7 +22,8 @@ async fn client(engine: &Engine) -> Locks {
 /// A lock of that client whose slot the server has.
 fn lock_at(engine: &Engine, locks: &Locks, server: usize, prefix: &str) -> RwLock {
     let mut all = (0..).map(|number| locks.rwlock(format!("{prefix}:{number}")).unwrap());
-    all.find(|lock| engine.faults().owner(lock.slot()) == server).unwrap()
+    all.find(|lock| engine.faults().master_of(lock.slot()) == server)
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +116,10 @@ async fn a_sick_server_delays_no_renewal_at_another() {
     // Taken one after the other, they end so too, but some are renewed together. Then every fourth is at another server, which says nothing.
     let names = (0..).map(|number| locks.rwlock(format!("crowd:{number}")).unwrap());
     let mut guards = Vec::new();
-    for lock in names.filter(|lock| engine.faults().owner(lock.slot()) == 0).take(200) {
+    for lock in names
+        .filter(|lock| engine.faults().master_of(lock.slot()) == 0)
+        .take(200)
+    {
         guards.push(lock.write().await.unwrap());
         sleep(SECOND / 200).await;
     }
@@ -212,11 +216,11 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     assert!(lock.status().await.unwrap().writer.is_none(), "it still reads");
     assert_eq!(mine.release().await.unwrap(), Released::Released);
 
-    let owner = locks.owner();
-    let (mine, theirs) = (owner.read(&lock).await.unwrap(), others.read().await.unwrap());
-    let refused = owner.write(&lock).timeout(SECOND).await.unwrap_err();
+    let reentrant = locks.reentrant();
+    let (mine, theirs) = (reentrant.read(&lock).await.unwrap(), others.read().await.unwrap());
+    let refused = reentrant.write(&lock).timeout(SECOND).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::TimedOut);
-    assert!(owner.try_write(&lock).await.unwrap().is_none());
+    assert!(reentrant.try_write(&lock).await.unwrap().is_none());
     sleep(SECOND).await;
     assert_eq!(lock.status().await.unwrap().waiters, 0);
     theirs.release().await.unwrap();
@@ -313,10 +317,10 @@ async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     }
     engine.faults().resume(0);
     let guard = request.await.unwrap();
-    let owner = guard.owner().to_owned();
+    let reentrant = guard.id().to_owned();
     drop(guard);
     sleep(10 * SECOND).await;
-    assert!(!locks.knows(&owner));
+    assert!(!locks.knows(&reentrant));
     let (not_after, releases) = seen.lock().unwrap().clone();
     assert_eq!(releases.len(), 2, "one at once and one when nothing can come any more");
     let last = releases[1];

@@ -119,10 +119,10 @@ const WAYS: [bool; 2] = [false, true];
 async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write() {
     for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
         let bench = Bench::new().await;
-        let owner = bench.locks.owner();
-        let read = owner.read(&bench.lock).await.unwrap();
+        let reentrant = bench.locks.reentrant();
+        let read = reentrant.read(&bench.lock).await.unwrap();
         let other_read = match reads_on {
-            true => Some(owner.read(&bench.lock).await.unwrap()),
+            true => Some(reentrant.read(&bench.lock).await.unwrap()),
             false => None,
         };
         let theirs = match waits {
@@ -130,7 +130,7 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
             false => None,
         };
         OnGrant::then(move || drop(read));
-        let (write, _) = tokio::join!(owner.write(&bench.lock).into_future(), async {
+        let (write, _) = tokio::join!(reentrant.write(&bench.lock).into_future(), async {
             sleep(SECOND).await;
             drop(theirs);
         });
@@ -154,14 +154,14 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
 #[tokio::test(start_paused = true)]
 async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_nothing_from_the_first() {
     let bench = Bench::new().await;
-    let owner = bench.locks.owner();
-    let read = owner.read(&bench.lock).await.unwrap();
-    let (again, lock) = (owner.clone(), bench.lock.clone());
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).await.unwrap();
+    let (again, lock) = (reentrant.clone(), bench.lock.clone());
     OnGrant::then(move || {
         let second = again.write(&lock).into_future().now_or_never();
         drop(second.expect("it is no round trip").unwrap());
     });
-    let write = owner.write(&bench.lock).await.unwrap();
+    let write = reentrant.write(&bench.lock).await.unwrap();
     assert!(OnGrant::has_acted());
     sleep(SECOND).await;
     assert_eq!(write.mode(), Some(Mode::Write));
@@ -181,8 +181,8 @@ async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_noth
 async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
     for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
         let bench = Bench::new().await;
-        let owner = bench.locks.owner();
-        let mut read = Some(owner.read(&bench.lock).await.unwrap());
+        let reentrant = bench.locks.reentrant();
+        let mut read = Some(reentrant.read(&bench.lock).await.unwrap());
         let theirs = match waits {
             true => Some(bench.others.read().await.unwrap()),
             false => None,
@@ -195,7 +195,7 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
             drop(goes);
             panic!("as the test wants");
         });
-        let (lock, asking) = (bench.lock.clone(), owner.clone());
+        let (lock, asking) = (bench.lock.clone(), reentrant.clone());
         let asking = tokio::spawn(async move { asking.write(&lock).await.map(|write| write.token()) });
         sleep(SECOND).await;
         drop(theirs);
@@ -206,7 +206,10 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
             assert_eq!(read.mode(), Some(Mode::Read), "waits: {waits}");
             bench.must_be_read().await;
             // And it can be had again.
-            let write = timeout(5 * SECOND, owner.write(&bench.lock)).await.unwrap().unwrap();
+            let write = timeout(5 * SECOND, reentrant.write(&bench.lock))
+                .await
+                .unwrap()
+                .unwrap();
             assert_eq!(write.mode(), Some(Mode::Write));
         }
         bench.must_be_free().await;
@@ -217,14 +220,14 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
 async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
     let bench = Bench::new().await;
     for (polls, way) in (1..16).flat_map(|polls| (0..6).map(move |way| (polls, way))) {
-        let owner = bench.locks.owner();
+        let reentrant = bench.locks.reentrant();
         let (waits, when_it_goes) = (way % 2 == 1, way / 2);
-        let mut read = Some(owner.read(&bench.lock).await.unwrap());
+        let mut read = Some(reentrant.read(&bench.lock).await.unwrap());
         let theirs = match waits {
             true => Some(bench.others.read().await.unwrap()),
             false => None,
         };
-        let mut request = Box::pin(owner.write(&bench.lock).into_future());
+        let mut request = Box::pin(reentrant.write(&bench.lock).into_future());
         for poll in 0..polls {
             if futures::poll!(&mut request).is_ready() {
                 break;
@@ -257,14 +260,14 @@ async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
     let bench = Bench::new().await;
-    let owner = bench.locks.owner();
-    let read = owner.read(&bench.lock).lease(7 * SECOND).replicas(1).await.unwrap();
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).lease(7 * SECOND).replicas(1).await.unwrap();
     let waits = Arc::new(Mutex::new(0));
     let counted = waits.clone();
     bench.engine.watch(move |served: &Served<'_>| {
         *counted.lock().unwrap() += u32::from(served.words()[0] == b"WAIT");
     });
-    let write = owner.write(&bench.lock).await.unwrap();
+    let write = reentrant.write(&bench.lock).await.unwrap();
     assert!(*waits.lock().unwrap() > 0, "a replica was asked for the write");
     let status = bench.lock.status().await.unwrap();
     let left = status.writer.unwrap().remaining;
@@ -275,7 +278,7 @@ async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
     let (faults, replicas) = (bench.engine.faults(), bench.engine.faults().replicas(0));
     assert!(!replicas.is_empty());
     replicas.iter().for_each(|replica| faults.hold_back(*replica));
-    let refused = owner.write(&bench.lock).await.unwrap_err();
+    let refused = reentrant.write(&bench.lock).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     replicas.iter().for_each(|replica| faults.catch_up(*replica));
     sleep(2 * SECOND).await;
@@ -436,12 +439,12 @@ async fn an_owner_whose_upgrade_is_told_of_the_loss_begins_anew() {
     let bench = Bench::with(Locks::builder().lease(HOUR)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_read");
-    let owner = bench.locks.owner();
-    let read = owner.read(&bench.lock).await.unwrap();
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).await.unwrap();
     bench.replace(&acquire).await;
-    assert_eq!(owner.write(&bench.lock).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(reentrant.write(&bench.lock).await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(read.state(), LeaseState::Lost);
-    let write = timeout(5 * SECOND, owner.write(&bench.lock))
+    let write = timeout(5 * SECOND, reentrant.write(&bench.lock))
         .await
         .expect("what was in its way is released");
     let write = write.unwrap();
@@ -457,9 +460,9 @@ async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released()
     let bench = Bench::with(Locks::builder().lease(HOUR)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_write");
-    let owner = bench.locks.owner();
-    let write = owner.write(&bench.lock).await.unwrap();
-    let read = owner.read(&bench.lock).await.unwrap();
+    let reentrant = bench.locks.reentrant();
+    let write = reentrant.write(&bench.lock).await.unwrap();
+    let read = reentrant.read(&bench.lock).await.unwrap();
     bench.replace(&acquire).await;
     assert_eq!(write.release().await.unwrap(), Released::AlreadyLost);
     assert_eq!(read.state(), LeaseState::Lost);
@@ -524,11 +527,11 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_loss() {
     let bench = Bench::new().await;
-    let owner = bench.locks.owner();
-    let read = owner.read(&bench.lock).await.unwrap();
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).await.unwrap();
     let theirs = bench.others.read().await.unwrap();
     let token = read.token();
-    let mut upgrading = Box::pin(owner.write(&bench.lock).into_future());
+    let mut upgrading = Box::pin(reentrant.write(&bench.lock).into_future());
     assert!(futures::poll!(&mut upgrading).is_pending());
     sleep(SECOND / 100).await;
     assert!(futures::poll!(&mut upgrading).is_pending());
@@ -642,12 +645,15 @@ async fn what_is_kept_was_first_relieved_of_its_upgrade() {
 async fn what_cannot_be_relieved_of_its_upgrade_is_not_told_as_kept() {
     let bench = Bench::with(Locks::builder().call_timeout(5 * SECOND)).await;
     let (read, theirs) = bench.gave_up_an_upgrade().await;
-    let owner = read.owner().to_owned();
+    let reentrant = read.id().to_owned();
     let kept = timeout(20 * SECOND, read.keep()).await.expect("it ends");
     assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
     bench.engine.faults().refuse(0, None);
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
-    assert!(bench.others.is_held_by(owner).await.unwrap(), "it is left to its lease");
+    assert!(
+        bench.others.is_held_by(reentrant).await.unwrap(),
+        "it is left to its lease"
+    );
     drop(theirs);
 }
 

@@ -33,7 +33,7 @@ async fn a_shard_moves_to_a_new_node() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_masters_name_each_other() -> Result {
-    smoke("split-owner").await
+    smoke("split-master").await
 }
 
 #[tokio::test(flavor = "multi_thread")]

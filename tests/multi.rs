@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, Retry};
-use support::{Cluster, Patience, Shape, connect};
+use support::{Cluster, Shape, WaitLimit, connect};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -21,9 +21,9 @@ async fn cluster() -> (Cluster, Locks) {
 
 /// Waits until nobody holds the lock.
 async fn free(locks: &Locks, name: &str) {
-    let patience = Patience::new(format!("{name} to be free"));
+    let wait_limit = WaitLimit::new(format!("{name} to be free"));
     while locks.rwlock(name).unwrap().is_locked().await.unwrap() {
-        patience.pause("it is locked").await.unwrap();
+        wait_limit.pause("it is locked").await.unwrap();
     }
 }
 
@@ -83,9 +83,9 @@ async fn what_cannot_be_had_together_is_not_kept() {
 
     // While it waits for the one in the middle, it holds those before it, and none behind.
     let waiting = tokio::spawn(request().into_future());
-    let patience = Patience::new("the wait for the middle");
+    let wait_limit = WaitLimit::new("the wait for the middle");
     while middle.status().await.unwrap().waiters == 0 {
-        patience.pause("nobody waits").await.unwrap();
+        wait_limit.pause("nobody waits").await.unwrap();
     }
     assert!(locks.rwlock("a").unwrap().is_locked().await.unwrap());
     free(&locks, "z").await;
@@ -135,11 +135,11 @@ async fn what_is_lost_while_waiting_is_taken_again() {
     let waiting = tokio::spawn(request.into_future());
     let first = locks.rwlock("a").unwrap();
     let mut tokens = std::collections::BTreeSet::new();
-    let patience = Patience::new("the first lock to be taken three times");
+    let wait_limit = WaitLimit::new("the first lock to be taken three times");
     while tokens.len() < 3 {
         let status = first.status().await.unwrap();
         tokens.extend(status.writer.map(|writer| writer.token));
-        patience.pause(format!("{tokens:?}")).await.unwrap();
+        wait_limit.pause(format!("{tokens:?}")).await.unwrap();
     }
     theirs.release().await.unwrap();
     let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();

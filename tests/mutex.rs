@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use rwlease::{ErrorKind, LeaseState, Locks, Mode, MutexGuard, Released, Renewal, Retry};
-use support::{Cluster, Cut, Patience, Proxy, RedisPy, Shape, Single, connect};
+use support::{Cluster, Cut, Proxy, RedisPy, Shape, Single, WaitLimit, connect};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ async fn it_is_one_string_key_that_anybody_can_read() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("report").unwrap();
     let held = mutex.lock().lease(Duration::from_secs(20)).await.unwrap();
-    assert_eq!(server.say::<String>("GET report").await.unwrap(), held.owner());
+    assert_eq!(server.say::<String>("GET report").await.unwrap(), held.id());
     let left: u64 = server.say("PTTL report").await.unwrap();
     assert!((1..=20_000).contains(&left), "{left}");
     assert_eq!((held.token(), held.mode()), (0, Some(Mode::Write)));
@@ -36,19 +36,19 @@ async fn it_is_one_string_key_that_anybody_can_read() {
     let other = connect(&[server.url()]).await.unwrap().mutex("report").unwrap();
     assert!(other.try_lock().await.unwrap().is_none());
     assert!(other.is_locked().await.unwrap());
-    assert!(other.is_held_by(held.owner()).await.unwrap());
+    assert!(other.is_held_by(held.id()).await.unwrap());
     assert!(!other.is_held_by("somebody").await.unwrap());
     let status = other.status().await.unwrap().expect("held");
-    assert_eq!(status.value, held.owner().as_bytes());
+    assert_eq!(status.value, held.id().as_bytes());
     assert!(status.remaining.is_some_and(|left| left <= Duration::from_secs(20)));
 
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert!(!other.is_locked().await.unwrap());
     assert_eq!(server.say::<u64>("EXISTS report").await.unwrap(), 0);
     drop(other.try_lock().await.unwrap().expect("free"));
-    let patience = Patience::new("the dropped guard to be released");
+    let wait_limit = WaitLimit::new("the dropped guard to be released");
     while mutex.is_locked().await.unwrap() {
-        patience.pause("it is locked").await.unwrap();
+        wait_limit.pause("it is locked").await.unwrap();
     }
 }
 
@@ -88,7 +88,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
     server.say::<u64>("DEL shared").await.unwrap();
     let ours = mutex.lock().await.unwrap();
     assert_eq!(python.say("release").unwrap(), "LockNotOwnedError");
-    assert!(mutex.is_held_by(ours.owner()).await.unwrap());
+    assert!(mutex.is_held_by(ours.id()).await.unwrap());
     server.say::<u64>("DEL shared").await.unwrap();
     assert_eq!(python.say("try").unwrap(), "True");
     assert_eq!(ours.release().await.unwrap(), Released::AlreadyLost);
@@ -144,7 +144,7 @@ async fn an_answer_that_was_lost_is_asked_for_again() {
         let held = timeout(LONG, mutex.try_lock()).await.unwrap().unwrap();
         timeout(LONG, sprung).await.unwrap().unwrap();
         let held = held.unwrap_or_else(|| panic!("round {round}: refused by its own first attempt"));
-        assert_eq!(server.say::<String>("GET lost").await.unwrap(), held.owner());
+        assert_eq!(server.say::<String>("GET lost").await.unwrap(), held.id());
         let sprung = proxy.trap(&digest("mutex/release"), Cut::AfterIt);
         assert_eq!(held.release().await.unwrap(), Released::Released, "round {round}");
         timeout(LONG, sprung).await.unwrap().unwrap();

@@ -47,7 +47,7 @@ async fn where_the_margin_leaves_nothing_of_a_pushed_grant_the_claim_is_answered
 async fn where_the_server_was_not_heard_for_long_the_claim_of_a_pushed_grant_is_answered_first() {
     let seldom = || {
         let settings = Locks::builder().poll_interval(60 * SECOND);
-        settings.waiter_liveness(600 * SECOND).claim_window(SECOND)
+        settings.waiter_ttl(600 * SECOND).claim_window(SECOND)
     };
     let left = believed_after(30 * SECOND, seldom()).await;
     assert!((20 * SECOND..=30 * SECOND).contains(&left), "{left:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use redis::cmd;
 use rwlease::{ErrorKind, Locks, Mode, RwLock, Status};
-use support::{Cluster, Patience, Shape, Single, connect};
+use support::{Cluster, Shape, Single, WaitLimit, connect};
 
 async fn single() -> (Single, Locks) {
     let server = Single::start().await.unwrap();
@@ -20,13 +20,13 @@ async fn single() -> (Single, Locks) {
 
 /// Waits until so many wait.
 async fn waiters(lock: &RwLock, count: u64) -> Status {
-    let patience = Patience::new(format!("{count} waiters"));
+    let wait_limit = WaitLimit::new(format!("{count} waiters"));
     loop {
         let status = lock.status().await.unwrap();
         if status.waiters == count {
             return status;
         }
-        patience.pause(format!("{} wait", status.waiters)).await.unwrap();
+        wait_limit.pause(format!("{} wait", status.waiters)).await.unwrap();
     }
 }
 
@@ -62,7 +62,7 @@ async fn holders_and_waiters_are_shown_in_order() {
     }
     let status = lock.status().await.unwrap();
     let writer = status.writer.as_ref().expect("somebody writes");
-    assert_eq!((writer.owner.as_str(), writer.mode), (writing.owner(), Mode::Write));
+    assert_eq!((writer.id.as_str(), writer.mode), (writing.id(), Mode::Write));
     assert_eq!((writer.token, status.token), (writing.token(), writing.token()));
     assert!(writer.remaining <= Duration::from_secs(60) && writer.remaining > Duration::from_secs(1));
     assert!(writer.age < Duration::from_secs(60) && !writer.revoked);
@@ -87,18 +87,18 @@ async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("a").unwrap();
     let (mine, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
-    let owner = mine.owner().to_owned();
+    let id = mine.id().to_owned();
     assert!(lock.status().await.unwrap().upgrader.is_none());
     let upgrade = tokio::spawn(mine.upgrade().into_future());
     let status = waiters(&lock, 1).await;
     let upgrader = status.upgrader.expect("it waits");
-    assert_eq!((upgrader.owner.as_str(), upgrader.mode), (owner.as_str(), Mode::Write));
+    assert_eq!((upgrader.id.as_str(), upgrader.mode), (id.as_str(), Mode::Write));
     assert!(!upgrader.remaining.is_zero(), "{upgrader:?}");
-    assert!(status.reading.iter().any(|holder| holder.owner == owner) && status.waiting.is_empty());
+    assert!(status.reading.iter().any(|holder| holder.id == id) && status.waiting.is_empty());
     // It gets older as long as it waits.
-    let patience = Patience::new("an older upgrader");
+    let wait_limit = WaitLimit::new("an older upgrader");
     while lock.status().await.unwrap().upgrader.expect("it waits on").age <= upgrader.age {
-        patience.pause("not yet").await.unwrap();
+        wait_limit.pause("not yet").await.unwrap();
     }
     other.release().await.unwrap();
     upgrade.await.unwrap().unwrap().release().await.unwrap();
@@ -132,18 +132,18 @@ async fn pages_are_bounded_and_show_everybody_once() {
     loop {
         assert!(page.reading.len() <= 5 && page.waiting.len() <= 5);
         assert_eq!((page.readers, page.waiters), (23, 17));
-        readers.extend(page.reading.iter().map(|reader| reader.owner.clone()));
-        waiting.extend(page.waiting.iter().map(|waiter| (waiter.owner.clone(), waiter.mode)));
+        readers.extend(page.reading.iter().map(|reader| reader.id.clone()));
+        waiting.extend(page.waiting.iter().map(|waiter| (waiter.id.clone(), waiter.mode)));
         if page.is_last() {
             break;
         }
         page = lock.status().page_size(5).after(&page).await.unwrap();
     }
-    let held: BTreeSet<String> = reading.iter().map(|guard| guard.owner().to_owned()).collect();
+    let held: BTreeSet<String> = reading.iter().map(|guard| guard.id().to_owned()).collect();
     assert_eq!(readers, held);
     let modes: Vec<bool> = waiting.iter().map(|(_, mode)| *mode == Mode::Write).collect();
     assert_eq!(modes, (0..17).map(|place| place % 3 == 0).collect::<Vec<_>>());
-    let each: BTreeSet<_> = waiting.into_iter().map(|(owner, _)| owner).collect();
+    let each: BTreeSet<_> = waiting.into_iter().map(|(id, _)| id).collect();
     assert_eq!(each.len(), 17, "each waiter once");
     let behind = lock.status().after(&page).await.unwrap();
     assert!(behind.is_last() && behind.reading.is_empty() && behind.waiting.is_empty());
@@ -154,15 +154,15 @@ async fn pages_are_bounded_and_show_everybody_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_can_ask_for_an_owner() {
+async fn one_can_ask_for_an_acquisition() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("whose").unwrap();
     let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
-    assert!(lock.is_held_by(first.owner()).await.unwrap());
-    assert!(lock.is_held_by(second.owner()).await.unwrap());
-    let owner = first.owner().to_owned();
+    assert!(lock.is_held_by(first.id()).await.unwrap());
+    assert!(lock.is_held_by(second.id()).await.unwrap());
+    let id = first.id().to_owned();
     first.release().await.unwrap();
-    assert!(!lock.is_held_by(&owner).await.unwrap());
+    assert!(!lock.is_held_by(&id).await.unwrap());
     assert!(lock.is_locked().await.unwrap());
     for nobody in ["", "nobody", "somebody else's text, with spaces"] {
         assert!(!lock.is_held_by(nobody).await.unwrap());
@@ -179,9 +179,9 @@ async fn the_dead_do_not_lock() {
     // 120 readers whose lease is over, then one that lives.
     let seed = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)
         for i = 0, 120 do
-            local owner = string.format('owner%013d', i)
+            local id = string.format('other%013d', i)
             local ends = i == 120 and tonumber(ARGV[1]) > 0 and now + 60000 or now - 1000
-            redis.call('HSET', KEYS[1], 'r:' .. owner, string.format('h%013.0f%016.0f%d', ends, i + 1, i), 'i:' .. i, owner)
+            redis.call('HSET', KEYS[1], 'r:' .. id, string.format('h%013.0f%016.0f%d', ends, i + 1, i), 'i:' .. i, id)
         end
         redis.call('HSET', KEYS[1], 'version', 1, 'fence', 121, 'readers', 121, 'read_min', 1)";
     for living in [1, 0] {
@@ -206,7 +206,7 @@ async fn a_foreign_key_is_told_as_such() {
         assert_eq!(lock.status().await.unwrap_err().kind(), ErrorKind::Foreign);
         assert_eq!(lock.is_locked().await.unwrap_err().kind(), ErrorKind::Foreign);
         assert_eq!(
-            lock.is_held_by("owner0000000").await.unwrap_err().kind(),
+            lock.is_held_by("other0000000").await.unwrap_err().kind(),
             ErrorKind::Foreign
         );
     }
@@ -244,13 +244,13 @@ async fn locks_are_listed_on_all_masters() {
 async fn locks_of_others(cluster: &Cluster) {
     for (at, key) in ["order*[x]", "rwlease:order*[text]"].into_iter().enumerate() {
         let slot = cluster.slot_of(key).await.unwrap();
-        let owner = cluster.owner(slot).await.unwrap();
+        let master = cluster.master_of(slot).await.unwrap();
         let mut command = cmd(if at == 0 { "HSET" } else { "SET" });
         command.arg(key).arg("a");
         if at == 0 {
             command.arg(1);
         }
-        cluster.node(owner).run::<redis::Value>(&command).await.unwrap();
+        cluster.node(master).run::<redis::Value>(&command).await.unwrap();
     }
 }
 
@@ -268,14 +268,14 @@ async fn a_master_that_does_not_answer_is_an_error_and_is_gone_on_with() {
     let failed = listing.next_page().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     server.thaw().unwrap();
-    let patience = Patience::new("the listing to go on");
+    let wait_limit = WaitLimit::new("the listing to go on");
     loop {
         match listing.next_page().await {
             Ok(page) => {
                 assert_eq!(page, Some(vec!["one".to_string()]));
                 break;
             }
-            Err(error) => patience.pause(error).await.unwrap(),
+            Err(error) => wait_limit.pause(error).await.unwrap(),
         }
     }
 }

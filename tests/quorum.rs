@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rwlease::{ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, Renewal, Retry};
-use support::{Backend, Cluster, Cut, Flow, Patience, Proxy, Shape, Single, connect};
+use support::{Backend, Cluster, Cut, Flow, Proxy, Shape, Single, WaitLimit, connect};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -61,11 +61,11 @@ impl Bench {
     }
 
     async fn gone(&self, key: &str) {
-        let patience = Patience::new(format!("{key} to be gone everywhere"));
+        let wait_limit = WaitLimit::new(format!("{key} to be gone everywhere"));
         loop {
             match self.keys(key).await {
                 0 => return,
-                left => patience.pause(format!("at {left} servers")).await.unwrap(),
+                left => wait_limit.pause(format!("at {left} servers")).await.unwrap(),
             }
         }
     }
@@ -182,10 +182,10 @@ async fn two_of_five_may_answer_late() {
         assert_eq!(held.release().await.unwrap(), Released::Released);
     }
     bench.proxies.iter().for_each(Proxy::heal);
-    let patience = Patience::new("the late members to be free");
+    let wait_limit = WaitLimit::new("the late members to be free");
     for member in &bench.members {
         while member.rwlock("late").unwrap().is_locked().await.unwrap() {
-            patience.pause("a late grant is there").await.unwrap();
+            wait_limit.pause("a late grant is there").await.unwrap();
         }
     }
 }
@@ -234,14 +234,14 @@ async fn it_is_held_for_as_long_as_a_majority_renews_it() {
             .member_timeout(MEMBER)
             .timeout(LONG)
     };
-    let patience = Patience::new("all five members");
+    let wait_limit = WaitLimit::new("all five members");
     let held = loop {
         let held = request().await.unwrap();
         if held.leases().len() == 5 {
             break held;
         }
         held.release().await.unwrap();
-        patience.pause("a member was late").await.unwrap();
+        wait_limit.pause("a member was late").await.unwrap();
     };
     bench.servers[0].kill().unwrap();
     bench.servers[1].freeze().unwrap();
@@ -331,9 +331,9 @@ async fn a_member_whose_token_is_far_ahead_is_left_out() {
         let left: u64 = server.say("PTTL rwlease:far").await.unwrap();
         assert!(left < 120_000, "member {place} keeps the lock for {left} ms");
     }
-    let patience = Patience::new("the member to be given back");
+    let wait_limit = WaitLimit::new("the member to be given back");
     while bench.members[FAR].rwlock("far").unwrap().is_locked().await.unwrap() {
-        patience.pause("locked").await.unwrap();
+        wait_limit.pause("locked").await.unwrap();
     }
     held.release().await.unwrap();
 }

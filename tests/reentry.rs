@@ -1,4 +1,4 @@
-//! One owner that holds the same lock again: a count per owner, of read/write locks and of mutexes.
+//! One reentrant that holds the same lock again: a count per reentrant, of read/write locks and of mutexes.
 #![allow(clippy::disallowed_methods)]
 
 mod support;
@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use rwlease::{ErrorKind, Locks, Mode, Released, Retry};
-use support::{Patience, Single, connect};
+use support::{Single, WaitLimit, connect};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -20,16 +20,16 @@ async fn single() -> (Single, Locks) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
     let (server, locks) = single().await;
-    let (owner, mutex) = (locks.owner(), locks.mutex("again").unwrap());
-    let mut held = vec![owner.lock(&mutex).await.unwrap()];
+    let (reentrant, mutex) = (locks.reentrant(), locks.mutex("again").unwrap());
+    let mut held = vec![reentrant.lock(&mutex).await.unwrap()];
     let value = server.say::<String>("GET again").await.unwrap();
     server.reset_stats().await.unwrap();
     for _ in 0..20 {
-        held.push(owner.lock(&mutex).await.unwrap());
-        held.push(owner.clone().try_lock(&mutex).await.unwrap().expect("its own"));
+        held.push(reentrant.lock(&mutex).await.unwrap());
+        held.push(reentrant.clone().try_lock(&mutex).await.unwrap().expect("its own"));
     }
     assert_eq!(server.calls("evalsha").await.unwrap(), 0, "no round trip");
-    assert!(held.iter().all(|guard| guard.owner() == value));
+    assert!(held.iter().all(|guard| guard.id() == value));
     while held.len() > 1 {
         let guard = held.swap_remove(held.len() / 2);
         assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -37,16 +37,16 @@ async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
         assert!(mutex.try_lock().await.unwrap().is_none());
     }
     drop(held);
-    let patience = Patience::new("the last one to be released");
+    let wait_limit = WaitLimit::new("the last one to be released");
     while mutex.is_locked().await.unwrap() {
-        patience.pause("it is locked").await.unwrap();
+        wait_limit.pause("it is locked").await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_owner_waits_and_is_told_of_its_limits() {
     let (_server, locks) = single().await;
-    let (one, other, mutex) = (locks.owner(), locks.owner(), locks.mutex("others").unwrap());
+    let (one, other, mutex) = (locks.reentrant(), locks.reentrant(), locks.mutex("others").unwrap());
     let first = one.lock(&mutex).await.unwrap();
     let second = one.lock(&mutex).await.unwrap();
     assert!(other.try_lock(&mutex).await.unwrap().is_none());
@@ -67,49 +67,49 @@ async fn another_owner_waits_and_is_told_of_its_limits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_of_one_owner_share_one_lease() {
     let (server, locks) = single().await;
-    let (owner, mutex) = (locks.owner(), locks.mutex("tasks").unwrap());
-    let holding = owner.lock(&mutex).await.unwrap();
+    let (reentrant, mutex) = (locks.reentrant(), locks.mutex("tasks").unwrap());
+    let holding = reentrant.lock(&mutex).await.unwrap();
     let mut tasks = Vec::new();
     for _ in 0..50 {
-        let (owner, mutex) = (owner.clone(), mutex.clone());
+        let (reentrant, mutex) = (reentrant.clone(), mutex.clone());
         tasks.push(tokio::spawn(async move {
-            let held = owner.lock(&mutex).await.unwrap();
+            let held = reentrant.lock(&mutex).await.unwrap();
             tokio::task::yield_now().await;
-            let value = held.owner().to_owned();
+            let value = held.id().to_owned();
             held.release().await.unwrap();
             value
         }));
     }
     for task in tasks {
-        assert_eq!(task.await.unwrap(), holding.owner());
+        assert_eq!(task.await.unwrap(), holding.id());
     }
-    assert_eq!(server.say::<String>("GET tasks").await.unwrap(), holding.owner());
+    assert_eq!(server.say::<String>("GET tasks").await.unwrap(), holding.id());
     assert_eq!(holding.release().await.unwrap(), Released::Released);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_was_lost_is_not_shared() {
     let (server, locks) = single().await;
-    let (owner, mutex) = (locks.owner(), locks.mutex("lost").unwrap());
-    let lost = owner.lock(&mutex).lease(Duration::from_secs(2)).await.unwrap();
+    let (reentrant, mutex) = (locks.reentrant(), locks.mutex("lost").unwrap());
+    let lost = reentrant.lock(&mutex).lease(Duration::from_secs(2)).await.unwrap();
     server.say::<u64>("DEL lost").await.unwrap();
     timeout(LONG, lost.lost()).await.unwrap();
-    let again = owner.lock(&mutex).await.unwrap();
-    assert!(again.is_held() && again.owner() != lost.owner());
+    let again = reentrant.lock(&mutex).await.unwrap();
+    assert!(again.is_held() && again.id() != lost.id());
     assert_eq!(lost.release().await.unwrap(), Released::AlreadyLost);
     assert!(again.is_held());
-    assert!(mutex.is_held_by(again.owner()).await.unwrap());
+    assert!(mutex.is_held_by(again.id()).await.unwrap());
     assert_eq!(again.release().await.unwrap(), Released::Released);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_write_lock_counts_reads_and_writes() {
     let (_server, locks) = single().await;
-    let (owner, lock) = (locks.owner(), locks.rwlock("both").unwrap());
-    let outer = owner.write(&lock).await.unwrap();
-    let inner = owner.write(&lock).await.unwrap();
-    let reading = owner.read(&lock).await.unwrap();
-    assert!(lock.is_held_by(outer.owner()).await.unwrap());
+    let (reentrant, lock) = (locks.reentrant(), locks.rwlock("both").unwrap());
+    let outer = reentrant.write(&lock).await.unwrap();
+    let inner = reentrant.write(&lock).await.unwrap();
+    let reading = reentrant.read(&lock).await.unwrap();
+    assert!(lock.is_held_by(outer.id()).await.unwrap());
     assert_eq!(outer.release().await.unwrap(), Released::Released);
     assert_eq!(
         lock.status().await.unwrap().writer.map(|writer| writer.mode),
@@ -122,14 +122,14 @@ async fn a_read_write_lock_counts_reads_and_writes() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// A mutex and a read/write lock whose keys are the same are two things to an owner.
+/// A mutex and a read/write lock whose keys are the same are two things to an reentrant.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_of_two_kinds_is_not_shared() {
     let (_server, locks) = single().await;
-    let (owner, lock) = (locks.owner(), locks.rwlock("same").unwrap());
-    let held = owner.write(&lock).await.unwrap();
+    let (reentrant, lock) = (locks.reentrant(), locks.rwlock("same").unwrap());
+    let held = reentrant.write(&lock).await.unwrap();
     let mutex = locks.mutex("rwlease:same").unwrap();
-    let foreign = owner.try_lock(&mutex).await.unwrap_err();
+    let foreign = reentrant.try_lock(&mutex).await.unwrap_err();
     assert_eq!(foreign.kind(), ErrorKind::Foreign);
     assert_eq!(held.release().await.unwrap(), Released::Released);
 }

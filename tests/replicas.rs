@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
-use support::{ConnectTo, Cut, Flow, Patience, Proxy, ServerSettings, Single};
+use support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit};
 
 /// Longer than a test: only what a test sends is sent.
 const LONG: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl Stage {
 
     /// Waits until the replica confirms what is written now.
     async fn in_step(&self) {
-        let patience = Patience::new("the replica to confirm");
+        let wait_limit = WaitLimit::new("the replica to confirm");
         let mut connection = self.master.connect().await.unwrap();
         loop {
             let mut write_and_wait = redis::pipe();
@@ -54,7 +54,7 @@ impl Stage {
             if confirmed == 1 {
                 return;
             }
-            patience.pause("it does not").await.unwrap();
+            wait_limit.pause("it does not").await.unwrap();
         }
     }
 
@@ -76,7 +76,7 @@ impl Stage {
     }
 
     async fn is_gone(&self, key: &str, field: &str) {
-        let patience = Patience::new("what was refused to be released");
+        let wait_limit = WaitLimit::new("what was refused to be released");
         let exists = || async {
             self.master
                 .run::<u64>(cmd("HEXISTS").arg(key).arg(field))
@@ -84,7 +84,7 @@ impl Stage {
                 .unwrap()
         };
         while exists().await == 1 {
-            patience.pause("it is held").await.unwrap();
+            wait_limit.pause("it is held").await.unwrap();
         }
     }
 }
@@ -201,24 +201,24 @@ async fn nor_is_one_that_the_client_makes_by_itself() {
     stage.freeze();
     let first = stage.record().await;
     stage.proxy.requests(Flow::Slow(SLOW));
-    let patience = Patience::new("a renewal at the master");
+    let wait_limit = WaitLimit::new("a renewal at the master");
     while stage.record().await == first {
-        patience.pause("there is none").await.unwrap();
+        wait_limit.pause("there is none").await.unwrap();
     }
-    let patience = Patience::new("its failure");
+    let wait_limit = WaitLimit::new("its failure");
     while guard.state() != LeaseState::Uncertain {
-        patience.pause("it has not failed").await.unwrap();
+        wait_limit.pause("it has not failed").await.unwrap();
     }
     // The next one comes after a pause.
     stage.proxy.requests(Flow::Open);
     stage.proxy.cut();
-    let patience = Patience::new("the loss");
+    let wait_limit = WaitLimit::new("the loss");
     loop {
         match guard.state() {
             LeaseState::Lost => return,
             state => assert_eq!(state, LeaseState::Uncertain, "no replica has confirmed it since"),
         }
-        patience.pause("it is not lost").await.unwrap();
+        wait_limit.pause("it is not lost").await.unwrap();
     }
 }
 
@@ -239,7 +239,7 @@ mod embedded {
                 let request = lock.write().renewal(Renewal::Manual);
                 let held = request.replicas(1).await.unwrap();
                 let (faults, slot) = (engine.faults(), Slot::of(b"rwlease:a"));
-                let from = faults.owner(slot);
+                let from = faults.master_of(slot);
                 let to = (0..3).find(|master| *master != from).unwrap();
                 assert!(faults.begin_move(slot, to) && faults.finish_move(slot));
                 if renews {

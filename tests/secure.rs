@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
-use rwlease::LegacyRwLock;
+use rwlease::TwoKeyRwLock;
 use rwlease::{Builder, Error, ErrorKind, Locks, Released, Result as Outcome};
 use support::{Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single};
 use tokio::time::timeout;
@@ -161,7 +161,7 @@ async fn locks_follow_their_slot() -> Result {
     let slot = lock.slot().get();
     for turn in 0..3 {
         let held = lock.write().await?;
-        let next = (cluster.owner(slot).await? + 1) % 3;
+        let next = (cluster.master_of(slot).await? + 1) % 3;
         let step = cluster.begin_move(slot, next).await?;
         let guest = locks.rwlock(format!("{{{}}}{turn}", "followed"))?;
         drop(guest.read().await?);
@@ -179,7 +179,7 @@ async fn locks_follow_their_slot() -> Result {
 async fn a_hand_off_is_pushed() -> Result {
     const LONG: Duration = Duration::from_secs(60);
     let (cluster, certificates) = secure_cluster(RIGHTS).await?;
-    let rare = Locks::builder().poll_interval(LONG).waiter_liveness(LONG * 10);
+    let rare = Locks::builder().poll_interval(LONG).waiter_ttl(LONG * 10);
     let locks = connect_with(rare, cluster.node(0), PASSWORD, &certificates.authority).await?;
     let lock = locks.rwlock("pushed")?;
     let held = lock.write().await?;
@@ -258,7 +258,7 @@ async fn lock_mutex(locks: &Locks) -> Outcome<Released> {
 #[cfg(feature = "legacy")]
 async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
     const TIME: Duration = Duration::from_secs(10);
-    let lock = LegacyRwLock::tagged(locks, "rwlease:{two}")?;
+    let lock = TwoKeyRwLock::tagged(locks, "rwlease:{two}")?;
     lock.read(TIME, TIME).await?.release().await?;
     lock.write(TIME, TIME).await?.release().await
 }
@@ -289,9 +289,9 @@ async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
     let _forced = lock.write().await?;
     lock.force_release().await?.expect("held");
 
-    let owner = locks.owner();
-    let outer = owner.write(&lock).await?;
-    assert_eq!(owner.read(&lock).await?.release().await?, Released::Released);
+    let reentrant = locks.reentrant();
+    let outer = reentrant.write(&lock).await?;
+    assert_eq!(reentrant.read(&lock).await?.release().await?, Released::Released);
     assert_eq!(outer.release().await?, Released::Released);
 
     assert_eq!(lock_mutex(&locks).await?, Released::Released);
@@ -641,7 +641,7 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
         fronts.push((node.port(), Front::start(&certificates, node.port()).await?));
     }
     let ports: Vec<_> = fronts.iter().map(|(port, front)| (*port, front.port)).collect();
-    let settings = Locks::builder().translate(move |host, port| {
+    let settings = Locks::builder().address_translator(move |host, port| {
         let front = ports.iter().find(|(inside, _)| *inside == port);
         (host.to_owned(), front.map_or(port, |(_, outside)| *outside))
     });

@@ -119,11 +119,11 @@ impl Bare {
 
 type Owner = [u8; 18];
 
-fn owner() -> Owner {
-    let mut owner = [b'0'; 18];
+fn id() -> Owner {
+    let mut id = [b'0'; 18];
     let number = OWNERS.fetch_add(1, Ordering::Relaxed);
-    write!(&mut owner[..], "{number:018}").expect("it has room");
-    owner
+    write!(&mut id[..], "{number:018}").expect("it has room");
+    id
 }
 
 /// What the scripts are called for.
@@ -144,24 +144,24 @@ impl Lock for SameScripts {
 
     async fn take(&self) -> Self::Held {
         let SameScripts(bare, kind, key) = self;
-        let owner = owner();
+        let id = id();
         match kind {
-            Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &owner]).await,
+            Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &id]).await,
             // As a request sends it that would wait: with what its place in the queue would be taken with.
             kind => {
                 let args: [&[u8]; 11] = [
-                    b"-", b"0", &owner, LEASE, b"f", b"1000", b"6000", b"0", b"10000", b"-", b"-",
+                    b"-", b"0", &id, LEASE, b"f", b"1000", b"6000", b"0", b"10000", b"-", b"-",
                 ];
                 bare.script(usize::from(*kind == Kind::Read), key, args).await
             }
         }
-        (self.clone(), owner)
+        (self.clone(), id)
     }
 
-    async fn release((SameScripts(bare, kind, key), owner): Self::Held) {
+    async fn release((SameScripts(bare, kind, key), id): Self::Held) {
         match kind {
-            Kind::Published => bare.script(5, &key, [&owner]).await,
-            _ => bare.script(2, &key, [b"-", b"0", &owner, b"all"]).await,
+            Kind::Published => bare.script(5, &key, [&id]).await,
+            _ => bare.script(2, &key, [b"-", b"0", &id, b"all"]).await,
         }
     }
 }
@@ -174,16 +174,16 @@ impl Lock for SetNx {
     type Held = (SetNx, Owner);
 
     async fn take(&self) -> Self::Held {
-        let owner = owner();
+        let id = id();
         let key = &*self.1;
         self.0
-            .call(key, &[b"SET", key.as_bytes(), &owner, b"NX", b"PX", LEASE])
+            .call(key, &[b"SET", key.as_bytes(), &id, b"NX", b"PX", LEASE])
             .await;
-        (self.clone(), owner)
+        (self.clone(), id)
     }
 
-    async fn release((SetNx(bare, key), owner): Self::Held) {
-        bare.script(3, &key, [&owner]).await;
+    async fn release((SetNx(bare, key), id): Self::Held) {
+        bare.script(3, &key, [&id]).await;
     }
 }
 

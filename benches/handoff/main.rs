@@ -67,14 +67,14 @@ async fn main() -> Result<ExitCode> {
         options.rounds
     );
     let slot = cluster.slot_of(LOCK).await?;
-    let owner = cluster.node(cluster.owner(slot).await?).url();
+    let master = cluster.node(cluster.master_of(slot).await?).url();
 
-    let both = [Locks::connect([&owner]).await?, Locks::connect([&owner]).await?];
+    let both = [Locks::connect([&master]).await?, Locks::connect([&master]).await?];
     let ours = [Ours(both[0].rwlock(LOCK)?), Ours(both[1].rwlock(LOCK)?)];
-    let mut push = BarePush::connect(&owner, CHANNEL).await?;
+    let mut push = BarePush::connect(&master, CHANNEL).await?;
     let mut peers = match options.alone {
         true => None,
-        false => Some(Peers::start(&owner, PEERS_KEY).await?),
+        false => Some(Peers::start(&master, PEERS_KEY).await?),
     };
 
     let mut report = Report::default();

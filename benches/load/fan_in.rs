@@ -10,7 +10,7 @@ use crate::Options;
 use crate::common::Target;
 use crate::generator::Run;
 use crate::report::{Report, Row, Scenario};
-use crate::support::{Patience, Result};
+use crate::support::{Result, WaitLimit};
 
 const WAITERS: usize = 1_000;
 const CLIENTS: usize = 4;
@@ -74,14 +74,14 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
 }
 
 async fn all_wait(target: &Target, lock: &RwLock) -> Result {
-    let node = target.node(target.owner(lock.slot().get()).await?);
+    let node = target.node(target.master_of(lock.slot().get()).await?);
     let count = redis::cmd("HGET")
         .arg(format!("rwlease:{}", lock.name()))
         .arg("waiters")
         .to_owned();
-    let patience = Patience::new("all to wait");
+    let wait_limit = WaitLimit::new("all to wait");
     while node.run::<Option<usize>>(&count).await? != Some(WAITERS) {
-        patience.pause("not yet").await?;
+        wait_limit.pause("not yet").await?;
     }
     Ok(())
 }

@@ -38,13 +38,13 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
     // Heard from here on, so that none can end this process while it holds.
     let mut signals = Signals::passed_on()?;
-    let patience = Patience::of(&args);
+    let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
         exit = told_to_end(&mut signals) => return Ok(exit),
-        locks = patience.within(servers.connect(), NO_ANSWER) => locks?,
+        locks = wait_limit.within(servers.connect(), NO_ANSWER) => locks?,
     };
     let lock = locks.rwlock(&args.name)?;
-    let held = wait_for(&locks, &lock, &args, &patience, &deadlines, &mut signals).await?;
+    let held = wait_for(&locks, &lock, &args, &wait_limit, &deadlines, &mut signals).await?;
     let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
     let was_held = held.lease().is_held();
     let given_back = give_back(&args.name, held, &mut signals).await;
@@ -65,7 +65,7 @@ async fn wait_for(
     locks: &Locks,
     lock: &RwLock,
     args: &args::Run,
-    patience: &Patience,
+    wait_limit: &WaitLimit,
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Held, Failure> {
@@ -86,7 +86,7 @@ async fn wait_for(
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = patience.within(waiting::shown(locks.client_id(), lock, args.quiet, asking), NOT_HAD) => held,
+        held = wait_limit.within(waiting::shown(locks.client_id(), lock, args.quiet, asking), NOT_HAD) => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
@@ -140,16 +140,16 @@ const NO_ANSWER: &str = "the servers did not answer in time; see that they run a
 const NOT_HAD: &str = "it was not had in time; try later";
 
 /// How long all is waited for, from connecting on.
-struct Patience {
+struct WaitLimit {
     name: String,
     limit: Option<(Duration, Instant)>,
 }
 
-impl Patience {
+impl WaitLimit {
     /// Who would not wait for others at all waits for the servers nevertheless.
-    fn of(args: &args::Run) -> Patience {
+    fn of(args: &args::Run) -> WaitLimit {
         let limit = args.timeout.filter(|timeout| !timeout.is_zero());
-        Patience {
+        WaitLimit {
             name: args.name.clone(),
             limit: limit.and_then(|limit| Some((limit, Instant::now().checked_add(limit)?))),
         }

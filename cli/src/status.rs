@@ -89,13 +89,13 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
         return Ok(());
     }
     let dim = anstyle::Style::new().dimmed();
-    let [state, mode, owner, since, left, token] = ["", "MODE", "OWNER", "SINCE", "LEFT", "TOKEN"];
+    let [state, mode, id, since, left, token] = ["", "MODE", "OWNER", "SINCE", "LEFT", "TOKEN"];
     writeln!(
         out,
-        "{dim}{state:<8} {mode:<6} {owner:<18} {since:>10} {left:>10}  {token}{dim:#}"
+        "{dim}{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}{dim:#}"
     )?;
-    for [state, mode, owner, since, left, token] in rows {
-        writeln!(out, "{state:<8} {mode:<6} {owner:<18} {since:>10} {left:>10}  {token}")?;
+    for [state, mode, id, since, left, token] in rows {
+        writeln!(out, "{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}")?;
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ fn holds(holder: &Holder) -> [String; 6] {
     [
         state.into(),
         show::mode(holder.mode).into(),
-        holder.owner.clone(),
+        holder.id.clone(),
         show::time(holder.age),
         show::time(holder.remaining),
         holder.token.to_string(),
@@ -120,7 +120,7 @@ fn waits(waiter: &Waiter, state: &str) -> [String; 6] {
     [
         state.into(),
         show::mode(waiter.mode).into(),
-        waiter.owner.clone(),
+        waiter.id.clone(),
         show::time(waiter.age),
         show::time(waiter.remaining),
         String::new(),
@@ -131,7 +131,7 @@ fn waits(waiter: &Waiter, state: &str) -> [String; 6] {
 fn in_json(name: &str, slot: Slot, status: &Status) -> Value {
     let holder = |holder: &Holder| {
         json!({
-            "owner": holder.owner,
+            "id": holder.id,
             "mode": show::mode(holder.mode),
             "token": holder.token,
             "age": seconds(holder.age),
@@ -141,7 +141,7 @@ fn in_json(name: &str, slot: Slot, status: &Status) -> Value {
     };
     let waiter = |waiter: &Waiter| {
         json!({
-            "owner": waiter.owner,
+            "id": waiter.id,
             "mode": show::mode(waiter.mode),
             "age": seconds(waiter.age),
             "remaining": seconds(waiter.remaining),

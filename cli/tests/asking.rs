@@ -27,25 +27,25 @@ async fn status_says_who_holds_and_who_waits() -> Result {
     assert_eq!(status["slot"], Slot::of("rwlease:a").get());
     assert_eq!(status["writer"], Value::Null);
     assert_eq!(status["reading"].as_array().map(Vec::len), Some(2));
-    assert_eq!(status["reading"][0]["owner"], one.owner());
+    assert_eq!(status["reading"][0]["id"], one.id());
     assert_eq!(status["reading"][1]["token"], other.token());
     assert_eq!(status["waiting"][0]["mode"], "write");
 
     let words = tool.run(&["status", "a"]).await?.out;
     assert!(words.contains("held by 2 readers, 1 waits"), "{words}");
-    for owner in [one.owner(), other.owner()] {
-        let line = words.lines().find(|line| line.contains(owner)).unwrap_or_default();
+    for id in [one.id(), other.id()] {
+        let line = words.lines().find(|line| line.contains(id)).unwrap_or_default();
         assert!(line.starts_with("holds    read"), "{words}");
     }
     assert!(words.lines().any(|line| line.starts_with("waits    write")), "{words}");
     assert!(!words.contains('\x1b'), "colour is for terminals");
 
-    let owner = one.owner().to_owned();
+    let id = one.id().to_owned();
     let upgrade = tokio::spawn(one.upgrade().into_future());
     let status = tool.until("a", |status| status["waiters"] == 2).await?;
-    assert_eq!(status["upgrader"]["owner"], owner.as_str());
+    assert_eq!(status["upgrader"]["id"], id.as_str());
     let words = tool.run(&["status", "a"]).await?.out;
-    let lines: Vec<&str> = words.lines().filter(|line| line.contains(&owner)).collect();
+    let lines: Vec<&str> = words.lines().filter(|line| line.contains(&id)).collect();
     assert!(lines[0].starts_with("holds    read"), "{words}");
     assert!(lines[1].starts_with("upgrades write"), "{words}");
     other.release().await?;

@@ -37,8 +37,8 @@ async fn no_count_is_lost_while_slots_move() -> Result {
         let slot = Slot::of("rwlease:counter").get();
         let mut moves = 0;
         while !done.load(Ordering::Relaxed) {
-            let owner = cluster.owner(slot).await?;
-            cluster.move_slot(slot, (owner + 1) % 3).await?;
+            let master = cluster.master_of(slot).await?;
+            cluster.move_slot(slot, (master + 1) % 3).await?;
             moves += 1;
             sleep(PAUSE).await;
         }

@@ -1,6 +1,6 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::support::{Balancer, Cluster, Patience, Result, ServerSettings, Shape, Single};
+use crate::support::{Balancer, Cluster, Result, ServerSettings, Shape, Single, WaitLimit};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
@@ -52,9 +52,9 @@ async fn one_that_loses_locks() -> Result {
     }
     assert_eq!(tool.run(&["doctor"]).await?.status, Some(0));
 
-    let owner = cluster.owner(7).await?;
-    cluster.node(owner).say::<()>("CLUSTER DELSLOTS 7").await?;
-    let ran = tool.run(&["doctor", "--redis", &cluster.node(owner).url()]).await?;
+    let master = cluster.master_of(7).await?;
+    cluster.node(master).say::<()>("CLUSTER DELSLOTS 7").await?;
+    let ran = tool.run(&["doctor", "--redis", &cluster.node(master).url()]).await?;
     assert_eq!(ran.status, Some(1));
     assert!(ran.out.contains("nobody serves 1 slots"), "{}", ran.out);
     assert!(
@@ -254,13 +254,13 @@ async fn a_primary_that_a_name_leads_to() -> Result {
     let primary = Single::start().await?;
     let follow = format!("replicaof 127.0.0.1 {}", primary.port());
     let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
-    let patience = Patience::new("the replica to be in step");
+    let wait_limit = WaitLimit::new("the replica to be in step");
     while !replica
         .say::<String>("INFO replication")
         .await?
         .contains("master_link_status:up")
     {
-        patience.pause("not yet").await?;
+        wait_limit.pause("not yet").await?;
     }
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");
     let ran = Tool::new([by_name(primary.url())]).run(&["doctor"]).await?;

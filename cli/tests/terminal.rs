@@ -158,7 +158,7 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
         shown.contains("waiting for a") && shown.contains("1 before you"),
         "{shown}"
     );
-    assert!(shown.contains(guard.owner()), "{shown}");
+    assert!(shown.contains(guard.id()), "{shown}");
     assert_eq!(tool.status("a").await?["waiters"], 1, "it left the queue");
     guard.release().await?;
     assert_eq!(before.ended().await?.status, Some(0));

@@ -36,10 +36,10 @@ impl Stage {
     }
 
     /// The master that owns a slot.
-    pub async fn owner(&self, slot: Slot) -> Outcome<String> {
+    pub async fn master_of(&self, slot: Slot) -> Outcome<String> {
         match self {
-            Stage::Embedded(engine) => Ok(format!("node {}", engine.faults().owner(slot))),
-            Stage::Cluster(cluster) => Ok(cluster.node(cluster.owner(slot.get()).await?).address()),
+            Stage::Embedded(engine) => Ok(format!("node {}", engine.faults().master_of(slot))),
+            Stage::Cluster(cluster) => Ok(cluster.node(cluster.master_of(slot.get()).await?).address()),
         }
     }
 
@@ -48,7 +48,7 @@ impl Stage {
         match self {
             Stage::Embedded(engine) => {
                 let faults = engine.faults();
-                let target = (faults.owner(slot) + 1) % 3;
+                let target = (faults.master_of(slot) + 1) % 3;
                 let moved = faults.begin_move(slot, target) && faults.finish_move(slot);
                 if moved {
                     Ok(())
@@ -57,9 +57,9 @@ impl Stage {
                 }
             }
             Stage::Cluster(cluster) => {
-                let owner = cluster.owner(slot.get()).await?;
+                let master = cluster.master_of(slot.get()).await?;
                 let others = cluster.masters().await?;
-                let target = others.into_iter().find(|other| *other != owner);
+                let target = others.into_iter().find(|other| *other != master);
                 cluster
                     .move_slot(
                         slot.get(),

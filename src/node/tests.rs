@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::node::fred::FredConnector;
 use crate::node::redis::RedisConnector;
 use crate::node::{Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply};
-use support::{Clients, Cluster, Proxy, Result, Server, ServerSettings, Shape, Single, WaitPolicy};
+use support::{Clients, Cluster, Proxy, Result, Server, ServerSettings, Shape, Single, WaitLimit};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -122,12 +122,12 @@ async fn replies_come_as_the_server_gave_them() -> Result {
 async fn errors_keep_the_words_of_the_server() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let slot = cluster.slot_of("{key}").await?;
-    let owner = cluster.owner(slot).await?;
+    let master = cluster.master_of(slot).await?;
     for (name, backend) in backends() {
-        let node = connect(&*backend, cluster.node(owner)).await;
-        let other = connect(&*backend, cluster.node(1 - owner)).await;
+        let node = connect(&*backend, cluster.node(master)).await;
+        let other = connect(&*backend, cluster.node(1 - master)).await;
         let (code, detail) = error(say(&*other, "GET {key}").await);
-        let moved = format!("{slot} 127.0.0.1:{}", cluster.node(owner).port());
+        let moved = format!("{slot} 127.0.0.1:{}", cluster.node(master).port());
         assert_eq!((code.as_str(), detail), ("MOVED", moved), "{name}");
         let unknown = format!("EVALSHA {} 1 {{key}}", "0".repeat(40));
         assert_eq!(error(say(&*node, &unknown).await).0, "NOSCRIPT", "{name}");
@@ -161,7 +161,7 @@ async fn errors_keep_the_words_of_the_server() -> Result {
 async fn asking_goes_with_its_command_whatever_else_is_sent() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let slot = cluster.slot_of("{key}").await?;
-    let step = cluster.begin_move(slot, 1 - cluster.owner(slot).await?).await?;
+    let step = cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;
     for (name, backend) in backends() {
         let node = connect(&*backend, cluster.node(step.to)).await;
         let asked = (0..200).map(|_| async {
@@ -194,7 +194,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         let failure = timeout(LONG, pending).await??.expect_err("no answer");
         assert!(failure.maybe_sent && !failure.permanent, "{name}: {failure:?}");
         assert!(timeout(LONG, both).await??.expect_err("no answer").maybe_sent, "{name}");
-        let patience = WaitPolicy::new("the connection to be known as broken");
+        let patience = WaitLimit::new("the connection to be known as broken");
         while node.is_usable() {
             patience.pause(name).await?;
         }
@@ -342,7 +342,7 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
     }
     let slot = cluster.slot_of("{tag}").await?;
     for (name, backend) in backends() {
-        let (from, to) = (cluster.owner(slot).await?, 1 - cluster.owner(slot).await?);
+        let (from, to) = (cluster.master_of(slot).await?, 1 - cluster.master_of(slot).await?);
         let (here, mut notices) = backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
         here.join(b"{tag}one", false).await.unwrap();
         here.join(b"{tag}two", false).await.unwrap();
@@ -417,7 +417,7 @@ async fn channels_that_were_left_stay_left() -> Result {
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
         // In the midst of asking again, if this backend does.
-        let patience = WaitPolicy::new("channels to be asked for again");
+        let patience = WaitLimit::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             patience.pause(name).await?;
         }
@@ -514,7 +514,7 @@ async fn clients(server: &Server) -> Result<usize> {
 }
 
 async fn gone(server: &Server, name: &str) -> Result {
-    let patience = WaitPolicy::new("the connections to be closed");
+    let patience = WaitLimit::new("the connections to be closed");
     loop {
         match clients(server).await? {
             0 => return Ok(()),
@@ -524,7 +524,7 @@ async fn gone(server: &Server, name: &str) -> Result {
 }
 
 async fn wait_for(server: &Server, field: &str, value: &str) -> Result {
-    let patience = WaitPolicy::new(format!("{field} to be {value}"));
+    let patience = WaitLimit::new(format!("{field} to be {value}"));
     loop {
         let info = server.info("clients").await?;
         match info.get(field) {

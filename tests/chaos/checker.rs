@@ -99,8 +99,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// `patience` is how long a lock may take to get to one that waits when nobody has it any more.
-    pub fn of(history: &History, excuses: &Excuses, patience: Nanos) -> Findings {
+    /// `wait_limit` is how long a lock may take to get to one that waits when nobody has it any more.
+    pub fn of(history: &History, excuses: &Excuses, wait_limit: Nanos) -> Findings {
         let mut findings = Findings::default();
         let mut names: HashMap<usize, (Vec<Held<'_>>, Vec<Wait<'_>>)> = HashMap::new();
         for hold in history.holds() {
@@ -118,7 +118,7 @@ impl Findings {
             findings.tokens_after_holds(holds);
             findings.stale_writes(holds);
             findings.losses(holds, history);
-            findings.stuck(holds, waits, |worker| excuses.of(*name, worker), patience);
+            findings.stuck(holds, waits, |worker| excuses.of(*name, worker), wait_limit);
         }
         findings
     }
@@ -289,7 +289,13 @@ impl Findings {
     }
 
     /// Nobody waits long when nobody has the lock.
-    fn stuck(&mut self, holds: &[Held<'_>], waits: &[Wait<'_>], excuses: impl Fn(usize) -> Vec<Span>, patience: Nanos) {
+    fn stuck(
+        &mut self,
+        holds: &[Held<'_>],
+        waits: &[Wait<'_>],
+        excuses: impl Fn(usize) -> Vec<Span>,
+        wait_limit: Nanos,
+    ) {
         let mut granted = holds.iter().peekable();
         let (mut all_gone, mut writers_gone) = (0, 0);
         for wait in waits {
@@ -310,7 +316,7 @@ impl Findings {
                     .note(|| format!("{} was given up at {}", shown(wait.hold), wait.until));
             }
             let from = gone.max(asked);
-            if wait.until > from && wait.until - from > patience + excused((from, wait.until), &excuses) {
+            if wait.until > from && wait.until - from > wait_limit + excused((from, wait.until), &excuses) {
                 self.stuck.note(|| {
                     format!(
                         "{} waited until {}, and nobody had it since {from}",

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::history::now;
-use crate::support::{Cluster, Patience, Result, Server, View};
+use crate::support::{Cluster, Result, Server, View, WaitLimit};
 
 /// What a server logs when it makes itself a master: after an election, or by `CLUSTER FAILOVER TAKEOVER`. Redis and
 /// Valkey end these sentences in different words.
@@ -105,11 +105,11 @@ impl Census {
 /// Nothing if its process has ended.
 async fn ask(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
     let node = cluster.node(number);
-    let patience = Patience::new(format!("node {number} to say what it is"));
+    let wait_limit = WaitLimit::new(format!("node {number} to say what it is"));
     while !node.has_ended()? {
         match Told::by(cluster, number, node).await {
             Ok(told) => return Ok(Some(told)),
-            Err(error) => patience.pause(error).await?,
+            Err(error) => wait_limit.pause(error).await?,
         }
     }
     Ok(None)

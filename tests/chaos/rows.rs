@@ -215,8 +215,8 @@ pub fn rows() -> Vec<Row> {
             )],
         },
         Row {
-            name: "split-owner",
-            title: "two masters name each other as a slot's owner",
+            name: "split-master",
+            title: "two masters name each other as a slot's master",
             nemesis: Nemesis::SplitOwner,
             least: 20,
             smoke: 1,

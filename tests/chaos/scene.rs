@@ -11,7 +11,7 @@ use super::ledger::{Change, Ended, Ledger};
 use super::sampler::{Clocks, Sampler};
 use super::store::Store;
 use super::worker::{Orders, Worker};
-use crate::support::{Cluster, ConnectTo, Error, Namespace, Patience, Result, Server};
+use crate::support::{Cluster, ConnectTo, Error, Namespace, Result, Server, WaitLimit};
 
 /// What the workers do.
 #[derive(Clone, Debug)]
@@ -41,9 +41,9 @@ const GONE_BEFORE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Load {
-    pub fn patience(&self) -> Nanos {
-        let patience = self.claim * GONE_BEFORE + POLLS;
-        patience.min(PATIENCE).as_nanos() as Nanos
+    pub fn wait_limit(&self) -> Nanos {
+        let wait_limit = self.claim * GONE_BEFORE + POLLS;
+        wait_limit.min(PATIENCE).as_nanos() as Nanos
     }
 }
 
@@ -235,7 +235,7 @@ impl Scene {
     pub async fn names_at(&self, node: usize) -> Result<Vec<usize>> {
         let view = self.cluster.view().await?;
         let id = self.cluster.id(node);
-        let is_there = |number: &usize| view.owner(self.slot(*number)) == Some(id);
+        let is_there = |number: &usize| view.master_of(self.slot(*number)) == Some(id);
         Ok((0..self.names.len()).filter(is_there).collect())
     }
 
@@ -284,7 +284,7 @@ impl Scene {
     async fn granted_to(&mut self, worker: Option<usize>) -> Result {
         let since = now();
         let groups = self.orders.groups;
-        let patience = Patience::limited("grants on every shard", Duration::from_secs(120));
+        let wait_limit = WaitLimit::limited("grants on every shard", Duration::from_secs(120));
         let mut seen = vec![false; groups];
         loop {
             self.history.read()?;
@@ -298,7 +298,7 @@ impl Scene {
                 return Ok(());
             }
             self.check_workers()?;
-            patience.pause(format!("of worker {worker:?}: {seen:?}")).await?;
+            wait_limit.pause(format!("of worker {worker:?}: {seen:?}")).await?;
         }
     }
 
@@ -333,9 +333,9 @@ impl Scene {
         for worker in &mut self.workers {
             worker.stop();
         }
-        let patience = Patience::limited("the workers to end", Duration::from_secs(180));
+        let wait_limit = WaitLimit::limited("the workers to end", Duration::from_secs(180));
         while !self.all_ended()? {
-            patience.pause("some work").await?;
+            wait_limit.pause("some work").await?;
         }
         self.history.read()?;
         self.check_workers()
@@ -390,7 +390,7 @@ async fn spread(cluster: &Cluster, start: &str, count: usize) -> Result<Vec<Stri
     while names.len() < count {
         let turn = cluster.id(masters[names.len() % masters.len()]);
         let name = format!("{start}{number}");
-        if view.owner(Slot::of(key(&name)).get()) == Some(turn) {
+        if view.master_of(Slot::of(key(&name)).get()) == Some(turn) {
             names.push(name);
         }
         number += 1;

@@ -48,7 +48,7 @@ impl Verdict {
                 spans.push((fault.at, fault.until));
             }
         }
-        let findings = Findings::of(history, &excuses, variant.load.patience());
+        let findings = Findings::of(history, &excuses, variant.load.wait_limit());
         let mut broken = always(&findings);
         let promises = variant.promises.iter();
         broken.extend(promises.filter_map(|promise| promise.broken(&findings, faults.len())));

@@ -10,18 +10,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::site::Servers;
 use super::{Inside, LONG};
-use crate::support::{Backend, Patience, Result, ServerSettings, Single};
+use crate::support::{Backend, Result, ServerSettings, Single, WaitLimit};
 
 /// What a lock's key begins with.
 const PREFIX: &str = "rwlease:";
 
 /// A client that waits long; also for the one server that it is told of, whose machine may have better things to do.
 async fn patient(servers: &impl Servers) -> Locks {
-    let patience = Patience::new("a server to let a client in");
+    let wait_limit = WaitLimit::new("a server to let a client in");
     loop {
         match servers.connect(Locks::builder().call_timeout(LONG)).await {
             Ok(locks) => return locks,
-            Err(error) => patience.pause(error).await.expect("connected"),
+            Err(error) => wait_limit.pause(error).await.expect("connected"),
         }
     }
 }
@@ -29,27 +29,27 @@ async fn patient(servers: &impl Servers) -> Locks {
 /// A lock whose key some other node can be asked for, and who has it.
 async fn lock_in(locks: &Locks, servers: &impl Servers, name: &str) -> Result<(RwLock, usize)> {
     let lock = locks.rwlock(name)?;
-    let owner = servers.owner(lock.slot()).await?;
-    Ok((lock, owner))
+    let master = servers.master_of(lock.slot()).await?;
+    Ok((lock, master))
 }
 
 /// The next master that has slots.
-async fn another(servers: &impl Servers, owner: usize) -> Result<usize> {
+async fn another(servers: &impl Servers, of: usize) -> Result<usize> {
     let masters = servers.masters().await?;
-    let next = masters.iter().copied().find(|&master| master > owner);
+    let next = masters.iter().copied().find(|&master| master > of);
     Ok(next.unwrap_or(masters[0]))
 }
 
 pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
-    let (lock, mut owner) = lock_in(&locks, servers, "followed").await?;
+    let (lock, mut master) = lock_in(&locks, servers, "followed").await?;
     let mut last = 0;
     for turn in 0..6 {
         let writing = lock.write().lease(Duration::from_secs(2)).await?;
         assert!(writing.token() > last);
         last = writing.token();
-        owner = another(servers, owner).await?;
-        servers.move_slot(lock.slot(), owner).await?;
+        master = another(servers, master).await?;
+        servers.move_slot(lock.slot(), master).await?;
         assert!(other.rwlock("followed")?.try_read().await?.is_none());
         if turn == 0 {
             sleep(Duration::from_secs(4)).await;
@@ -62,9 +62,11 @@ pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
 
 pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
-    let (stays, owner) = lock_in(&locks, servers, "{tag}stays").await?;
+    let (stays, master) = lock_in(&locks, servers, "{tag}stays").await?;
     let at_source = stays.write().await?;
-    let step = servers.begin_move(stays.slot(), another(servers, owner).await?).await?;
+    let step = servers
+        .begin_move(stays.slot(), another(servers, master).await?)
+        .await?;
     // A key that is not at the source is served at the target, the one that is there is served there.
     let (new, _) = lock_in(&locks, servers, "{tag}new").await?;
     let at_target = new.write().await?;
@@ -126,7 +128,7 @@ async fn stop((stop, tasks): (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<us
 
 pub async fn exclusion_holds_while_slots_move(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
-    let (lock, mut owner) = lock_in(&locks, servers, "moving").await?;
+    let (lock, mut master) = lock_in(&locks, servers, "moving").await?;
     let load = load(&[&locks, &other], "moving")?;
     let begun = Instant::now();
     for turn in 0..20 {
@@ -134,8 +136,8 @@ pub async fn exclusion_holds_while_slots_move(servers: &impl Servers) -> Result 
         if turn >= 6 && begun.elapsed() > LONG / 3 {
             break;
         }
-        owner = another(servers, owner).await?;
-        servers.move_slot(lock.slot(), owner).await?;
+        master = another(servers, master).await?;
+        servers.move_slot(lock.slot(), master).await?;
         sleep(Duration::from_millis(50)).await;
     }
     assert!(stop(load).await? > 0);
@@ -154,8 +156,8 @@ pub async fn what_is_held_moves_under_load(servers: &impl Servers) -> Result {
     let (wanted, _) = lock_in(&locks, servers, "{loaded}wanted").await?;
     for (guard, _) in held.iter().take(4) {
         for slot in [guard.slot(), wanted.slot()] {
-            let owner = servers.owner(slot).await?;
-            servers.move_slot(slot, another(servers, owner).await?).await?;
+            let master = servers.master_of(slot).await?;
+            servers.move_slot(slot, another(servers, master).await?).await?;
         }
         for (guard, name) in &held {
             assert!(guard.is_held(), "{name}");
@@ -171,14 +173,14 @@ pub async fn what_is_held_moves_under_load(servers: &impl Servers) -> Result {
 
 pub async fn one_who_waits_follows_the_slot(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
-    let (lock, owner) = lock_in(&locks, servers, "waited").await?;
+    let (lock, master) = lock_in(&locks, servers, "waited").await?;
     let held = lock.write().await?;
     let waiting = tokio::spawn({
         let lock = other.rwlock("waited")?;
         async move { lock.write().await }
     });
     sleep(Duration::from_millis(500)).await;
-    servers.move_slot(lock.slot(), another(servers, owner).await?).await?;
+    servers.move_slot(lock.slot(), another(servers, master).await?).await?;
     sleep(Duration::from_millis(500)).await;
     assert!(!waiting.is_finished());
     let token = held.token();
@@ -196,7 +198,7 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     let settings = || {
         Locks::builder()
             .poll_interval(LONG)
-            .waiter_liveness(LONG * 10)
+            .waiter_ttl(LONG * 10)
             .lease(LONG * 10)
     };
     let locks = servers.connect(settings()).await?;
@@ -233,19 +235,19 @@ pub async fn scripts_are_sent_where_they_are_unknown(servers: &impl Servers) -> 
 
 pub async fn keys_of_others_are_left_alone(servers: &impl Servers) -> Result {
     let locks = patient(servers).await;
-    let (text, owner) = lock_in(&locks, servers, "text").await?;
+    let (text, master) = lock_in(&locks, servers, "text").await?;
     let key = format!("{PREFIX}text");
-    servers.say(owner, &["SET", &key, "mine"]).await?;
+    servers.say(master, &["SET", &key, "mine"]).await?;
     assert_eq!(text.try_write().await.unwrap_err().kind(), ErrorKind::Foreign);
     let error = text.read().await.unwrap_err();
     assert_eq!((error.kind(), error.lock()), (ErrorKind::Foreign, Some("text")));
-    assert_eq!(servers.say(owner, &["GET", &key]).await?, ["mine"]);
+    assert_eq!(servers.say(master, &["GET", &key]).await?, ["mine"]);
 
-    let (hash, owner) = lock_in(&locks, servers, "hash").await?;
+    let (hash, master) = lock_in(&locks, servers, "hash").await?;
     let key = format!("{PREFIX}hash");
-    servers.say(owner, &["HSET", &key, "read", "1"]).await?;
+    servers.say(master, &["HSET", &key, "read", "1"]).await?;
     assert_eq!(hash.write().await.unwrap_err().kind(), ErrorKind::Foreign);
-    assert_eq!(servers.say(owner, &["HGETALL", &key]).await?, ["read", "1"]);
+    assert_eq!(servers.say(master, &["HGETALL", &key]).await?, ["read", "1"]);
     Ok(())
 }
 
@@ -259,14 +261,14 @@ pub async fn connections_that_are_cut_cost_nothing(servers: &impl Servers) -> Re
 
 pub async fn a_failover_by_order_loses_no_lock(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
-    let (lock, owner) = lock_in(&locks, servers, "ordered").await?;
+    let (lock, master) = lock_in(&locks, servers, "ordered").await?;
     let held = lock.write().await?;
     let waiting = tokio::spawn({
         let lock = other.rwlock("ordered")?;
         async move { lock.write().await }
     });
     sleep(Duration::from_millis(300)).await;
-    servers.fail_over(owner).await?;
+    servers.fail_over(master).await?;
     assert!(other.rwlock("ordered")?.try_read().await?.is_none());
     assert!(held.is_held());
     let token = held.token();
@@ -277,9 +279,9 @@ pub async fn a_failover_by_order_loses_no_lock(servers: &impl Servers) -> Result
 
 pub async fn a_dead_master_is_replaced(servers: &impl Servers) -> Result {
     let locks = patient(servers).await;
-    let (lock, owner) = lock_in(&locks, servers, "dead").await?;
+    let (lock, master) = lock_in(&locks, servers, "dead").await?;
     let token = lock.write().await?.token();
-    servers.kill(owner).await?;
+    servers.kill(master).await?;
     let next = timeout(LONG, lock.write()).await??;
     assert!(next.token() > token);
     Ok(())
@@ -287,12 +289,12 @@ pub async fn a_dead_master_is_replaced(servers: &impl Servers) -> Result {
 
 pub async fn a_frozen_master_is_left(servers: &impl Servers) -> Result {
     let locks = patient(servers).await;
-    let (lock, owner) = lock_in(&locks, servers, "frozen").await?;
+    let (lock, master) = lock_in(&locks, servers, "frozen").await?;
     let token = lock.write().await?.token();
-    servers.freeze(owner).await?;
+    servers.freeze(master).await?;
     let next = timeout(LONG, lock.write()).await??;
     assert!(next.token() > token);
-    servers.thaw(owner).await?;
+    servers.thaw(master).await?;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ pub trait Servers {
     async fn connect(&self, settings: Builder) -> rwlease::Result<Locks>;
     /// Whether they have sharded pub/sub.
     fn push(&self) -> bool;
-    async fn owner(&self, slot: Slot) -> Result<usize>;
+    async fn master_of(&self, slot: Slot) -> Result<usize>;
     async fn masters(&self) -> Result<Vec<usize>>;
 
     async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move>;
@@ -22,7 +22,7 @@ pub trait Servers {
     /// Whether a key is at the target already.
     async fn has_moved(&self, step: Move, key: &str) -> Result<bool>;
     async fn move_slot(&self, slot: Slot, to: usize) -> Result {
-        if self.owner(slot).await? == to {
+        if self.master_of(slot).await? == to {
             return Ok(());
         }
         let step = self.begin_move(slot, to).await?;
@@ -62,8 +62,8 @@ impl<C: Borrow<Cluster>> Servers for (Backend, C) {
         self.1.borrow().version().has_sharded_pubsub()
     }
 
-    async fn owner(&self, slot: Slot) -> Result<usize> {
-        self.1.borrow().owner(slot.get()).await
+    async fn master_of(&self, slot: Slot) -> Result<usize> {
+        self.1.borrow().master_of(slot.get()).await
     }
 
     async fn masters(&self) -> Result<Vec<usize>> {

@@ -88,7 +88,7 @@ async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
     let bench = Bench::new().await;
     // A wait that nobody ends would go on for longer than this test.
     let locks = Locks::builder()
-        .waiter_liveness(Duration::from_secs(600))
+        .waiter_ttl(Duration::from_secs(600))
         .connect_to(&[bench.server.url()])
         .await
         .unwrap();
@@ -125,7 +125,7 @@ async fn an_upgrader_is_told_of_its_grant() {
     // One that only polls would not come by in the time of this test.
     let locks = Locks::builder()
         .poll_interval(Duration::from_secs(60))
-        .waiter_liveness(Duration::from_secs(600))
+        .waiter_ttl(Duration::from_secs(600))
         .connect_to(&[bench.server.url()])
         .await
         .unwrap();

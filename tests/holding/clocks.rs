@@ -107,7 +107,7 @@ async fn look(name: &str, lease: &Lease, connection: &mut MultiplexedConnection,
     let ((seconds, micros), record): ((u64, u64), Option<String>) = both.query_async(connection).await.unwrap();
     let took = start.elapsed();
     let record = record.unwrap_or_default();
-    // State, deadline in ms, token, owner.
+    // State, deadline in ms, token, acquisition.
     let deadline = record.get(1..14).map_or(0, |deadline| deadline.parse::<u64>().unwrap());
     let token = record.get(14..30).map_or(0, |token| token.parse::<u64>().unwrap());
     let now = Duration::from_micros(seconds * 1_000_000 + micros);

@@ -103,7 +103,7 @@ struct Seen {
 
 async fn round(cluster: &Cluster, fault: Fault) -> [Seen; 2] {
     let slot = cluster.slot_of("a").await.unwrap();
-    let old = cluster.owner(slot).await.unwrap();
+    let old = cluster.master_of(slot).await.unwrap();
     let loads = [Load::new(cluster, 0, fault).await, Load::new(cluster, 1, fault).await];
     let start = |load: &Arc<Load>| join_all((0..TASKS).map(|_| tokio::spawn(load.clone().run())));
     let working = [tokio::spawn(start(&loads[0])), tokio::spawn(start(&loads[1]))];
@@ -112,7 +112,7 @@ async fn round(cluster: &Cluster, fault: Fault) -> [Seen; 2] {
     strike(cluster, fault, slot, old).await;
     sleep(Duration::from_millis(500)).await;
     loads.iter().for_each(|load| load.stop.store(true, Ordering::Relaxed));
-    let new = cluster.node(cluster.owner(slot).await.unwrap());
+    let new = cluster.node(cluster.master_of(slot).await.unwrap());
     let mut seen = Vec::new();
     for working in working {
         let held = working.await.unwrap().into_iter().flat_map(Result::unwrap).collect();
@@ -128,12 +128,12 @@ async fn strike(cluster: &Cluster, fault: Fault, slot: u16, old: usize) {
     match fault {
         Fault::Kill => {
             cluster.node(old).kill().unwrap();
-            cluster.new_owner(slot, old).await.unwrap();
+            cluster.new_master(slot, old).await.unwrap();
             cluster.node(old).restart().await.unwrap();
         }
         Fault::Pause => {
             cluster.node(old).freeze().unwrap();
-            cluster.new_owner(slot, old).await.unwrap();
+            cluster.new_master(slot, old).await.unwrap();
             cluster.node(old).thaw().unwrap();
         }
     }

@@ -26,7 +26,7 @@ async fn a_kept_lock_outlives_its_client_and_ends_with_its_lease() {
     let lock = bench.locks.rwlock("kept").unwrap();
     let status = lock.status().await.unwrap();
     let writer = status.writer.expect("it is taken still");
-    assert_eq!(writer.owner, lease.owner());
+    assert_eq!(writer.id, lease.id());
     let next = soon("the end of the lease", lock.write().into_future()).await.unwrap();
     assert!(next.token() > lease.token(), "nobody made it longer");
 }
@@ -66,13 +66,13 @@ async fn a_lost_lock_cannot_be_kept_and_a_silent_server_releases_nothing() {
     let hasty = Locks::builder().call_timeout(Duration::from_millis(300));
     let hasty = hasty.connect_to(&[bench.server.url()]).await.unwrap();
     let guard = hasty.rwlock("silent").unwrap().write().await.unwrap();
-    let owner = guard.owner().to_owned();
+    let id = guard.id().to_owned();
     bench.server.freeze().unwrap();
     let kept = soon("the answer", guard.keep()).await;
     bench.server.thaw().unwrap();
     assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(hasty.shutdown(Duration::from_secs(10)).await.is_empty());
-    assert!(bench.locks.rwlock("silent").unwrap().is_held_by(owner).await.unwrap());
+    assert!(bench.locks.rwlock("silent").unwrap().is_held_by(id).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ mod clocks;
 mod failing;
 mod keeping;
 mod losing;
-mod owner;
+mod reentrant;
 mod releasing;
 mod replicas;
 mod running;

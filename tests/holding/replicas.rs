@@ -23,7 +23,7 @@ async fn stage() -> Stage {
     let cluster = Cluster::start_with(shape).await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let slot = slot(&locks.rwlock("a").unwrap());
-    let master = cluster.owner(slot).await.unwrap();
+    let master = cluster.master_of(slot).await.unwrap();
     let replica = cluster.replicas_of(master).await.unwrap()[0];
     Stage {
         cluster,

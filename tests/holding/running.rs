@@ -25,9 +25,9 @@ async fn the_output_comes_back_and_the_lock_is_free_again() {
     assert!(bench.record("run").await.is_free());
     let later = lock.read().run(async |lease| lease.token()).await.unwrap();
     assert!(later > token);
-    let owner = bench.locks.owner();
-    let nested = owner.write(&lock).run(async |outer| {
-        let inner = owner.read(&lock).run(async |inner| inner.token()).await;
+    let reentrant = bench.locks.reentrant();
+    let nested = reentrant.write(&lock).run(async |outer| {
+        let inner = reentrant.read(&lock).run(async |inner| inner.token()).await;
         inner.unwrap() == outer.token()
     });
     assert!(nested.await.unwrap());

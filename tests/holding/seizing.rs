@@ -40,7 +40,7 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     // More readers than one call sweeps away, and one who would look again only after this test.
     let patient = Locks::builder()
         .poll_interval(Duration::from_secs(60))
-        .waiter_liveness(Duration::from_secs(600))
+        .waiter_ttl(Duration::from_secs(600))
         .connect_to(&[bench.server.url()])
         .await
         .unwrap();

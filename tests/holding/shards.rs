@@ -28,8 +28,8 @@ async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGua
         .map(|lock| async { lock.write().lease(LEASE).await.unwrap() });
     let mut guards = [const { Vec::new() }; 3];
     for guard in join_all(taking).await {
-        let owner = view.owner(guard.slot().to_string().parse().unwrap()).unwrap();
-        let number = (0..3).find(|&number| cluster.id(number) == owner).unwrap();
+        let master = view.master_of(guard.slot().to_string().parse().unwrap()).unwrap();
+        let number = (0..3).find(|&number| cluster.id(number) == master).unwrap();
         guards[number].push(guard);
     }
     guards

@@ -44,6 +44,6 @@ pub fn names(text: &str, starts: &[&str], prefix: &str) -> BTreeSet<String> {
 /// Moves a slot to another master; nobody is told.
 pub fn move_away(engine: &Engine, slot: Slot) {
     let faults = engine.faults();
-    let other = 1 - faults.owner(slot);
+    let other = 1 - faults.master_of(slot);
     assert!(faults.begin_move(slot, other) && faults.finish_move(slot));
 }

@@ -1,6 +1,6 @@
 //! Arguments are checked before anything is written, whatever state the lock is in.
 
-use super::lab::{Expect, HERE, Lab, owner};
+use super::lab::{Expect, HERE, Lab, id};
 
 const NO_NUMBER: [&str; 11] = [
     "",
@@ -102,7 +102,7 @@ impl Kind {
         match self {
             Any(text) | Span(text) | Count(text) | Word(text, _) | OneOf(text) => text.into(),
             NotAfter => "0".into(),
-            Owner(name) => owner(name),
+            Owner(name) => id(name),
             Token => "1".into(),
         }
     }
@@ -263,6 +263,6 @@ fn a_call_that_comes_too_late_does_nothing() {
     }
     let mut lab = Lab::new();
     let just_in_time = lab.now().to_string();
-    lab.send("acquire_write", &[HERE, &just_in_time, &owner("ann1"), "1000", "f"])
+    lab.send("acquire_write", &[HERE, &just_in_time, &id("ann1"), "1000", "f"])
         .granted();
 }

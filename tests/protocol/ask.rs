@@ -1,6 +1,6 @@
 //! What one asks for who wants a lock: an acquire or an upgrade, with all its arguments.
 
-use super::lab::{HERE, owner};
+use super::lab::{HERE, id};
 
 #[derive(Clone, Debug)]
 pub struct Ask {
@@ -32,14 +32,14 @@ impl Ask {
     }
 
     fn new(script: &'static str, name: &str, fifth: String) -> Ask {
-        let args = [HERE.into(), "0".into(), owner(name), "10000".into(), fifth];
+        let args = [HERE.into(), "0".into(), id(name), "10000".into(), fifth];
         Ask {
             script,
             args: args.into(),
         }
     }
 
-    /// Or to wait: a claim window of one second, a liveness of five, by polling.
+    /// Or to wait: a claim window of one second, a ttl of five, by polling.
     pub fn waiting(mut self) -> Ask {
         self.args.truncate(WINDOW);
         self.args
@@ -63,7 +63,7 @@ impl Ask {
         self.set(WINDOW, ms)
     }
 
-    pub fn liveness(self, ms: u64) -> Ask {
+    pub fn ttl(self, ms: u64) -> Ask {
         self.set(LIVENESS, ms)
     }
 

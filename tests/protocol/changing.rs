@@ -1,13 +1,13 @@
 //! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that came later.
 
 use super::ask::Ask;
-use super::lab::{Expect, GRACE, HERE, Lab, owner};
+use super::lab::{Expect, GRACE, HERE, Lab, id};
 
 /// How far a raised token may be ahead of the server's clock.
 const AHEAD_US: u64 = 60_000_000;
 
 fn downgrade(name: &str, token: u64) -> Vec<String> {
-    [HERE, "0", &owner(name), &token.to_string(), "10000"]
+    [HERE, "0", &id(name), &token.to_string(), "10000"]
         .map(String::from)
         .into()
 }
@@ -27,11 +27,11 @@ fn a_downgrade_keeps_the_token_and_lets_readers_in() {
     let read = twice(&mut lab, "downgrade", &downgrade("ann1", ann.token)).granted();
     assert_eq!((read.token, read.deadline), (ann.token, lab.now() + 10_000));
     let reads: Vec<String> = lab.state().reads().into_iter().collect();
-    assert_eq!(reads, [owner("ann1"), owner("r1")]);
+    assert_eq!(reads, [id("ann1"), id("r1")]);
     lab.release("r1").status();
     assert_eq!(lab.state().writes(), None);
     lab.release("ann1").status();
-    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    assert_eq!(lab.state().writes(), Some(id("w1")));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_only_reader_is_upgraded_at_once() {
     let write = lab.twice("upgrade", &Ask::upgrade("ann1", read.token).args()).granted();
     assert!(write.token > read.token);
     assert_eq!(write.deadline, read.deadline, "never shorter");
-    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+    assert_eq!(lab.state().writes(), Some(id("ann1")));
     assert_eq!(lab.state().reads().len(), 0);
 }
 
@@ -107,7 +107,7 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     lab.pass(200);
     lab.release("bob1").status();
     let granted = lab.state().writer().unwrap();
-    assert_eq!((granted.rest.clone(), granted.claimed), (owner("ann1"), false));
+    assert_eq!((granted.rest.clone(), granted.claimed), (id("ann1"), false));
     assert!(granted.token > ann.token);
     assert!(granted.deadline >= ann.deadline, "never shorter than the read was");
     let claimed = lab
@@ -115,7 +115,7 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
         .granted();
     assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 10_000));
     lab.release("ann1").status();
-    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [owner("cat1")]);
+    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("cat1")]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_second_upgrader_is_told_of_the_conflict() {
     );
     assert_eq!(lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).status(), "conflict");
     assert_eq!(lab.release("bob1").status(), "released");
-    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+    assert_eq!(lab.state().writes(), Some(id("ann1")));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_release_ends_the_read_and_the_wait_for_its_upgrade() {
     assert_eq!(lab.state().fields.get("upgrader"), None);
     assert_eq!(
         lab.state().reads().into_iter().collect::<Vec<_>>(),
-        [owner("bob1"), owner("cat1")]
+        [id("bob1"), id("cat1")]
     );
 }
 
@@ -176,11 +176,11 @@ fn an_upgrader_that_is_gone_stops_nobody() {
         let ann = lab.ask(&Ask::read("ann1").lease(lease)).granted();
         lab.ask(&Ask::read("bob1").lease(60_000)).granted();
         lab.wait_upgrade("ann1", ann.token).queued();
-        lab.ask(&Ask::read("cat1").waiting().liveness(60_000)).queued();
+        lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
         lab.pass(5_000);
         lab.pump().status();
         assert_eq!(lab.state().fields.get("upgrader"), None);
-        assert!(lab.state().reads().contains(&owner("cat1")));
+        assert!(lab.state().reads().contains(&id("cat1")));
         let expected = if lease > 5_000 { "queued" } else { "lost" };
         assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), expected);
     }
@@ -193,11 +193,11 @@ fn dead_readers_do_not_stop_an_upgrade() {
     for reader in 0..50 {
         lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
     }
-    let upgrade = Ask::upgrade("ann1", ann.token).waiting().liveness(60_000);
+    let upgrade = Ask::upgrade("ann1", ann.token).waiting().ttl(60_000);
     lab.ask(&upgrade).queued();
     lab.pass(1_000);
     lab.pump_dry();
-    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+    assert_eq!(lab.state().writes(), Some(id("ann1")));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn late_duplicates_undo_nothing() {
             .status(),
         "lost"
     );
-    assert_eq!(lab.state().writes(), Some(owner("ann1")));
+    assert_eq!(lab.state().writes(), Some(id("ann1")));
     assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(second.token))).granted(), third);
     lab.release("ann1").status();
     assert_eq!(
@@ -267,7 +267,7 @@ fn a_revoked_grant_is_claimed_but_not_made_longer() {
         let mut lab = Lab::new();
         lab.write("ann1").granted();
         lab.wait_write("bob1").queued();
-        lab.ask(&Ask::write("bob2").waiting().liveness(60_000)).queued();
+        lab.ask(&Ask::write("bob2").waiting().ttl(60_000)).queued();
         lab.release("ann1").status();
         let granted = lab.state().writer().unwrap();
         assert_eq!(lab.revoke().status(), "revoked");
@@ -280,7 +280,7 @@ fn a_revoked_grant_is_claimed_but_not_made_longer() {
         assert_eq!((claimed.claimed, claimed.deadline), (true, granted.deadline));
         lab.pass(1_000);
         lab.pump().unwrap();
-        assert_eq!(lab.state().writes(), Some(owner("bob2")), "it is no lapse");
+        assert_eq!(lab.state().writes(), Some(id("bob2")), "it is no lapse");
     }
 }
 
@@ -292,7 +292,7 @@ fn a_revoked_reader_waits_for_no_upgrade() {
     lab.wait_upgrade("ann1", ann.token).queued();
     lab.wait_read("cat1").queued();
     assert_eq!(lab.revoke().status(), "revoked");
-    assert!(lab.state().reads().contains(&owner("cat1")), "its wait has ended");
+    assert!(lab.state().reads().contains(&id("cat1")), "its wait has ended");
     assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), "revoked");
     assert_eq!(lab.state().waiters().len(), 0);
     lab.release("bob1").unwrap();
@@ -310,8 +310,8 @@ fn a_forced_release_frees_at_once_under_a_new_token() {
     let forced = lab.force().unwrap();
     assert_eq!(forced.status, "forced");
     assert!(forced.number(0) > ann.token);
-    assert_eq!((forced.text(1), forced.number(2)), (owner("ann1"), 0));
-    assert_eq!(lab.state().writes(), Some(owner("bob1")));
+    assert_eq!((forced.text(1), forced.number(2)), (id("ann1"), 0));
+    assert_eq!(lab.state().writes(), Some(id("bob1")));
     assert!(lab.state().writer().unwrap().token > forced.number(0));
     assert_eq!(lab.renew("ann1", 1_000).status(), "lost");
     assert_eq!(lab.release("ann1").status(), "absent");
@@ -325,7 +325,7 @@ fn a_forced_release_of_many_readers() {
         last = lab.read(&format!("x{reader}")).granted().token;
     }
     lab.wait_write("w1").queued();
-    let token = lab.state().reader(&owner("x7")).unwrap().token;
+    let token = lab.state().reader(&id("x7")).unwrap().token;
     lab.wait_upgrade("x7", token).queued();
     let forced = lab.force().unwrap();
     assert!(forced.more);
@@ -340,7 +340,7 @@ fn a_forced_release_of_many_readers() {
         assert_ne!(lab.release(&name).status(), "released");
     }
     lab.pump_dry();
-    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    assert_eq!(lab.state().writes(), Some(id("w1")));
     lab.release("w1").status();
     let again = lab.read("x0").granted();
     assert!(again.token > forced.number(0));
@@ -359,7 +359,7 @@ fn who_comes_later_is_not_seized_by_a_call_that_comes_again() {
     lab.read("cat1").granted();
     let forced = lab.force_up_to(read.token).unwrap();
     assert_eq!((forced.status.as_str(), forced.number(2)), ("forced", 2));
-    assert_eq!(lab.state().reads(), [owner("cat1")].into(), "she has a newer token");
+    assert_eq!(lab.state().reads(), [id("cat1")].into(), "she has a newer token");
     lab.revoke_up_to(read.token).unwrap();
     assert_eq!(lab.renew("cat1", 60_000).status(), "renewed");
     assert_eq!(lab.force_up_to(read.token).status(), "free");
@@ -410,20 +410,17 @@ fn readers_that_come_after_a_forced_release_stay() {
     lab.read("ann1").granted();
     lab.wait_write("w1").queued();
     lab.pump_dry();
-    assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [owner("ann1")]);
+    assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [id("ann1")]);
     assert_eq!(lab.state().fields.get("forced"), None, "all that it concerned are gone");
     assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
     lab.release("ann1").status();
-    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    assert_eq!(lab.state().writes(), Some(id("w1")));
 }
 
 #[test]
 fn an_owner_is_told_whether_it_holds() {
     let mut lab = Lab::new();
-    let holds = |lab: &mut Lab, name: &str| {
-        lab.unchanged(|lab| lab.send("holds", &[HERE, "0", &owner(name)]))
-            .unwrap()
-    };
+    let holds = |lab: &mut Lab, name: &str| lab.unchanged(|lab| lab.send("holds", &[HERE, "0", &id(name)])).unwrap();
     assert_eq!(holds(&mut lab, "ann1").status, "absent");
     let ann = lab.write("ann1").granted();
     let held = holds(&mut lab, "ann1");
@@ -456,7 +453,7 @@ fn a_raised_token_is_not_forgotten() {
             lab.read(&format!("x{reader}")).granted();
         }
         let ahead = lab.now_us() + 30_000_000;
-        let args = |name: &str, token: u64| [HERE, "0", &owner(name), &token.to_string()].map(String::from).to_vec();
+        let args = |name: &str, token: u64| [HERE, "0", &id(name), &token.to_string()].map(String::from).to_vec();
         assert_eq!(twice(&mut lab, "raise_token", &args("x0", ahead)).status(), "raised");
         assert_eq!(lab.state().number("fence"), ahead);
         assert_eq!(
@@ -483,7 +480,7 @@ fn a_token_far_ahead_of_the_clock_is_not_raised() {
     let mut lab = Lab::new();
     let ann = lab.write("ann1").granted();
     let raise = |lab: &mut Lab, token: u64| {
-        let args = [HERE, "0", &owner("ann1"), &token.to_string()].map(String::from);
+        let args = [HERE, "0", &id("ann1"), &token.to_string()].map(String::from);
         let args = args.each_ref().map(String::as_str);
         lab.unchanged(|lab| lab.send("raise_token", &args)).unwrap()
     };
@@ -512,6 +509,6 @@ fn a_token_far_ahead_of_the_clock_is_not_raised() {
 }
 
 fn twice_raised(lab: &mut Lab, name: &str, token: u64) -> String {
-    let args = [HERE, "0", &owner(name), &token.to_string()].map(String::from);
+    let args = [HERE, "0", &id(name), &token.to_string()].map(String::from);
     twice(lab, "raise_token", &args).status().into()
 }

@@ -6,7 +6,7 @@ use redis::cmd;
 use rwlease::Slot;
 
 use super::ask::Ask;
-use super::lab::{Expect, HERE, Lab, owner, start};
+use super::lab::{Expect, HERE, Lab, id, start};
 use super::support::{Server, ServerSettings};
 
 /// A cluster of one node that serves all slots but the last.
@@ -53,7 +53,7 @@ fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_n
             .queued();
         assert_eq!(lab.release("ann1").status(), "released");
         let writer = lab.state().writer().unwrap();
-        assert_eq!((writer.rest, writer.claimed), (owner("bob1"), false));
+        assert_eq!((writer.rest, writer.claimed), (id("bob1"), false));
         assert_eq!(bob.heard().len(), usize::from(!wrong && lab.has_push()));
         assert_eq!(lab.renew("bob1", 1_000).status(), "renewed");
     }

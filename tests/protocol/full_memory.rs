@@ -1,7 +1,7 @@
 //! A server whose memory is full: what takes is refused, what frees and what keeps alive is not.
 
 use super::ask::Ask;
-use super::lab::{Expect, HERE, Lab, owner, start};
+use super::lab::{Expect, HERE, Lab, id, start};
 use super::support::Server;
 
 fn server() -> Server {
@@ -61,16 +61,16 @@ fn what_frees_and_keeps_alive_goes_on() {
     let mut lab = Lab::on(&server);
     let ann = lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for name in ["r1", "r2", "r3"] {
-        lab.ask(&Ask::read(name).waiting().liveness(60_000)).queued();
+        lab.ask(&Ask::read(name).waiting().ttl(60_000)).queued();
     }
     for name in ["w1", "x2", "y3"] {
-        lab.ask(&Ask::write(name).waiting().liveness(60_000)).queued();
+        lab.ask(&Ask::write(name).waiting().ttl(60_000)).queued();
     }
     lab.pass(1_000);
     lab.set_full(true);
     assert_eq!(lab.renew("ann1", 100_000).status(), "renewed");
     assert_eq!(lab.release("x2").status(), "left");
-    lab.ask(&Ask::write("w1").waiting().liveness(200_000)).queued();
+    lab.ask(&Ask::write("w1").waiting().ttl(200_000)).queued();
     lab.downgrade("ann1", ann.token, 10_000).granted();
     assert_eq!(lab.state().reads().len(), 4, "the downgrade granted");
     lab.ask(&Ask::read("r1").waiting()).granted();
@@ -78,10 +78,10 @@ fn what_frees_and_keeps_alive_goes_on() {
     for reader in ["ann1", "r1", "r2", "r3"] {
         assert_eq!(lab.release(reader).status(), "released");
     }
-    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    assert_eq!(lab.state().writes(), Some(id("w1")));
     lab.pass(1_000);
     lab.pump().status();
-    assert_eq!(lab.state().writes(), Some(owner("y3")));
+    assert_eq!(lab.state().writes(), Some(id("y3")));
     assert_eq!(lab.revoke().status(), "revoked");
     assert_eq!(lab.force().status(), "forced");
     assert_eq!(lab.state().fields.len(), 2);
@@ -112,7 +112,7 @@ fn the_last_of_many_readers_goes() {
     for reader in 0..20 {
         assert_eq!(lab.renew(&format!("x{reader}"), 30_000).status(), "renewed");
         assert_eq!(
-            lab.send("release", &[HERE, "0", &owner(&format!("x{reader}")), "all"])
+            lab.send("release", &[HERE, "0", &id(&format!("x{reader}")), "all"])
                 .status(),
             "released"
         );
@@ -126,9 +126,9 @@ fn a_sweep_goes_on() {
     for reader in 0..100 {
         lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
     }
-    lab.ask(&Ask::write("w1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("w1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.set_full(true);
     lab.pump_dry();
-    assert_eq!(lab.state().writes(), Some(owner("w1")));
+    assert_eq!(lab.state().writes(), Some(id("w1")));
 }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use redis::cmd;
 
 use super::ask::Ask;
-use super::lab::{Answer, HERE, Lab, MACHINERY, channel, owner, start};
+use super::lab::{Answer, HERE, Lab, MACHINERY, channel, id, start};
 
 const ROUNDS: u32 = 300;
 
@@ -45,7 +45,7 @@ fn queue_up(lab: &mut Lab, random: &mut Rng) {
         } else {
             Ask::write(&name)
         };
-        let ask = ask.waiting().liveness(random.choice([300, 5_000]).unwrap());
+        let ask = ask.waiting().ttl(random.choice([300, 5_000]).unwrap());
         let ask = ask.window(random.choice([500, 15_000, 60_000]).unwrap());
         let ask = if random.u32(..4) == 0 { ask.readers_first() } else { ask };
         let ask = match random.u32(..4) {
@@ -57,7 +57,7 @@ fn queue_up(lab: &mut Lab, random: &mut Rng) {
         lab.pass(random.u64(..200));
     }
     if random.u32(..6) == 0 {
-        let client = &owner(random.choice(["bob1", "eve1"]).unwrap())[..11];
+        let client = &id(random.choice(["bob1", "eve1"]).unwrap())[..11];
         let lapsed = format!("{client} {}", lab.now());
         lab.set_field("lapsed", &lapsed);
     }
@@ -106,7 +106,7 @@ struct Effects {
 fn released(lab: &mut Lab, script: &str) -> Release {
     let listening = ["bob", "cat"].map(|client| lab.listen(&channel(client)));
     lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
-    let answer = lab.send(script, &[HERE, "0", &owner("ann1"), "all"]);
+    let answer = lab.send(script, &[HERE, "0", &id("ann1"), "all"]);
     let looks = looks(lab);
     let (_, fields, ends) = lab.snapshot();
     let told = listening.into_iter().flat_map(|client| client.heard()).collect();

@@ -1,7 +1,7 @@
 //! Holding: who is let in, until when, with which token, and how long the key lives.
 
 use super::ask::Ask;
-use super::lab::{Answer, Expect, GRACE, HERE, Lab, SLACK, owner, start};
+use super::lab::{Answer, Expect, GRACE, HERE, Lab, SLACK, id, start};
 
 #[test]
 fn a_writer_holds_alone() {
@@ -41,7 +41,7 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
             lab.twice("acquire_read", &Ask::read(&format!("other{other}")).args())
                 .granted();
         }
-        let mine = owner("ann1");
+        let mine = id("ann1");
         lab.twice("acquire_read", &Ask::read("ann1").args()).granted();
         lab.pass(1);
         assert_eq!(lab.twice("renew", &[HERE, "0", &mine, "20000"]).status(), "renewed");
@@ -59,13 +59,10 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     lab.twice("acquire_write", &Ask::write("bob1").args()).queued();
     lab.twice("acquire_read", &Ask::read("cat1").waiting().args()).queued();
     assert_eq!(
-        lab.twice("renew", &[HERE, "0", &owner("ann1"), "30000"]).status(),
+        lab.twice("renew", &[HERE, "0", &id("ann1"), "30000"]).status(),
         "renewed"
     );
-    assert_eq!(
-        lab.twice("renew", &[HERE, "0", &owner("dan1"), "30000"]).status(),
-        "lost"
-    );
+    assert_eq!(lab.twice("renew", &[HERE, "0", &id("dan1"), "30000"]).status(), "lost");
     lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args())
         .queued();
     lab.twice("pump", &[HERE, "0"]).unwrap();
@@ -175,7 +172,7 @@ fn an_ended_lease_holds_nobody_off() {
         assert_eq!(lab.state().reads().len(), 0);
         lab.pass(10_000);
         assert_eq!(lab.read("ann2").granted().deadline, lab.now() + 10_000);
-        assert!(lab.state().reader(&owner("ann2")).unwrap().token > bob.token);
+        assert!(lab.state().reader(&id("ann2")).unwrap().token > bob.token);
     }
 }
 
@@ -285,7 +282,7 @@ fn the_key_lives_as_long_as_the_longest_lease() {
     let renewed = lab.renew("ann1", 60_000 + SLACK).unwrap().held();
     assert_eq!(lab.ends(), Some(renewed.deadline + GRACE + SLACK));
 
-    lab.ask(&Ask::write("dan1").waiting().liveness(200_000)).queued();
+    lab.ask(&Ask::write("dan1").waiting().ttl(200_000)).queued();
     assert_eq!(
         lab.ends(),
         Some(lab.now() + 200_000 + GRACE + SLACK),
@@ -480,14 +477,9 @@ fn the_dead_cost_the_living_readers_little() {
     lab.pass(1_000);
     let mut left = 200;
     let mut reader = 0;
-    while lab.state().readers().keys().any(|owner| owner.starts_with("x_")) {
+    while lab.state().readers().keys().any(|id| id.starts_with("x_")) {
         lab.read(&format!("y{reader}")).granted();
-        let now_left = lab
-            .state()
-            .readers()
-            .keys()
-            .filter(|owner| owner.starts_with("x_"))
-            .count();
+        let now_left = lab.state().readers().keys().filter(|id| id.starts_with("x_")).count();
         assert!(left - now_left <= 2, "a reader that nobody blocks looks at two");
         left = now_left;
         reader += 1;

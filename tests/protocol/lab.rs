@@ -243,20 +243,20 @@ impl Lab {
     }
 
     pub fn release(&mut self, name: &str) -> Answer {
-        self.send("release", &[HERE, "0", &owner(name), "all"])
+        self.send("release", &[HERE, "0", &id(name), "all"])
     }
 
     pub fn leave_upgrade(&mut self, name: &str) -> Answer {
-        self.send("release", &[HERE, "0", &owner(name), "wait"])
+        self.send("release", &[HERE, "0", &id(name), "wait"])
     }
 
     pub fn renew(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("renew", &[HERE, "0", &owner(name), &lease.to_string()])
+        self.send("renew", &[HERE, "0", &id(name), &lease.to_string()])
     }
 
     pub fn downgrade(&mut self, name: &str, token: u64, lease: u64) -> Answer {
         let (token, lease) = (token.to_string(), lease.to_string());
-        self.send("downgrade", &[HERE, "0", &owner(name), &token, &lease])
+        self.send("downgrade", &[HERE, "0", &id(name), &token, &lease])
     }
 
     pub fn upgrade(&mut self, name: &str, token: u64) -> Answer {
@@ -460,8 +460,8 @@ fn connect(url: &str) -> Connection {
     Client::open(url).unwrap().get_connection().unwrap()
 }
 
-/// An owner id out of a short name: letters for the client, digits for the acquisition ("ann1").
-pub fn owner(name: &str) -> String {
+/// An acquisition id out of a short name: letters for the client, digits for the acquisition ("ann1").
+pub fn id(name: &str) -> String {
     let client = name.trim_end_matches(|character: char| character.is_ascii_digit());
     format!("{client:_<11}{:0>5}", &name[client.len()..])
 }

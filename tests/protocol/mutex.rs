@@ -3,19 +3,19 @@
 use redis::cmd;
 
 use super::holding::changes;
-use super::lab::{Answer, Expect, GRACE, HERE, Lab, owner, start};
+use super::lab::{Answer, Expect, GRACE, HERE, Lab, id, start};
 
 impl Lab {
     fn lock(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("mutex/acquire", &[HERE, "0", &owner(name), &lease.to_string()])
+        self.send("mutex/acquire", &[HERE, "0", &id(name), &lease.to_string()])
     }
 
     fn extend(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("mutex/renew", &[HERE, "0", &owner(name), &lease.to_string()])
+        self.send("mutex/renew", &[HERE, "0", &id(name), &lease.to_string()])
     }
 
     fn unlock(&mut self, name: &str) -> Answer {
-        self.send("mutex/release", &[HERE, "0", &owner(name)])
+        self.send("mutex/release", &[HERE, "0", &id(name)])
     }
 
     fn value(&mut self) -> Option<String> {
@@ -24,11 +24,11 @@ impl Lab {
     }
 
     fn raise(&mut self, name: &str, token: u64) -> Answer {
-        self.send("raise_token", &[HERE, "0", &owner(name), &token.to_string()])
+        self.send("raise_token", &[HERE, "0", &id(name), &token.to_string()])
     }
 
     fn holds(&mut self, name: &str) -> String {
-        let name = owner(name);
+        let name = id(name);
         self.unchanged(|lab| lab.send("holds", &[HERE, "0", &name]))
             .status()
             .to_string()
@@ -40,7 +40,7 @@ fn a_mutex_is_the_value_of_its_holder_until_the_lease_ends() {
     let mut lab = Lab::new();
     let granted = lab.lock("ann1", 5_000).granted();
     assert_eq!((granted.token, granted.deadline), (0, lab.now() + 5_000));
-    assert_eq!(lab.value(), Some(owner("ann1")));
+    assert_eq!(lab.value(), Some(id("ann1")));
     assert_eq!(lab.ends(), Some(granted.deadline));
     let refused = lab.unchanged(|lab| lab.lock("bob1", 9_000)).unwrap();
     assert_eq!((refused.status.as_str(), refused.rest.len()), ("refused", 1));

@@ -2,16 +2,16 @@
 //! commands for them and tells nobody: there the grant stands for its claim window, and the poll finds it.
 
 use super::ask::Ask;
-use super::lab::{Expect, HERE, Lab, channel, owner, start};
+use super::lab::{Expect, HERE, Lab, channel, id, start};
 use super::support::Server;
 
 /// What a message says of one grant.
 fn told(lab: &mut Lab, name: &str) -> String {
     let state = lab.state();
-    let owner = owner(name);
-    let writer = state.writer().filter(|writer| writer.rest == owner);
-    let record = writer.or_else(|| state.reader(&owner)).unwrap();
-    format!("{owner} {} {}", record.token, record.deadline)
+    let id = id(name);
+    let writer = state.writer().filter(|writer| writer.rest == id);
+    let record = writer.or_else(|| state.reader(&id)).unwrap();
+    format!("{id} {} {}", record.token, record.deadline)
 }
 
 /// A server of the test's own: the channels of others would be heard.
@@ -114,14 +114,14 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     let mut more = lab.release("ann1").unwrap().more;
     if !pushes {
         // Nothing says that it is gone before its window has passed.
-        assert_eq!((lab.state().writes(), more), (Some(owner("gone0")), false));
+        assert_eq!((lab.state().writes(), more), (Some(id("gone0")), false));
         return;
     }
     assert!(more, "the budget counts them");
     while more {
         more = lab.pump().unwrap().more;
     }
-    assert_eq!(lab.state().writes(), Some(owner("cat1")));
+    assert_eq!(lab.state().writes(), Some(id("cat1")));
     assert_eq!(cat.heard().len(), 1);
     // It was only reconnecting, and has its place again.
     assert_eq!(
@@ -147,9 +147,9 @@ fn readers_that_are_gone_are_passed_over_too() {
         assert_eq!(lab.state().readers().len(), 4);
         return;
     }
-    assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [owner("poll1")]);
+    assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [id("poll1")]);
     lab.release("poll1").status();
-    assert_eq!(lab.state().writes(), Some(owner("poll2")));
+    assert_eq!(lab.state().writes(), Some(id("poll2")));
 }
 
 #[test]
@@ -176,14 +176,14 @@ fn whose_subscription_is_elsewhere_has_its_claim_window() {
     for (server, node) in [(HERE, "there"), (HERE, "-"), ("-", HERE), ("-", "-")] {
         let (_server, mut lab) = alone();
         lab.write("ann1").granted();
-        let ask = Ask::write("bob1").waiting().window(800).liveness(60_000);
+        let ask = Ask::write("bob1").waiting().window(800).ttl(60_000);
         let ask = if node == "-" { ask } else { ask.subscribed(node) };
         lab.ask(&ask).queued();
-        lab.send("release", &[server, "0", &owner("ann1"), "all"]).status();
+        lab.send("release", &[server, "0", &id("ann1"), "all"]).status();
         let granted = lab.state().writer().unwrap();
         assert_eq!(
             (granted.rest, granted.deadline),
-            (owner("bob1"), lab.now() + 800),
+            (id("bob1"), lab.now() + 800),
             "{server} {node}"
         );
     }
@@ -197,7 +197,7 @@ fn a_moved_subscription_is_told_by_the_next_poll() {
     lab.ask(&Ask::write("bob1").waiting().subscribed("there")).queued();
     lab.ask(&Ask::write("bob1").waiting().subscribed(HERE)).queued();
     lab.release("ann1").status();
-    let granted = (!pushes).then(|| owner("bob1"));
+    let granted = (!pushes).then(|| id("bob1"));
     assert_eq!(lab.state().writes(), granted, "nobody hears it here");
 }
 
@@ -209,7 +209,7 @@ fn an_upgrader_is_told_and_keeps_its_window_unheard() {
     lab.ask(&Ask::upgrade("ann1", ann.token).waiting().subscribed(HERE))
         .queued();
     lab.release("bob1").status();
-    assert_eq!(lab.state().writes(), Some(owner("ann1")), "its read is in there");
+    assert_eq!(lab.state().writes(), Some(id("ann1")), "its read is in there");
     let claimed = lab.renew("ann1", 10_000).unwrap();
     assert_eq!(claimed.status, "renewed");
 }
@@ -220,10 +220,10 @@ fn grants_by_a_poll_a_renewal_and_a_pump_are_told() {
         let (_server, mut lab) = alone();
         let bob = lab.listen(&channel("bob"));
         lab.ask(&Ask::read("ann1").lease(60_000)).granted();
-        lab.ask(&Ask::write("w1").waiting().liveness(1_000)).queued();
-        lab.ask(&Ask::read("bob1").waiting().liveness(60_000).subscribed(HERE))
+        lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
+        lab.ask(&Ask::read("bob1").waiting().ttl(60_000).subscribed(HERE))
             .queued();
-        lab.ask(&Ask::read("cat1").waiting().liveness(60_000)).queued();
+        lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
         lab.pass(1_000);
         match way {
             "renew" => lab.renew("ann1", 60_000),
@@ -233,6 +233,6 @@ fn grants_by_a_poll_a_renewal_and_a_pump_are_told() {
         }
         .status();
         assert_eq!(bob.heard().len(), usize::from(lab.has_push()), "{way}");
-        assert!(lab.state().reader(&owner("bob1")).is_some(), "{way}");
+        assert!(lab.state().reader(&id("bob1")).is_some(), "{way}");
     }
 }

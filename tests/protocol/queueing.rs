@@ -1,7 +1,7 @@
 //! The queue: whose turn it is.
 
 use super::ask::Ask;
-use super::lab::{Expect, HERE, Lab, Reply, owner};
+use super::lab::{Expect, HERE, Lab, Reply, id};
 
 /// How far a ticket that comes back may be ahead of the last one given.
 const LEAP: u64 = 1_000_000_000;
@@ -15,8 +15,8 @@ fn holders(lab: &mut Lab) -> Vec<String> {
     let mut all: Vec<String> = state.reads().into_iter().chain(state.writes()).collect();
     all.sort();
     all.iter()
-        .map(|owner| {
-            let (client, number) = owner.split_at(11);
+        .map(|id| {
+            let (client, number) = id.split_at(11);
             format!("{}{}", client.trim_end_matches('_'), number.parse::<u32>().unwrap())
         })
         .collect()
@@ -60,14 +60,14 @@ fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
     // A renewal is a claim as well, for readers too.
     lab.wait_read("cat1").queued();
     lab.release("bob1").status();
-    assert!(!lab.state().reader(&owner("cat1")).unwrap().claimed);
+    assert!(!lab.state().reader(&id("cat1")).unwrap().claimed);
     lab.pass(100);
     let claimed = lab.renew("cat1", 5_000).unwrap();
     assert_eq!(
         (claimed.status.as_str(), claimed.number(1)),
         ("renewed", lab.now() + 5_000)
     );
-    assert!(lab.state().reader(&owner("cat1")).unwrap().claimed);
+    assert!(lab.state().reader(&id("cat1")).unwrap().claimed);
     assert_eq!(lab.unchanged(|lab| lab.wait_read("cat1")).granted(), claimed.held());
 }
 
@@ -93,11 +93,11 @@ fn a_claim_never_shortens() {
 fn the_one_who_asks_has_its_full_lease_at_once() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
-    let bob = Ask::read("bob1").waiting().window(700).lease(20_000).liveness(60_000);
+    let bob = Ask::read("bob1").waiting().window(700).lease(20_000).ttl(60_000);
     lab.ask(&bob).queued();
     lab.pass(10_000);
     assert_eq!(lab.ask(&bob).granted().deadline, lab.now() + 20_000);
-    assert!(lab.state().reader(&owner("bob1")).unwrap().claimed);
+    assert!(lab.state().reader(&id("bob1")).unwrap().claimed);
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
     for dies in [false, true] {
         let mut lab = Lab::new();
         lab.ask(&Ask::read("ann1").lease(60_000)).granted();
-        lab.ask(&Ask::write("w1").waiting().liveness(1_000)).queued();
+        lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
         for reader in 1..=3 {
-            lab.ask(&Ask::read(&format!("r{reader}")).waiting().liveness(30_000))
+            lab.ask(&Ask::read(&format!("r{reader}")).waiting().ttl(30_000))
                 .queued();
         }
         if dies {
@@ -165,7 +165,7 @@ fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
 fn a_renewal_lets_in_whom_nothing_stops() {
     let mut lab = Lab::new();
     lab.ask(&Ask::read("ann1").lease(60_000)).granted();
-    lab.ask(&Ask::write("w1").waiting().liveness(1_000)).queued();
+    lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
     lab.wait_read("r1").queued();
     lab.pass(1_000);
     lab.renew("ann1", 60_000).status();
@@ -208,9 +208,9 @@ fn the_silent_are_passed_over() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for name in ["dead1", "dead2", "dead3"] {
-        lab.ask(&Ask::write(name).waiting().liveness(1_000)).queued();
+        lab.ask(&Ask::write(name).waiting().ttl(1_000)).queued();
     }
-    lab.ask(&Ask::write("bob1").waiting().liveness(20_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().ttl(20_000)).queued();
     lab.pass(1_000);
     lab.release("ann1").status();
     assert_eq!(holders(&mut lab), ["bob1"]);
@@ -222,10 +222,10 @@ fn the_dead_and_the_granted_share_one_budget() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for number in 0..50 {
-        lab.ask(&Ask::write(&format!("dead{number}")).waiting().liveness(1_000))
+        lab.ask(&Ask::write(&format!("dead{number}")).waiting().ttl(1_000))
             .queued();
     }
-    lab.ask(&Ask::write("bob1").waiting().liveness(20_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().ttl(20_000)).queued();
     lab.pass(1_000);
     let mut left = 51;
     let mut more = lab.release("ann1").unwrap().more;
@@ -253,7 +253,7 @@ fn a_try_among_the_dead_stays_in_its_budget() {
         } else {
             Ask::read(&dead)
         };
-        lab.ask(&ask.waiting().liveness(1_000)).queued();
+        lab.ask(&ask.waiting().ttl(1_000)).queued();
     }
     lab.pass(1_000);
     let mut left = 50;
@@ -305,7 +305,7 @@ fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
         for number in 0..size {
             let ask = Ask::write(&format!("w{number}"))
                 .waiting()
-                .liveness(if number == 1 { 100 } else { 500_000 });
+                .ttl(if number == 1 { 100 } else { 500_000 });
             tickets.push(lab.ask(&ask).queued());
         }
         // The first goes, so that the second is found dead.
@@ -313,7 +313,7 @@ fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
         lab.release("ann1").status();
         assert_eq!(holders(&mut lab), ["w0"]);
         lab.release("w0").status();
-        assert!(!lab.state().queue("w").contains(&owner("w1")), "w1 was silent");
+        assert!(!lab.state().queue("w").contains(&id("w1")), "w1 was silent");
         lab.wait_write("w1").status();
         let back = lab.ask(&Ask::write("w1").waiting().ticket(tickets[1])).unwrap();
         assert!(back.number(0) > 0);
@@ -333,7 +333,7 @@ fn a_returning_waiter_has_its_old_place() {
     assert_eq!(place(&back), (3, 2));
     let back = lab.ask(&Ask::write("w2").waiting().ticket(2)).unwrap();
     assert_eq!(place(&back), (2, 1));
-    let order = ["w1", "w2", "w3", "w4"].map(owner);
+    let order = ["w1", "w2", "w3", "w4"].map(id);
     assert_eq!(lab.state().queue("w"), order);
     lab.release("w1").status();
     lab.release("w4").status();
@@ -355,7 +355,7 @@ fn a_returning_waiter_never_goes_before_its_place() {
         let back = Ask::write(&name).waiting().ticket(number);
         assert_eq!(lab.ask(&back).queued(), number);
         let queue = lab.state().queue("w");
-        let at = queue.iter().position(|waiter| *waiter == owner(&name)).unwrap() as u64 + 1;
+        let at = queue.iter().position(|waiter| *waiter == id(&name)).unwrap() as u64 + 1;
         assert!(at >= number, "{name} is at {at}");
         let is_near_an_end = number <= 16 || number >= 66;
         assert!(at == number || !is_near_an_end, "{name} is at {at}");
@@ -369,7 +369,7 @@ fn a_ticket_of_a_lost_history_counts() {
     assert_eq!(lab.ask(&Ask::write("w7").waiting().ticket(7)).queued(), 7);
     assert_eq!(lab.wait_write("w8").queued(), 8);
     assert_eq!(lab.ask(&Ask::write("w3").waiting().ticket(3)).queued(), 3);
-    assert_eq!(lab.state().queue("w"), ["w3", "w7", "w8"].map(owner));
+    assert_eq!(lab.state().queue("w"), ["w3", "w7", "w8"].map(id));
     lab.delete();
     lab.ask(&Ask::write("w8").waiting().ticket(8)).granted();
 }
@@ -391,7 +391,7 @@ fn no_ticket_locks_later_arrivals_out() {
             lab.ask(&Ask::write("w4").waiting().arg(8, given)).queued(),
             later + LEAP
         );
-        assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4"].map(owner));
+        assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4"].map(id));
     }
 }
 
@@ -408,10 +408,10 @@ fn tickets_end_at_the_highest() {
         assert_eq!(lab.ask(&Ask::write(name).waiting().ticket(ticket)).queued(), ticket);
     }
     assert_eq!(lab.ask(&Ask::write("w5").waiting().ticket(HIGHEST)).queued(), HIGHEST);
-    assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4", "w5"].map(owner));
+    assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4", "w5"].map(id));
     for pair in ["ann1", "w1", "w2", "w3", "w4", "w5"].windows(2) {
         lab.release(pair[0]).unwrap();
-        assert_eq!(lab.state().writes(), Some(owner(pair[1])));
+        assert_eq!(lab.state().writes(), Some(id(pair[1])));
     }
 }
 
@@ -420,10 +420,10 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for number in 1..=20 {
-        lab.ask(&Ask::write(&format!("gone{number}")).waiting().liveness(60_000))
+        lab.ask(&Ask::write(&format!("gone{number}")).waiting().ttl(60_000))
             .queued();
     }
-    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     assert_eq!(holders(&mut lab), ["gone1"]);
     lab.pass(1_000);
@@ -444,11 +444,11 @@ fn windows_lost(gone: &[&str]) -> u32 {
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for number in 1..=3 {
         for client in gone {
-            lab.ask(&Ask::write(&format!("{client}{number}")).waiting().liveness(60_000))
+            lab.ask(&Ask::write(&format!("{client}{number}")).waiting().ttl(60_000))
                 .queued();
         }
     }
-    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     let mut windows = 0;
     while holders(&mut lab) != ["bob1"] {
@@ -473,9 +473,9 @@ fn four_clients_that_let_a_grant_lapse_are_remembered() {
 fn a_reader_that_let_a_grant_lapse_counts_too() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
-    lab.ask(&Ask::read("gone1").waiting().liveness(60_000)).queued();
-    lab.ask(&Ask::write("gone2").waiting().liveness(60_000)).queued();
-    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::read("gone1").waiting().ttl(60_000)).queued();
+    lab.ask(&Ask::write("gone2").waiting().ttl(60_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     assert_eq!(holders(&mut lab), ["gone1"]);
     lab.pass(1_000);
@@ -487,8 +487,8 @@ fn a_reader_that_let_a_grant_lapse_counts_too() {
 fn a_claimed_lease_that_runs_out_is_no_lapse() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(1_000)).granted();
-    lab.ask(&Ask::write("ann2").waiting().liveness(60_000)).queued();
-    lab.ask(&Ask::write("bob1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("ann2").waiting().ttl(60_000)).queued();
+    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.pump().status();
     assert_eq!(holders(&mut lab), ["ann2"]);
@@ -513,10 +513,10 @@ fn readers_are_let_in_when_the_sweep_shows_that_the_waiting_writer_is_gone() {
     lab.write("ann1").granted();
     lab.wait_read("bob1").queued();
     lab.wait_read("gone1").queued();
-    lab.ask(&Ask::write("gone2").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::write("gone2").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     lab.renew("bob1", 60_000).status();
-    lab.ask(&Ask::read("cat1").waiting().liveness(60_000)).queued();
+    lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.pump().status();
     assert_eq!(holders(&mut lab), ["bob1", "cat1"]);
@@ -553,16 +553,16 @@ fn a_try_by_one_who_waits_is_a_look() {
 fn a_poll_keeps_a_waiter_alive_and_changes_its_wishes() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
-    let ticket = lab.ask(&Ask::write("bob1").waiting().liveness(1_000)).queued();
+    let ticket = lab.ask(&Ask::write("bob1").waiting().ttl(1_000)).queued();
     for _ in 0..5 {
         lab.pass(900);
-        let poll = Ask::write("bob1").waiting().liveness(1_000).window(300).ticket(ticket);
+        let poll = Ask::write("bob1").waiting().ttl(1_000).window(300).ticket(ticket);
         assert_eq!(lab.ask(&poll).queued(), ticket);
     }
     lab.pass(900);
     lab.release("ann1").status();
     let granted = lab.state().writer().unwrap();
-    assert_eq!((granted.rest, granted.deadline), (owner("bob1"), lab.now() + 300));
+    assert_eq!((granted.rest, granted.deadline), (id("bob1"), lab.now() + 300));
 }
 
 #[test]
@@ -610,20 +610,20 @@ fn an_inspection_tells_all_page_by_page() {
     );
     assert_eq!((first.list(4), first.number(5)), (Vec::new(), tokens[6]));
     let names = |list: Vec<String>| list.chunks(2).map(|pair| pair[0].clone()).collect::<Vec<_>>();
-    assert_eq!(names(first.list(6)), ["r0", "r1", "r2"].map(owner));
-    assert_eq!(names(first.list(7)), ["w0", "w1", "w2"].map(owner));
-    assert_eq!(names(first.list(8)), ["q0", "q1", "q2"].map(owner));
-    let last = page(&mut lab, &["5", &owner("w3"), &owner("q4"), "100"]);
-    assert_eq!(names(last.list(6)), ["r5", "r6"].map(owner));
-    assert_eq!(names(last.list(7)), ["w3", "w4"].map(owner));
-    assert_eq!(names(last.list(8)), ["q4"].map(owner));
-    let beyond = page(&mut lab, &["7", &owner("nobody1"), &owner("nobody1"), "100"]);
+    assert_eq!(names(first.list(6)), ["r0", "r1", "r2"].map(id));
+    assert_eq!(names(first.list(7)), ["w0", "w1", "w2"].map(id));
+    assert_eq!(names(first.list(8)), ["q0", "q1", "q2"].map(id));
+    let last = page(&mut lab, &["5", &id("w3"), &id("q4"), "100"]);
+    assert_eq!(names(last.list(6)), ["r5", "r6"].map(id));
+    assert_eq!(names(last.list(7)), ["w3", "w4"].map(id));
+    assert_eq!(names(last.list(8)), ["q4"].map(id));
+    let beyond = page(&mut lab, &["7", &id("nobody1"), &id("nobody1"), "100"]);
     assert!((6..9).all(|at| beyond.list(at).is_empty()));
 
     let mut lab = Lab::new();
     lab.write("ann1").granted();
     let inspected = lab.inspect().unwrap();
-    assert!(inspected.text(1).starts_with('h') && inspected.text(1).ends_with(&owner("ann1")));
+    assert!(inspected.text(1).starts_with('h') && inspected.text(1).ends_with(&id("ann1")));
 
     let mut lab = Lab::new();
     let token = lab.read("ann1").granted().token;
@@ -631,7 +631,7 @@ fn an_inspection_tells_all_page_by_page() {
     lab.wait_upgrade("ann1", token).status();
     let upgrader = lab.inspect().unwrap().list(4);
     assert!(
-        upgrader.len() == 2 && upgrader[0] == owner("ann1") && upgrader[1].starts_with("u - - "),
+        upgrader.len() == 2 && upgrader[0] == id("ann1") && upgrader[1].starts_with("u - - "),
         "{upgrader:?}"
     );
 }

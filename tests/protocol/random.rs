@@ -1,4 +1,4 @@
-//! Random calls of many owners against a simple model of what each of them was told.
+//! Random calls of many acquisitions against a simple model of what each of them was told.
 //!
 //! After every call the whole hash is checked (see `state.rs`), and further:
 //! what a caller was told to hold stands in the hash at least as long; what callers were told to hold does not exclude one another;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 use super::ask::Ask;
-use super::lab::{Answer, GRACE, HERE, Held, Lab, owner};
+use super::lab::{Answer, GRACE, HERE, Held, Lab, id};
 
 const STEPS: u32 = 2_500;
 
@@ -28,7 +28,7 @@ fn random_calls_break_nothing() {
     }
 }
 
-/// What an owner was told.
+/// What an acquisition was told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Told {
     Waits { write: bool, ticket: u64 },
@@ -38,7 +38,7 @@ enum Told {
 struct Model {
     lab: Lab,
     random: Rng,
-    owners: u32,
+    ids: u32,
     told: BTreeMap<String, Told>,
     /// Calls that were sent, to be sent again late.
     sent: Vec<(&'static str, Vec<String>)>,
@@ -52,7 +52,7 @@ impl Model {
         Model {
             lab: Lab::new(),
             random: Rng::with_seed(seed),
-            owners: 0,
+            ids: 0,
             told: BTreeMap::new(),
             sent: Vec::new(),
             tokens: BTreeMap::new(),
@@ -97,12 +97,8 @@ impl Model {
     }
 
     fn acquire(&mut self) {
-        self.owners += 1;
-        let name = format!(
-            "{}{}",
-            self.random.choice(["a", "b", "c", "d", "e"]).unwrap(),
-            self.owners
-        );
+        self.ids += 1;
+        let name = format!("{}{}", self.random.choice(["a", "b", "c", "d", "e"]).unwrap(), self.ids);
         let write = self.random.u32(..5) < 2;
         let waits = self.random.u32(..3) > 0;
         self.ask(&name, write, waits, 0);
@@ -127,7 +123,7 @@ impl Model {
         self.hear(name, write, &answer);
     }
 
-    /// A random lease, window, liveness, subscription; and a call is good for half a second.
+    /// A random lease, window, ttl, subscription; and a call is good for half a second.
     fn wishes(&mut self, ask: Ask, waits: bool) -> Ask {
         let random = &mut self.random;
         let mut ask = ask;
@@ -135,7 +131,7 @@ impl Model {
             ask = ask
                 .waiting()
                 .window(random.u64(20..400))
-                .liveness(random.u64(100..2_000))
+                .ttl(random.u64(100..2_000))
                 .limit(if random.u32(..20) == 0 { 3 } else { 1_000 });
             ask = match random.u32(..4) {
                 0 => ask.subscribed(HERE),
@@ -169,11 +165,11 @@ impl Model {
 
     fn release(&mut self) {
         if let Some((name, _)) = self.any(|_| true) {
-            let args = [HERE, "0", &owner(&name), "all"].map(String::from);
+            let args = [HERE, "0", &id(&name), "all"].map(String::from);
             self.send_words("release", &args).unwrap();
             self.told.remove(&name);
-            // It may be sent again after the owner is gone, and nobody acquires with this owner any more.
-            assert_eq!(self.lab.state().reader(&owner(&name)).map(|reader| reader.rest), None);
+            // It may be sent again after the acquisition is gone, and nobody acquires with this acquisition any more.
+            assert_eq!(self.lab.state().reader(&id(&name)).map(|reader| reader.rest), None);
         }
     }
 
@@ -183,7 +179,7 @@ impl Model {
                 unreachable!()
             };
             let lease = self.random.u64(10..1_500).to_string();
-            let args = [HERE, "0", &owner(&name), &lease].map(String::from);
+            let args = [HERE, "0", &id(&name), &lease].map(String::from);
             let answer = self.send_words("renew", &args);
             if answer.as_ref().unwrap().status == "lost" {
                 assert!(held.deadline <= self.lab.now(), "{name} lost {held:?}");
@@ -195,7 +191,7 @@ impl Model {
     fn downgrade(&mut self) {
         if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: true, .. })) {
             let Told::Holds { held, .. } = told else { unreachable!() };
-            let args = [HERE, "0", &owner(&name), &held.token.to_string(), "500"].map(String::from);
+            let args = [HERE, "0", &id(&name), &held.token.to_string(), "500"].map(String::from);
             let answer = self.send_words("downgrade", &args);
             self.hear(&name, false, &answer);
         }
@@ -222,7 +218,7 @@ impl Model {
 
     fn stop_upgrade(&mut self) {
         if let Some((name, _)) = self.any(|told| matches!(told, Told::Holds { write: false, .. })) {
-            let args = [HERE, "0", &owner(&name), "wait"].map(String::from);
+            let args = [HERE, "0", &id(&name), "wait"].map(String::from);
             let reply = self.send_words("release", &args).unwrap();
             if reply.status == "writing" {
                 self.hold(&name, true, reply.held());
@@ -290,9 +286,9 @@ impl Model {
                 continue;
             }
             holders.push((name, *write));
-            let owner = owner(name);
-            let writer = state.writer().filter(|writer| writer.rest == owner);
-            let record = writer.or_else(|| state.reader(&owner));
+            let id = id(name);
+            let writer = state.writer().filter(|writer| writer.rest == id);
+            let record = writer.or_else(|| state.reader(&id));
             let record = record.unwrap_or_else(|| panic!("{name} was told {held:?}: {:#?}", state.fields));
             assert!(
                 record.deadline >= held.deadline,

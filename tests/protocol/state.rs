@@ -46,28 +46,28 @@ impl State {
         self.fields.get("writer").map(|text| record(text))
     }
 
-    pub fn reader(&self, owner: &str) -> Option<Record> {
-        self.fields.get(&format!("r:{owner}")).map(|text| record(text))
+    pub fn reader(&self, id: &str) -> Option<Record> {
+        self.fields.get(&format!("r:{id}")).map(|text| record(text))
     }
 
     pub fn readers(&self) -> BTreeMap<String, Record> {
         let readers = self.prefixed("r:");
-        readers.map(|(owner, text)| (owner.into(), record(text))).collect()
+        readers.map(|(id, text)| (id.into(), record(text))).collect()
     }
 
     pub fn waiters(&self) -> BTreeMap<String, Waiter> {
         let waiters = self.prefixed("q:");
-        waiters.map(|(owner, text)| (owner.into(), waiter(text))).collect()
+        waiters.map(|(id, text)| (id.into(), waiter(text))).collect()
     }
 
-    /// The owners in a queue, in order.
+    /// The acquisitions in a queue, in order.
     pub fn queue(&self, mode: &str) -> Vec<String> {
         let waiters = self.waiters();
-        let mut owner = self.fields.get(head(mode)).cloned();
+        let mut id = self.fields.get(head(mode)).cloned();
         let mut queue = Vec::new();
-        while let Some(here) = owner.filter(|owner| owner != "-") {
+        while let Some(here) = id.filter(|id| id != "-") {
             assert!(queue.len() <= waiters.len(), "the queue goes in a circle");
-            owner = waiters.get(&here).map(|waiter| waiter.next.clone());
+            id = waiters.get(&here).map(|waiter| waiter.next.clone());
             queue.push(here);
         }
         queue
@@ -84,13 +84,13 @@ impl State {
         let forced = self.number("forced");
         let holds = |record: &Record| record.deadline > self.now && record.token > forced;
         let readers = self.readers().into_iter().filter(|(_, record)| holds(record));
-        readers.map(|(owner, _)| owner).collect()
+        readers.map(|(id, _)| id).collect()
     }
 
     /// Those that wait and have not been silent for too long.
     pub fn living_waiters(&self, mode: &str) -> Vec<String> {
         let waiters = self.waiters();
-        let lives = |owner: &String| waiters[owner].alive_until > self.now;
+        let lives = |id: &String| waiters[id].alive_until > self.now;
         self.queue(mode).into_iter().filter(lives).collect()
     }
 
@@ -136,9 +136,9 @@ impl State {
         that(count == readers.len() as u64 && count == array.len() as u64, || {
             format!("{count} readers, {} records, {} places", readers.len(), array.len())
         })?;
-        for (owner, record) in &readers {
-            that(array.get(record.rest.as_str()) == Some(&owner), || {
-                format!("{owner} is not at {}", record.rest)
+        for (id, record) in &readers {
+            that(array.get(record.rest.as_str()) == Some(&id), || {
+                format!("{id} is not at {}", record.rest)
             })?;
         }
         if count == 0 {
@@ -167,13 +167,13 @@ impl State {
             format!("{of_mode} wait to {mode}, {} in the queue", queue.len())
         })?;
         let mut before = "-";
-        for owner in &queue {
-            let waiter = &waiters[owner];
-            that(waiter.mode == mode, || format!("{owner} is in the queue of {mode}"))?;
+        for id in &queue {
+            let waiter = &waiters[id];
+            that(waiter.mode == mode, || format!("{id} is in the queue of {mode}"))?;
             that(waiter.previous == before, || {
-                format!("before {owner} is {}, not {before}", waiter.previous)
+                format!("before {id} is {}, not {before}", waiter.previous)
             })?;
-            before = owner;
+            before = id;
         }
         that(self.fields.get(head) == queue.first(), || format!("wrong {head}"))?;
         that(self.fields.get(tail) == queue.last(), || format!("wrong {tail}"))

@@ -3,7 +3,7 @@
 use redis::cmd;
 
 use super::ask::Ask;
-use super::lab::{Answer, Expect, HERE, Lab, owner};
+use super::lab::{Answer, Expect, HERE, Lab, id};
 
 /// A call of every script, by one who might hold, wait or want.
 fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
@@ -13,7 +13,7 @@ fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
         (ask.script(), args)
     };
     let words = |script, words: &[&str]| (script, words.iter().map(|word| word.to_string()).collect());
-    let ann = owner("ann1");
+    let ann = id("ann1");
     vec![
         ask(Ask::read("ann1")),
         ask(Ask::read("ann1").waiting()),
@@ -151,7 +151,7 @@ fn a_malformed_holder() {
         let mut lab = Lab::new();
         lab.read("bob1").granted();
         lab.read("ann1").granted();
-        lab.set_field(&format!("r:{}", owner("ann1")), text);
+        lab.set_field(&format!("r:{}", id("ann1")), text);
         typed(&mut lab, &["acquire_read", "upgrade", "release", "renew"]);
 
         // Nobody's record is read as long as none can be dead.
@@ -159,7 +159,7 @@ fn a_malformed_holder() {
         lab.read("bob1").granted();
         lab.read("cat1").granted();
         lab.read("ann1").granted();
-        lab.set_field(&format!("r:{}", owner("cat1")), text);
+        lab.set_field(&format!("r:{}", id("cat1")), text);
         lab.pass(10_000);
         typed(&mut lab, &["acquire_write", "pump"]);
     }
@@ -175,7 +175,7 @@ fn a_hole_among_the_readers() {
     let key = lab.key().to_string();
     lab.command::<()>(cmd("HDEL").arg(&key).arg("i:2"));
     typed(&mut lab, &["release"]);
-    lab.set_field("i:2", &owner("dan1"));
+    lab.set_field("i:2", &id("dan1"));
     typed(&mut lab, &["release"]);
     lab.set_field("r:".to_string().as_str(), "x");
     lab.pass(10_000);
@@ -217,14 +217,14 @@ fn a_malformed_queue() {
         let mut lab = Lab::new();
         lab.write("bob1").granted();
         lab.wait_write("cat1").queued();
-        lab.set_field(&format!("q:{}", owner("cat1")), text);
+        lab.set_field(&format!("q:{}", id("cat1")), text);
         lab.pass(10_000);
         typed(&mut lab, &["acquire_write", "pump"]);
     }
     let mut lab = Lab::new();
     lab.write("bob1").granted();
     lab.wait_write("cat1").queued();
-    lab.set_field("writers_head", &owner("nobody1"));
+    lab.set_field("writers_head", &id("nobody1"));
     lab.pass(10_000);
     typed(&mut lab, &[]);
 }

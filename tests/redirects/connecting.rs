@@ -13,8 +13,8 @@ use crate::{PATIENCE, key, on_cluster};
 #[tokio::test(flavor = "multi_thread")]
 async fn any_one_node_that_lives_is_enough() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
-        let owner = cluster.owner(0).await?;
-        let replica = cluster.replicas_of(owner).await?[0];
+        let master = cluster.master_of(0).await?;
+        let replica = cluster.replicas_of(master).await?[0];
         let mostly_dead = [dead_url()?, cluster.node(replica).url(), dead_url()?];
         for seeds in [&[cluster.node(replica).url()][..], &mostly_dead] {
             let locks = connect(seeds).await?;
@@ -79,7 +79,7 @@ async fn what_is_no_lock_is_left_alone() -> Result {
             let locks = connect(&cluster.urls()).await?;
             let name = format!("foreign:{name}");
             let lock = locks.rwlock(&name)?;
-            let node = cluster.node(cluster.owner(lock.slot().get()).await?);
+            let node = cluster.node(cluster.master_of(lock.slot().get()).await?);
             let mut command = cmd(make);
             command.arg(key(&name)).arg("theirs");
             if make == "HSET" {
@@ -140,13 +140,13 @@ async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
 }
 
 async fn wait_for_waiter(server: &Single, name: &str) -> Result {
-    let patience = crate::support::Patience::new("a waiter");
+    let wait_limit = crate::support::WaitLimit::new("a waiter");
     loop {
         let fields: raw::Fields = server.run(cmd("HGETALL").arg(key(name))).await?;
         if raw::queue(&fields).len() == 1 {
             return Ok(());
         }
-        patience.pause("nobody waits").await?;
+        wait_limit.pause("nobody waits").await?;
     }
 }
 

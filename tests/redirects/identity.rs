@@ -9,7 +9,7 @@ use rwlease::{ErrorKind, Locks, Slot};
 
 use crate::bus::Bus;
 use crate::masters::on_each_master;
-use crate::support::{Cluster, ConnectTo, Error, Patience, Result, Server, Shape, Single, View, connect};
+use crate::support::{Cluster, ConnectTo, Error, Result, Server, Shape, Single, View, WaitLimit, connect};
 use crate::{LONG, client, key, raw};
 
 const SLOTS: u16 = 16_384;
@@ -100,17 +100,17 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
     let replica = cluster.replicas_of(old).await?[0];
     bus.cut_off(cluster.id(old));
     cluster.node(replica).say::<()>("CLUSTER FAILOVER TAKEOVER").await?;
-    let patience = Patience::new("all others to know the new master");
+    let wait_limit = WaitLimit::new("all others to know the new master");
     for number in (0..6).filter(|&number| number != old) {
-        while View::of(cluster.node(number)).await?.owner(slot) != Some(cluster.id(replica)) {
-            patience.pause(number).await?;
+        while View::of(cluster.node(number)).await?.master_of(slot) != Some(cluster.id(replica)) {
+            wait_limit.pause(number).await?;
         }
     }
     // Each side serves, and says so.
     for number in [old, replica] {
         serves(cluster.node(number)).await?;
         let view = View::of(cluster.node(number)).await?;
-        assert_eq!(view.owner(slot), Some(cluster.id(number)));
+        assert_eq!(view.master_of(slot), Some(cluster.id(number)));
     }
 
     // Whom a client asks first does not matter.
@@ -142,7 +142,7 @@ async fn a_node_that_lags_misleads_nobody() -> Result {
         cluster.node(number).say::<()>(&assign).await?;
     }
     assert_eq!(
-        View::of(cluster.node(2)).await?.owner(slot),
+        View::of(cluster.node(2)).await?.master_of(slot),
         Some(cluster.id(0)),
         "it lags"
     );
@@ -234,13 +234,13 @@ fn without_cluster_mode(server: &Server) -> Result {
 
 /// Waits until a node says that it serves.
 async fn serves(server: &Server) -> Result {
-    let patience = Patience::new(format!("{} to serve", server.address()));
+    let wait_limit = WaitLimit::new(format!("{} to serve", server.address()));
     loop {
         let said: String = server.say("CLUSTER INFO").await?;
         if said.contains("cluster_state:ok") {
             return Ok(());
         }
-        patience.pause(said).await?;
+        wait_limit.pause(said).await?;
     }
 }
 

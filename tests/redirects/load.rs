@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::PATIENCE;
 use crate::book::{Book, Overlaps};
 use crate::raw::Witness;
-use crate::support::{Error, Patience, Result};
+use crate::support::{Error, Result, WaitLimit};
 
 /// The work of one task.
 #[derive(Clone, Debug)]
@@ -69,10 +69,12 @@ impl Load {
     /// Waits until so many more rounds are done. Fails at once if a task has failed.
     pub async fn advance(&mut self, rounds: u64) -> Result {
         let goal = self.rounds() + rounds;
-        let patience = Patience::new(format!("{rounds} more rounds"));
+        let wait_limit = WaitLimit::new(format!("{rounds} more rounds"));
         while self.rounds() < goal {
             self.check()?;
-            patience.pause(format!("{} of {goal} are done", self.rounds())).await?;
+            wait_limit
+                .pause(format!("{} of {goal} are done", self.rounds()))
+                .await?;
         }
         Ok(())
     }

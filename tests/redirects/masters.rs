@@ -6,7 +6,7 @@ use rwlease::{ErrorKind, Locks, Slot};
 
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
-use crate::support::{Cluster, Error, Patience, Result, Shape};
+use crate::support::{Cluster, Error, Result, Shape, WaitLimit};
 use crate::{PATIENCE, client, key, raw};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,13 +43,13 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let locks = client(&cluster).await?;
     let lock = locks.rwlock("odd")?;
-    let owner = cluster.owner(lock.slot().get()).await?;
-    let other = (owner + 1) % 3;
+    let master = cluster.master_of(lock.slot().get()).await?;
+    let other = (master + 1) % 3;
     let assign = |to: usize| format!("CLUSTER SETSLOT {} NODE {}", lock.slot().get(), cluster.id(to));
 
     // Nobody claims the slot from here on, so nobody puts it right.
-    cluster.node(owner).say::<()>(&assign(other)).await?;
-    for (at, named) in [(owner, other), (other, owner)] {
+    cluster.node(master).say::<()>(&assign(other)).await?;
+    for (at, named) in [(master, other), (other, master)] {
         let said = cluster.node(at).say::<()>(&format!("GET {}", key("odd"))).await;
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains(&cluster.node(named).address()), "{at} says {said}");
@@ -76,12 +76,12 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     for name in on_each_master(&cluster, "well", 2).await?.concat() {
         locks.rwlock(name)?.write().await?.release().await?;
     }
-    for number in [owner, other] {
-        cluster.node(number).say::<()>(&assign(owner)).await?;
+    for number in [master, other] {
+        cluster.node(number).say::<()>(&assign(master)).await?;
     }
-    let patience = Patience::new("the two to agree");
+    let wait_limit = WaitLimit::new("the two to agree");
     while let Err(error) = lock.write().await {
-        patience.pause(error).await?;
+        wait_limit.pause(error).await?;
     }
     Ok(())
 }
@@ -118,16 +118,16 @@ impl Shards {
         let slot = Slot::of(key(&self.names[0])).get();
         let before = self.healthy();
         let mut meanwhile = before;
-        let patience = Patience::new("a replica to be promoted");
-        while cluster.owner(slot).await? == self.sick {
+        let wait_limit = WaitLimit::new("a replica to be promoted");
+        while cluster.master_of(slot).await? == self.sick {
             meanwhile = self.healthy();
             for load in &mut self.loads {
                 load.check()?;
             }
-            patience.pause("the old master still has the slot").await?;
+            wait_limit.pause("the old master still has the slot").await?;
         }
         self.advance(100).await?;
-        cluster.new_owner(slot, self.sick).await?;
+        cluster.new_master(slot, self.sick).await?;
         self.advance(100).await?;
         Ok(meanwhile - before)
     }
@@ -160,8 +160,8 @@ pub async fn on_each_master(cluster: &Cluster, prefix: &str, count: usize) -> Re
     let mut numbers = 0..;
     while names.iter().any(|of_it| of_it.len() < count) {
         let name = format!("{prefix}:{}", numbers.next().unwrap_or(0));
-        let owner = view.owner(Slot::of(key(&name)).get());
-        if let Some(at) = (0..3).find(|&node| owner == Some(cluster.id(node)))
+        let master = view.master_of(Slot::of(key(&name)).get());
+        if let Some(at) = (0..3).find(|&node| master == Some(cluster.id(node)))
             && names[at].len() < count
         {
             names[at].push(name);

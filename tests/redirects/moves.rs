@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
 use crate::raw::{self, Witness};
-use crate::support::{Cluster, ConnectTo, Error, Move, Patience, Result};
+use crate::support::{Cluster, ConnectTo, Error, Move, Result, WaitLimit};
 use crate::{LONG, PATIENCE, client, key, on_cluster, settings};
 
 /// How far a slot is on its way.
@@ -257,9 +257,9 @@ async fn finish(cluster: &Cluster, step: Move, stage: Stage) -> Result {
 
 /// A master that does not have the slot.
 async fn another(cluster: &Cluster, slot: u16) -> Result<usize> {
-    let owner = cluster.owner(slot).await?;
+    let master = cluster.master_of(slot).await?;
     let mut others = cluster.masters().await?;
-    others.retain(|&master| master != owner);
+    others.retain(|&other| other != master);
     fastrand::choice(others).ok_or_else(|| Error::new("there is one master only"))
 }
 
@@ -290,11 +290,11 @@ fn wait_in_line(
 
 /// Waits until so many wait.
 async fn queued(cluster: &Cluster, name: &str, waiters: usize) -> Result {
-    let patience = Patience::new(format!("{waiters} waiters"));
+    let wait_limit = WaitLimit::new(format!("{waiters} waiters"));
     loop {
         match raw::queue(&raw::state(cluster, name).await?).len() {
             seen if seen == waiters => return Ok(()),
-            seen => patience.pause(seen).await?,
+            seen => wait_limit.pause(seen).await?,
         }
     }
 }

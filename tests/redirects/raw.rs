@@ -9,7 +9,7 @@ use rwlease::Mode;
 use tokio::sync::Mutex;
 
 use crate::key;
-use crate::support::{Cluster, Error, Patience, Result};
+use crate::support::{Cluster, Error, Result, WaitLimit};
 
 pub type Fields = BTreeMap<String, String>;
 
@@ -29,18 +29,18 @@ pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fie
         .await?)
 }
 
-/// The hash, at the owner of its slot.
+/// The hash, at the master of its slot.
 pub async fn state(cluster: &Cluster, name: &str) -> Result<Fields> {
     let slot = cluster.slot_of(key(name)).await?;
-    Ok(state_at(cluster, cluster.owner(slot).await?, name).await?.0)
+    Ok(state_at(cluster, cluster.master_of(slot).await?, name).await?.0)
 }
 
 /// Owners and modes of those who wait, by their tickets.
 pub fn queue(fields: &Fields) -> BTreeMap<u64, (String, String)> {
     let waiter = |(field, entry): (&String, &String)| {
-        let owner = field.strip_prefix("q:")?;
+        let master = field.strip_prefix("q:")?;
         let words: Vec<&str> = entry.split(' ').collect();
-        Some((words[3].parse().ok()?, (owner.into(), words[0].into())))
+        Some((words[3].parse().ok()?, (master.into(), words[0].into())))
     };
     fields.iter().filter_map(waiter).collect()
 }
@@ -54,12 +54,12 @@ pub fn occupants(fields: &Fields) -> Vec<&str> {
 /// Waits until nobody holds these locks or waits for them, as the servers say.
 pub async fn vacant(cluster: &Cluster, names: &[String]) -> Result {
     for name in names {
-        let patience = Patience::limited(format!("{name} to be vacant"), crate::PATIENCE / 2);
+        let wait_limit = WaitLimit::limited(format!("{name} to be vacant"), crate::PATIENCE / 2);
         loop {
             let fields = state(cluster, name).await?;
             match occupants(&fields)[..] {
                 [] => break,
-                ref left => patience.pause(format!("{left:?}")).await?,
+                ref left => wait_limit.pause(format!("{left:?}")).await?,
             }
         }
     }
@@ -102,7 +102,7 @@ impl Witness {
     /// Finds the record with this token at one of the nodes. While the key is moved it can be at neither for a moment.
     pub async fn confirm(&self, name: &str, mode: Mode, token: u64) -> Result {
         let digits = format!("{token:016}");
-        let patience = Patience::limited(format!("the record of token {token} of {name}"), crate::PATIENCE / 2);
+        let wait_limit = WaitLimit::limited(format!("the record of token {token} of {name}"), crate::PATIENCE / 2);
         loop {
             let mut seen = Vec::new();
             for number in self.cluster.running() {
@@ -112,7 +112,7 @@ impl Witness {
                     Err(error) => seen.push(format!("{number}: {error}")),
                 }
             }
-            patience.pause(seen.join("; ")).await?;
+            wait_limit.pause(seen.join("; ")).await?;
         }
     }
 

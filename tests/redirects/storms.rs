@@ -9,7 +9,7 @@ use rwlease::{ErrorKind, Locks};
 use crate::book::{Book, Overlaps};
 use crate::load::Load;
 use crate::raw::{self, Witness};
-use crate::support::{Cluster, ConnectTo, Error, Flow, Patience, Proxy, Result, Single};
+use crate::support::{Cluster, ConnectTo, Error, Flow, Proxy, Result, Single, WaitLimit};
 use crate::{LONG, PATIENCE, client, key, on_cluster};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,7 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
         .lease(LONG)
         .call_timeout(Duration::from_millis(500))
         .poll_interval(Duration::from_millis(100))
-        .waiter_liveness(Duration::from_millis(300))
+        .waiter_ttl(Duration::from_millis(300))
         .connect_to(&[proxy.url()])
         .await?;
     let lock = locks.rwlock("silence")?;
@@ -88,13 +88,13 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
 
 /// Waits until somebody writes under that lock, or nobody.
 async fn written(server: &Single, is_written: bool) -> Result {
-    let patience = Patience::limited(format!("written: {is_written}"), PATIENCE / 2);
+    let wait_limit = WaitLimit::limited(format!("written: {is_written}"), PATIENCE / 2);
     while server
         .run::<bool>(cmd("HEXISTS").arg(key("silence")).arg("writer"))
         .await?
         != is_written
     {
-        patience.pause(!is_written).await?;
+        wait_limit.pause(!is_written).await?;
     }
     Ok(())
 }

@@ -44,8 +44,8 @@ struct Doubt {
 pub trait Held: std::fmt::Debug + Send + 'static {
     fn is_held(&self) -> bool;
     fn remaining(&self) -> Duration;
-    /// The owner of the lease, if it is one lease.
-    fn owner(&self) -> Option<String>;
+    /// The acquisition of the lease, if it is one lease.
+    fn id(&self) -> Option<String>;
 }
 
 impl Held for Lease {
@@ -57,8 +57,8 @@ impl Held for Lease {
         Lease::remaining(self)
     }
 
-    fn owner(&self) -> Option<String> {
-        Some(Lease::owner(self).to_string())
+    fn id(&self) -> Option<String> {
+        Some(Lease::id(self).to_string())
     }
 }
 
@@ -71,7 +71,7 @@ impl Held for Arc<QuorumGuard> {
         QuorumGuard::remaining(self)
     }
 
-    fn owner(&self) -> Option<String> {
+    fn id(&self) -> Option<String> {
         None
     }
 }
@@ -171,7 +171,7 @@ impl Book {
         });
         for belief in confirmed {
             self.census.count("a confirmed lease stood when others were lost");
-            let there = belief.held.owner().and_then(|owner| leases.get(&owner));
+            let there = belief.held.id().and_then(|id| leases.get(&id));
             if there.is_none_or(|lasts| *lasts < belief.held.remaining()) {
                 self.court.accuse("what a replica confirmed is not gone", || {
                     format!("{}, of which it has {there:?}", belief.tell())

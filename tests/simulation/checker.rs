@@ -36,7 +36,7 @@ pub struct Rules {
     seen: BTreeMap<(usize, usize), Hash>,
     /// The greatest token of each lock.
     tokens: BTreeMap<usize, u64>,
-    /// Every lease that there was: lock, owner, token.
+    /// Every lease that there was: lock, acquisition, token.
     granted: BTreeSet<(usize, String, u64)>,
     /// Locks whose next token may be lower: their history was cut off in a way that the tokens do not survive.
     forgiven: BTreeSet<usize>,
@@ -97,7 +97,7 @@ impl Step<'_> {
         self.reply.get(1).map_or("", String::as_str)
     }
 
-    pub fn owner(&self) -> &str {
+    pub fn id(&self) -> &str {
         self.args.first().copied().unwrap_or("")
     }
 }
@@ -149,7 +149,7 @@ impl Checker {
         rules.queues.forget(lock);
     }
 
-    /// What a server had of a lock before it becomes its owner is of no use.
+    /// What a server had of a lock before it becomes its acquisition is of no use.
     pub fn forget_at(&self, lock: usize, server: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.remove(&(lock, server));
@@ -320,10 +320,10 @@ impl Rules {
             "-CLUSTERDOWN",
             "-OOM",
             "-LOADING",
-            // To an attempt to take the lock that comes after its owner has turned a write into a read, or a read into a write,
+            // To an attempt to take the lock that comes after its acquisition has turned a write into a read, or a read into a write,
             // or has begun to wait for that.
-            "-LOCKARGS owner holds in the other mode",
-            "-LOCKARGS owner waits in the other mode",
+            "-LOCKARGS id holds in the other mode",
+            "-LOCKARGS id waits in the other mode",
         ];
         if !expected.iter().any(|expected| error.starts_with(expected)) {
             self.court.accuse("no script fails", || format!("{script}: {error}"));
@@ -350,7 +350,7 @@ impl Rules {
         let mut minted: Vec<u64> = step
             .after
             .leases(step.now)
-            .filter(|(owner, _, record)| self.granted.insert((step.lock, (*owner).to_owned(), record.token)))
+            .filter(|(id, _, record)| self.granted.insert((step.lock, (*id).to_owned(), record.token)))
             .map(|(_, _, record)| record.token)
             .collect();
         minted.sort_unstable();
@@ -371,7 +371,7 @@ impl Rules {
     /// A call that its release has overtaken is answered by nobody.
     fn note_overtaken(&mut self, step: &Step<'_>) {
         if step.script == "release" && step.status() == "absent" {
-            self.absent.insert(step.owner().get(..CLIENT).unwrap_or("").to_owned());
+            self.absent.insert(step.id().get(..CLIENT).unwrap_or("").to_owned());
         }
     }
 
@@ -380,13 +380,13 @@ impl Rules {
         let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
             return;
         };
-        for (owner, waiter) in &before.waiters {
-            let is_gone = !step.after.waiters.contains_key(owner) && step.after.lease(owner, step.now).is_none();
-            let is_another = step.owner() != owner && waiter.mode != 'u';
-            let may_lapse = owner.get(..CLIENT).is_some_and(|client| self.absent.contains(client));
-            if is_gone && is_another && !may_lapse && before.is_alive(owner, waiter, step.now) {
+        for (id, waiter) in &before.waiters {
+            let is_gone = !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
+            let is_another = step.id() != id && waiter.mode != 'u';
+            let may_lapse = id.get(..CLIENT).is_some_and(|client| self.absent.contains(client));
+            if is_gone && is_another && !may_lapse && before.is_alive(id, waiter, step.now) {
                 self.court.accuse("who hears is not passed over", || {
-                    format!("lock {} after {}: {owner} {waiter:?}", step.lock, step.script)
+                    format!("lock {} after {}: {id} {waiter:?}", step.lock, step.script)
                 });
             }
         }
@@ -397,13 +397,13 @@ impl Rules {
         if self.haunted.contains(&step.lock) {
             return;
         }
-        let leases = step.after.leases(step.now).map(|(owner, _, _)| owner);
-        for owner in leases.chain(step.after.waiters.keys().map(String::as_str)) {
-            let client = owner.get(..CLIENT).and_then(|id| self.clients.get(id));
-            if client.is_some_and(|client| !client.knows(owner)) && !self.storm.has_doubled(owner) {
+        let leases = step.after.leases(step.now).map(|(id, _, _)| id);
+        for id in leases.chain(step.after.waiters.keys().map(String::as_str)) {
+            let client = id.get(..CLIENT).and_then(|id| self.clients.get(id));
+            if client.is_some_and(|client| !client.knows(id)) && !self.storm.has_doubled(id) {
                 let (lock, script) = (step.lock, step.script);
                 self.court.accuse("no ghosts", || {
-                    format!("lock {lock} after {script}: {owner}, which its client has forgotten")
+                    format!("lock {lock} after {script}: {id}, which its client has forgotten")
                 });
             }
         }

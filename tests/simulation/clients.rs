@@ -87,11 +87,11 @@ impl Clients {
         self.add();
     }
 
-    /// Whether the client of that owner runs, and knows of it.
-    pub fn run(&self, owner: &str) -> bool {
-        self.hosts.values().any(|client| {
-            client.host.is_running() && client.locks.lock().unwrap().iter().any(|locks| locks.knows(owner))
-        })
+    /// Whether the client of that acquisition runs, and knows of it.
+    pub fn run(&self, id: &str) -> bool {
+        self.hosts
+            .values()
+            .any(|client| client.host.is_running() && client.locks.lock().unwrap().iter().any(|locks| locks.knows(id)))
     }
 
     pub fn stop(&self) {
@@ -187,9 +187,9 @@ async fn connect(plan: &Plan, host: &Host, prefix: &str) -> rwlease::Result<Lock
         .prefix(prefix)
         .margin(plan.margin)
         .lease(Duration::from_secs(2))
-        .most_waiters(plan.most_waiters)
+        .max_waiters(plan.max_waiters)
         .poll_interval(Duration::from_millis(150))
-        .waiter_liveness(Duration::from_secs(2))
+        .waiter_ttl(Duration::from_secs(2))
         .claim_window(plan.window)
         .call_timeout(Duration::from_secs(4))
         .connect_timeout(Duration::from_millis(500))

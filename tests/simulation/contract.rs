@@ -58,22 +58,22 @@ fn check_shape(court: &Court, step: &Step<'_>) {
         });
     }
     let first_end = hash.readers.values().map(|record| record.deadline).min();
-    let holds_and_waits = |(owner, waiter): &(&String, &Waiter)| {
-        let (writes, reads) = (hash.writes(owner, step.now), hash.reads(owner, step.now));
+    let holds_and_waits = |(id, waiter): &(&String, &Waiter)| {
+        let (writes, reads) = (hash.writes(id, step.now), hash.reads(id, step.now));
         if waiter.mode == 'u' { writes } else { writes || reads }
     };
-    if let Some((owner, waiter)) = hash.waiters.iter().find(holds_and_waits) {
+    if let Some((id, waiter)) = hash.waiters.iter().find(holds_and_waits) {
         court.accuse("nobody waits for what it holds", || {
-            format!("lock {} after {}: {owner} {waiter:?}", step.lock, step.script)
+            format!("lock {} after {}: {id} {waiter:?}", step.lock, step.script)
         });
     }
-    if let Some((owner, _)) = hash
+    if let Some((id, _)) = hash
         .writer
         .as_ref()
-        .filter(|(owner, _)| hash.writes(owner, step.now) && hash.reads(owner, step.now))
+        .filter(|(id, _)| hash.writes(id, step.now) && hash.reads(id, step.now))
     {
         court.accuse("nobody holds in two modes", || {
-            format!("lock {} after {}: {owner}", step.lock, step.script)
+            format!("lock {} after {}: {id}", step.lock, step.script)
         });
     }
     if hash.read_min.unwrap_or(0) > first_end.unwrap_or(u64::MAX) {
@@ -100,7 +100,7 @@ fn check_life(court: &Court, step: &Step<'_>) {
         return;
     }
     let leases = hash.leases(step.now).map(|(_, _, record)| record.deadline);
-    let waits = hash.waiters.values().map(|waiter| waiter.seen + waiter.liveness);
+    let waits = hash.waiters.values().map(|waiter| waiter.seen + waiter.ttl);
     let latest = leases.chain(waits).chain([hash.fence / 1000]).max().unwrap_or(0);
     if hash.expires.is_none_or(|expires| expires < latest + GRACE_MS) {
         court.accuse("a key outlives what it says", || {
@@ -123,7 +123,7 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     let alive = |mode: char| {
         let waiters = hash.waiters.iter().filter(move |(_, waiter)| waiter.mode == mode);
         waiters
-            .filter(|(owner, waiter)| (asks && *owner == step.owner()) || hash.is_alive(owner, waiter, step.now))
+            .filter(|(id, waiter)| (asks && *id == step.id()) || hash.is_alive(id, waiter, step.now))
             .count()
     };
     let (writes, reads) = (
@@ -142,34 +142,34 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// Nobody but its owner ends or shortens a lease, and what is over stays over.
+/// Nobody but its acquisition ends or shortens a lease, and what is over stays over.
 fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     let lock = step.lock;
-    for (owner, writes, record) in before.leases(step.now) {
-        let is_mine = step.owner() == owner;
+    for (id, writes, record) in before.leases(step.now) {
+        let is_mine = step.id() == id;
         let ends = step.script == "release" && is_mine && step.args.get(1) == Some(&"all");
         if ends || step.script == "force_release" || (before.forced < step.after.forced) {
             continue;
         }
-        let after = step.after.lease(owner, step.now);
+        let after = step.after.lease(id, step.now);
         if after.is_none_or(|after| after.deadline < record.deadline) {
             court.accuse("no lease is shortened", || {
                 format!(
-                    "lock {lock}: {} of {} made {owner}'s {record:?} ({writes}) {after:?}",
+                    "lock {lock}: {} of {} made {id}'s {record:?} ({writes}) {after:?}",
                     step.script,
-                    step.owner()
+                    step.id()
                 )
             });
         }
         let is_longer = after.is_some_and(|after| after.deadline > record.deadline && after.token == record.token);
         if is_longer && record.token <= before.revoked {
             court.accuse("what is revoked is not made longer", || {
-                format!("lock {lock}: {owner}'s {record:?} {after:?}")
+                format!("lock {lock}: {id}'s {record:?} {after:?}")
             });
         }
         if is_longer && !is_mine {
-            court.accuse("only its owner makes a lease longer", || {
-                format!("lock {lock}: {owner}'s {record:?} {after:?}")
+            court.accuse("only its id makes a lease longer", || {
+                format!("lock {lock}: {id}'s {record:?} {after:?}")
             });
         }
     }
@@ -177,14 +177,14 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
 
 /// A grant that nobody has claimed lasts for its waiter's window.
 fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
-    for (owner, _, record) in step.after.leases(step.now).filter(|(_, _, record)| !record.is_claimed) {
-        let waited = before.waiters.get(owner).filter(|waiter| waiter.mode != 'u');
+    for (id, _, record) in step.after.leases(step.now).filter(|(_, _, record)| !record.is_claimed) {
+        let waited = before.waiters.get(id).filter(|waiter| waiter.mode != 'u');
         if let Some(waiter) = waited
             && record.deadline > step.now + waiter.window
         {
             court.accuse("an unclaimed grant lasts for the claim window", || {
                 format!(
-                    "lock {}: {owner}'s {record:?} at {}, window {}",
+                    "lock {}: {id}'s {record:?} at {}, window {}",
                     step.lock, step.now, waiter.window
                 )
             });
@@ -194,18 +194,18 @@ fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
 
 /// Who waits leaves the queue by a grant, by its own will, or dead.
 fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
-    for (owner, waiter) in &before.waiters {
-        let is_gone = !step.after.waiters.contains_key(owner) && step.after.lease(owner, step.now).is_none();
+    for (id, waiter) in &before.waiters {
+        let is_gone = !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
         let hears_nothing = waiter.node == step.here && step.here != "-";
-        let has_lapsed = before.has_lapsed(&owner[..CLIENT], step.now);
-        let is_another = step.owner() != owner && waiter.mode != 'u';
-        if is_gone && is_another && !hears_nothing && !has_lapsed && before.is_alive(owner, waiter, step.now) {
+        let has_lapsed = before.has_lapsed(&id[..CLIENT], step.now);
+        let is_another = step.id() != id && waiter.mode != 'u';
+        if is_gone && is_another && !hears_nothing && !has_lapsed && before.is_alive(id, waiter, step.now) {
             court.accuse("the living are not mistaken for dead", || {
                 format!(
-                    "lock {}: {} of {} drops {owner}: {waiter:?}",
+                    "lock {}: {} of {} drops {id}: {waiter:?}",
                     step.lock,
                     step.script,
-                    step.owner()
+                    step.id()
                 )
             });
         }
@@ -219,12 +219,12 @@ fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
 
 /// The queue has its limit, and a full memory takes nobody new.
 fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
-    let owner = step.owner();
-    let is_new = before.lease(owner, step.now).is_none() && !before.waiters.contains_key(owner);
+    let id = step.id();
+    let is_new = before.lease(id, step.now).is_none() && !before.waiters.contains_key(id);
     if !is_new || !step.script.starts_with("acquire") {
         return;
     }
-    let waits = step.after.waiters.contains_key(owner);
+    let waits = step.after.waiters.contains_key(id);
     let limit = step.args.get(6).and_then(|limit| limit.parse::<usize>().ok());
     let is_first = step.args.get(5) == Some(&"0");
     if waits && is_first && limit.is_some_and(|limit| step.after.waiters.len() > limit) {
@@ -232,43 +232,41 @@ fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
             format!("lock {}: {} wait", step.lock, step.after.waiters.len())
         });
     }
-    if step.memory_is_full && (waits || step.after.lease(owner, step.now).is_some()) {
-        court.accuse("a full memory takes nobody new", || {
-            format!("lock {}: {owner}", step.lock)
-        });
+    if step.memory_is_full && (waits || step.after.lease(id, step.now).is_some()) {
+        court.accuse("a full memory takes nobody new", || format!("lock {}: {id}", step.lock));
     }
 }
 
 /// What a script says is so.
 fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
-    let (owner, lock, status) = (step.owner(), step.lock, step.status());
-    let had = before.lease(owner, step.now);
-    let has = step.after.lease(owner, step.now);
+    let (id, lock, status) = (step.id(), step.lock, step.status());
+    let had = before.lease(id, step.now);
+    let has = step.after.lease(id, step.now);
     let is_true = match (step.script, status) {
         ("release", "released") => had.is_some() && has.is_none(),
         ("release", "expired") => had.is_none() && has.is_none(),
         ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
-        // A renewal lets in whoever can go, which may be its own owner that waits for an upgrade.
+        // A renewal lets in whoever can go, which may be its own acquisition that waits for an upgrade.
         ("renew", "renewed" | "revoked") => {
-            let upgrades = before.upgrader.as_deref() == Some(owner) && step.after.upgrader.is_none();
+            let upgrades = before.upgrader.as_deref() == Some(id) && step.after.upgrader.is_none();
             let outlives = |has: Record| step.number(4).is_some_and(|deadline| has.deadline >= deadline);
             let is_newer = |has: Record| step.number(3).is_some_and(|token| has.token > token);
             had.is_some() && (step.says(has) || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
         }
         // It may wait, by a doubled request that came after its release, and be let in by the renewal itself.
-        ("renew", "lost") => has.is_none_or(|has| before.waiters.contains_key(owner) && has.token > before.fence),
+        ("renew", "lost") => has.is_none_or(|has| before.waiters.contains_key(id) && has.token > before.fence),
         ("acquire_read" | "acquire_write", "granted") => step.says(has),
-        ("acquire_read" | "acquire_write", "queued") => step.after.waiters.contains_key(owner),
+        ("acquire_read" | "acquire_write", "queued") => step.after.waiters.contains_key(id),
         ("acquire_read" | "acquire_write", "refused") => has.is_none() || had.is_some(),
         ("downgrade", "granted") => step.says(has) && had.is_some_and(|had| had.token.to_string() == step.args[1]),
         ("upgrade", "granted") => {
-            let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == owner);
+            let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == id);
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
         }
         (_, "stale") => before.says_the_same(step.after) || !step.after.exists,
         // Whoever holds by a newer token than the one that was named is not concerned.
         (_, "forced") => {
-            let limit = owner.parse().unwrap_or(u64::MAX).min(before.fence);
+            let limit = id.parse().unwrap_or(u64::MAX).min(before.fence);
             let is_cut_off = |(_, _, record): (&str, bool, Record)| record.token > limit;
             step.after.fence > before.fence && step.after.leases(step.now).all(is_cut_off)
         }
@@ -277,7 +275,7 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     if !is_true {
         court.accuse("a script says what is so", || {
             format!(
-                "lock {lock}: {} of {owner} says {status}, from {had:?} to {has:?}",
+                "lock {lock}: {} of {id} says {status}, from {had:?} to {has:?}",
                 step.script
             )
         });
@@ -286,9 +284,9 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
         && before
             .writer
             .as_ref()
-            .is_some_and(|(writer, record)| writer == owner && record.token.to_string() != step.args[1])
-        && step.after.readers.contains_key(owner);
+            .is_some_and(|(writer, record)| writer == id && record.token.to_string() != step.args[1])
+        && step.after.readers.contains_key(id);
     if undoes {
-        court.accuse("a late downgrade undoes no upgrade", || format!("lock {lock}: {owner}"));
+        court.accuse("a late downgrade undoes no upgrade", || format!("lock {lock}: {id}"));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rwlease::embedded::Served;
 
-/// The length of the part of an owner that names its client.
+/// The length of the part of an acquisition that names its client.
 pub const CLIENT: usize = 11;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +41,7 @@ pub struct Waiter {
     pub next: String,
     pub ticket: u64,
     pub seen: u64,
-    pub liveness: u64,
+    pub ttl: u64,
     pub window: u64,
     pub node: String,
     pub is_fair: bool,
@@ -50,9 +50,9 @@ pub struct Waiter {
 impl Hash {
     /// Whether one stands somewhere behind another in its list.
     pub fn stands_behind(&self, one: &str, other: &str) -> bool {
-        let next = |owner: &str| self.waiters.get(owner).map(|waiter| waiter.next.clone());
-        let behind = std::iter::successors(next(other), |owner| next(owner));
-        behind.take(self.waiters.len()).any(|owner| owner == one)
+        let next = |id: &str| self.waiters.get(id).map(|waiter| waiter.next.clone());
+        let behind = std::iter::successors(next(other), |id| next(id));
+        behind.take(self.waiters.len()).any(|id| id == one)
     }
 
     /// Whether nobody in a list stands behind one with a later ticket. A ticket may be given twice where a failover lost writes.
@@ -89,23 +89,23 @@ impl Hash {
                 "lapsed" => hash.lapsed = value.to_owned(),
                 "upgrader" => hash.upgrader = Some(value.to_owned()),
                 "writer" => match Record::read(value) {
-                    Some((record, owner)) => hash.writer = Some((owner.to_owned(), record)),
+                    Some((record, id)) => hash.writer = Some((id.to_owned(), record)),
                     None => hash.malformed = Some(format!("writer {value}")),
                 },
                 _ => {
-                    if let Some(owner) = field.strip_prefix("r:") {
+                    if let Some(id) = field.strip_prefix("r:") {
                         match Record::read(value) {
                             Some((mut record, index)) => {
                                 record.index = index.parse().unwrap_or(u64::MAX);
-                                hash.readers.insert(owner.to_owned(), record);
+                                hash.readers.insert(id.to_owned(), record);
                             }
                             None => hash.malformed = Some(format!("{field} {value}")),
                         }
                     } else if let Some(index) = field.strip_prefix("i:") {
                         indices.insert(index.parse().unwrap_or(u64::MAX), value.to_owned());
-                    } else if let Some(owner) = field.strip_prefix("q:") {
+                    } else if let Some(id) = field.strip_prefix("q:") {
                         match Waiter::read(value) {
-                            Some(waiter) => drop(hash.waiters.insert(owner.to_owned(), waiter)),
+                            Some(waiter) => drop(hash.waiters.insert(id.to_owned(), waiter)),
                             None => hash.malformed = Some(format!("{field} {value}")),
                         }
                     }
@@ -117,7 +117,7 @@ impl Hash {
             && hash
                 .readers
                 .iter()
-                .all(|(owner, record)| indices.get(&record.index) == Some(owner))
+                .all(|(id, record)| indices.get(&record.index) == Some(id))
             && indices
                 .last_key_value()
                 .is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
@@ -136,39 +136,33 @@ impl Hash {
         } == *other
     }
 
-    /// The lease that an owner has at that server time.
-    pub fn lease(&self, owner: &str, now: u64) -> Option<Record> {
+    /// The lease that an acquisition has at that server time.
+    pub fn lease(&self, id: &str, now: u64) -> Option<Record> {
         let record = match &self.writer {
-            Some((writer, record)) if writer == owner => Some(*record),
+            Some((writer, record)) if writer == id => Some(*record),
             _ => self
                 .readers
-                .get(owner)
+                .get(id)
                 .copied()
                 .filter(|record| record.token > self.forced),
         };
         record.filter(|record| record.deadline > now)
     }
 
-    /// Whether an owner writes at that server time.
-    pub fn writes(&self, owner: &str, now: u64) -> bool {
-        self.leases(now).any(|(other, writes, _)| writes && other == owner)
+    /// Whether an acquisition writes at that server time.
+    pub fn writes(&self, id: &str, now: u64) -> bool {
+        self.leases(now).any(|(other, writes, _)| writes && other == id)
     }
 
-    /// Whether an owner reads at that server time.
-    pub fn reads(&self, owner: &str, now: u64) -> bool {
-        self.leases(now).any(|(other, writes, _)| !writes && other == owner)
+    /// Whether an acquisition reads at that server time.
+    pub fn reads(&self, id: &str, now: u64) -> bool {
+        self.leases(now).any(|(other, writes, _)| !writes && other == id)
     }
 
-    /// All leases at that server time: owner, whether it writes, record.
+    /// All leases at that server time: acquisition, whether it writes, record.
     pub fn leases(&self, now: u64) -> impl Iterator<Item = (&str, bool, Record)> {
-        let writer = self
-            .writer
-            .iter()
-            .map(|(owner, record)| (owner.as_str(), true, *record));
-        let readers = self
-            .readers
-            .iter()
-            .map(|(owner, record)| (owner.as_str(), false, *record));
+        let writer = self.writer.iter().map(|(id, record)| (id.as_str(), true, *record));
+        let readers = self.readers.iter().map(|(id, record)| (id.as_str(), false, *record));
         let readers = readers.filter(|(_, _, record)| record.token > self.forced);
         writer
             .chain(readers)
@@ -177,19 +171,19 @@ impl Hash {
 
     /// Whether a grant of that client has ended unclaimed, and nobody has noticed yet.
     pub fn has_lapsed(&self, client: &str, now: u64) -> bool {
-        let writer = self.writer.iter().map(|(owner, record)| (owner, record));
+        let writer = self.writer.iter().map(|(id, record)| (id, record));
         let mut records = writer.chain(&self.readers);
-        records.any(|(owner, record)| owner.starts_with(client) && !record.is_claimed && record.deadline <= now)
+        records.any(|(id, record)| id.starts_with(client) && !record.is_claimed && record.deadline <= now)
     }
 
     /// Whether a waiter is not known to be dead.
-    pub fn is_alive(&self, owner: &str, waiter: &Waiter, now: u64) -> bool {
+    pub fn is_alive(&self, id: &str, waiter: &Waiter, now: u64) -> bool {
         let mut lapsed = self.lapsed.split(' ');
         let mut is_lapsed = false;
         while let (Some(client), Some(at)) = (lapsed.next(), lapsed.next()) {
-            is_lapsed |= owner.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at > waiter.seen);
+            is_lapsed |= id.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at > waiter.seen);
         }
-        waiter.seen + waiter.liveness > now && !is_lapsed
+        waiter.seen + waiter.ttl > now && !is_lapsed
     }
 }
 
@@ -208,7 +202,7 @@ impl Record {
 impl Waiter {
     fn read(text: &str) -> Option<Waiter> {
         let parts: Vec<&str> = text.split(' ').collect();
-        let [mode, _, next, ticket, seen, liveness, _, window, fairness, node, ..] = parts.as_slice() else {
+        let [mode, _, next, ticket, seen, ttl, _, window, fairness, node, ..] = parts.as_slice() else {
             return None;
         };
         Some(Waiter {
@@ -216,7 +210,7 @@ impl Waiter {
             next: (*next).to_owned(),
             ticket: ticket.parse().ok()?,
             seen: seen.parse().ok()?,
-            liveness: liveness.parse().ok()?,
+            ttl: ttl.parse().ok()?,
             window: window.parse().ok()?,
             node: (*node).to_owned(),
             is_fair: *fairness == "f",

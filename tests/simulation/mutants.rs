@@ -443,13 +443,13 @@ fn finish(command: &mut Command, time: Duration) -> Option<(bool, String)> {
     let file = root().join("target/mutants/said");
     let said = fs::File::create(&file).unwrap();
     let mut child = command.stdout(said).stderr(Stdio::null()).spawn().unwrap();
-    let patience = Instant::now() + time;
+    let wait_limit = Instant::now() + time;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             let said = fs::read(&file).unwrap();
             return Some((status.success(), String::from_utf8_lossy(&said).into_owned()));
         }
-        if Instant::now() > patience {
+        if Instant::now() > wait_limit {
             child.kill().unwrap();
             child.wait().unwrap();
             return None;

@@ -420,7 +420,7 @@ impl Nemesis {
     fn begin_move(&mut self, now: Duration) -> bool {
         let lock = self.rng.usize(0..self.plan.locks);
         let slot = Slot::of(key(lock).as_bytes());
-        let (from, to) = (self.faults.owner(slot), self.masters[self.rng.usize(0..MASTERS)]);
+        let (from, to) = (self.faults.master_of(slot), self.masters[self.rng.usize(0..MASTERS)]);
         if from == to
             || self.busy.contains_key(&from)
             || self.busy.contains_key(&to)
@@ -529,7 +529,7 @@ impl Nemesis {
     /// One that has something to lose.
     fn with_master_of_a_lock(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
         let lock = self.rng.usize(0..self.plan.locks);
-        let master = self.faults.owner(Slot::of(key(lock).as_bytes()));
+        let master = self.faults.master_of(Slot::of(key(lock).as_bytes()));
         self.with(master, act)
     }
 
@@ -544,8 +544,8 @@ impl Nemesis {
     }
 
     fn locks_of(&self, server: usize) -> Vec<usize> {
-        let owner = |lock: usize| self.faults.owner(Slot::of(key(lock).as_bytes()));
-        (0..self.plan.locks).filter(|lock| owner(*lock) == server).collect()
+        let master = |lock: usize| self.faults.master_of(Slot::of(key(lock).as_bytes()));
+        (0..self.plan.locks).filter(|lock| master(*lock) == server).collect()
     }
 
     /// What the hashes of these locks say at a server, if it answers.
@@ -570,16 +570,16 @@ impl Nemesis {
     }
 }
 
-/// How long the leases in a hash last, by their owners. `words` are its fields and values.
+/// How long the leases in a hash last, by their masters. `words` are its fields and values.
 fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
     let fields = words.as_chunks::<2>().0.iter();
     let leases = fields.filter_map(|[field, value]| {
-        let owner = match field.as_str() {
+        let master = match field.as_str() {
             "writer" => value.get(30..)?,
             field => field.strip_prefix("r:")?,
         };
         let deadline: u64 = value.get(1..14)?.parse().ok()?;
-        Some((owner.to_owned(), Duration::from_millis(deadline.checked_sub(now)?)))
+        Some((master.to_owned(), Duration::from_millis(deadline.checked_sub(now)?)))
     });
     leases.collect()
 }

@@ -146,7 +146,7 @@ pub struct Plan {
     /// How long a grant that was told of waits for its claim.
     pub window: Duration,
     /// The limit of a queue.
-    pub most_waiters: u64,
+    pub max_waiters: u64,
     /// Its masters die often while their replicas lag.
     pub is_about_replicas: bool,
     /// Of so many requests the users have a replica confirm the lease.
@@ -210,7 +210,7 @@ impl Plan {
             is_strict: false,
             scripts: None,
             tells_all: false,
-            most_waiters: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
+            max_waiters: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
             is_about_replicas,
             replicated: match is_about_replicas {
                 true => [0.5, 1.0][rng.usize(0..2)],

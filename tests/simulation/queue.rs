@@ -10,7 +10,7 @@ const SEARCHED: usize = 32;
 
 pub struct Queues {
     court: Court,
-    /// By lock, server and owner, for as long as one waits: two masters that serve one lock have a queue each.
+    /// By lock, server and acquisition, for as long as one waits: two masters that serve one lock have a queue each.
     waits: BTreeMap<(usize, usize), BTreeMap<String, Wait>>,
 }
 
@@ -51,64 +51,63 @@ impl Queues {
         let granted: Vec<(&str, bool)> = step
             .after
             .leases(step.now)
-            .filter(|(owner, writes, _)| {
-                let had = before.leases(step.now).find(|(other, _, _)| other == owner);
+            .filter(|(id, writes, _)| {
+                let had = before.leases(step.now).find(|(other, _, _)| other == id);
                 had.is_none_or(|(_, wrote, _)| *writes && !wrote)
             })
-            .map(|(owner, writes, _)| (owner, writes))
+            .map(|(id, writes, _)| (id, writes))
             .collect();
-        for (owner, writes) in &granted {
-            self.check_turn(step, owner, *writes);
+        for (id, writes) in &granted {
+            self.check_turn(step, id, *writes);
         }
         self.check_places(step);
         self.count_passing(step, &granted);
     }
 
     /// Whose turn it was not.
-    fn check_turn(&self, step: &Step<'_>, owner: &str, writes: bool) {
+    fn check_turn(&self, step: &Step<'_>, id: &str, writes: bool) {
         let Some(before) = step.before else { return };
-        let asked_with = (step.owner() == owner).then(|| step.args.get(5)).flatten();
+        let asked_with = (step.id() == id).then(|| step.args.get(5)).flatten();
         let asked_with = asked_with
             .and_then(|ticket| ticket.parse().ok())
             .filter(|ticket| *ticket > 0);
         let ticket = before
             .waiters
-            .get(owner)
+            .get(id)
             .map(|waiter| waiter.ticket)
             .or(asked_with)
             .unwrap_or(u64::MAX);
-        let upgrades = before.readers.contains_key(owner) && writes;
+        let upgrades = before.readers.contains_key(id) && writes;
         for (other, waiter) in &before.waiters {
             let still_waits = step.after.waiters.contains_key(other);
-            if other == owner || !still_waits || !before.is_alive(other, waiter, step.now) {
+            if other == id || !still_waits || !before.is_alive(other, waiter, step.now) {
                 continue;
             }
             let lock = step.lock;
             match (waiter.mode, writes) {
                 ('u', _) if before.lease(other, step.now).is_some() => {
-                    self.court.accuse("an upgrade goes first", || {
-                        format!("lock {lock}: {owner} before {other}")
-                    });
-                }
-                ('w', true) if waiter.ticket < ticket && !upgrades && !before.stands_behind(other, owner) => {
                     self.court
-                        .accuse("writers go in order", || format!("lock {lock}: {owner} before {other}"));
+                        .accuse("an upgrade goes first", || format!("lock {lock}: {id} before {other}"));
+                }
+                ('w', true) if waiter.ticket < ticket && !upgrades && !before.stands_behind(other, id) => {
+                    self.court
+                        .accuse("writers go in order", || format!("lock {lock}: {id} before {other}"));
                 }
                 ('w', false) if waiter.is_fair && ticket > before.phase.max(step.after.phase) => {
                     let phase = step.after.phase;
                     self.court
                         .accuse("a reader that comes while a writer waits, waits", || {
-                            format!("lock {lock}: {owner} (ticket {ticket}, phase {phase}) before {other}")
+                            format!("lock {lock}: {id} (ticket {ticket}, phase {phase}) before {other}")
                         });
                 }
-                ('r', false) if waiter.ticket < ticket && ticket != u64::MAX && !before.stands_behind(other, owner) => {
+                ('r', false) if waiter.ticket < ticket && ticket != u64::MAX && !before.stands_behind(other, id) => {
                     self.court
-                        .accuse("readers go in order", || format!("lock {lock}: {owner} before {other}"));
+                        .accuse("readers go in order", || format!("lock {lock}: {id} before {other}"));
                 }
                 ('r', true) if waiter.ticket <= before.phase && !upgrades => {
                     self.court.accuse("the readers of a phase go before a writer", || {
                         format!(
-                            "lock {lock}: {owner} before {other}, ticket {} of {}",
+                            "lock {lock}: {id} before {other}, ticket {} of {}",
                             waiter.ticket, before.phase
                         )
                     });
@@ -125,21 +124,21 @@ impl Queues {
             .after
             .waiters
             .iter()
-            .filter(|(owner, _)| !before.waiters.contains_key(*owner));
-        for (owner, waiter) in came {
+            .filter(|(id, _)| !before.waiters.contains_key(*id));
+        for (id, waiter) in came {
             let behind = step.after.waiters.get(&waiter.next);
             if behind.is_some_and(|behind| behind.ticket < waiter.ticket) {
                 let lock = step.lock;
                 self.court
-                    .accuse("nobody comes before its place", || format!("lock {lock}: {owner}"));
+                    .accuse("nobody comes before its place", || format!("lock {lock}: {id}"));
             }
         }
         for mode in ['r', 'w'] {
             let are_few = step.after.waiters.values().filter(|waiter| waiter.mode == mode).count() <= SEARCHED;
             if are_few && before.is_in_order(mode) && !step.after.is_in_order(mode) {
-                let (lock, owner) = (step.lock, step.owner());
+                let (lock, id) = (step.lock, step.id());
                 self.court
-                    .accuse("who comes back finds its place", || format!("lock {lock}: {owner}"));
+                    .accuse("who comes back finds its place", || format!("lock {lock}: {id}"));
             }
         }
     }
@@ -148,8 +147,8 @@ impl Queues {
     fn count_passing(&mut self, step: &Step<'_>, granted: &[(&str, bool)]) {
         let lock = step.lock;
         let waits = self.waits.entry((lock, step.server)).or_default();
-        waits.retain(|owner, _| step.after.waiters.contains_key(owner));
-        for (owner, waiter) in &step.after.waiters {
+        waits.retain(|id, _| step.after.waiters.contains_key(id));
+        for (id, waiter) in &step.after.waiters {
             let writers_before = || {
                 let waiting = step.after.waiters.values();
                 let waiting = waiting
@@ -157,24 +156,24 @@ impl Queues {
                     .count() as u32;
                 waiting + u32::from(step.after.writer.is_some())
             };
-            let wait = waits.entry(owner.clone()).or_insert_with(|| Wait {
+            let wait = waits.entry(id.clone()).or_insert_with(|| Wait {
                 writers_before: writers_before(),
                 ..Wait::default()
             });
-            for (owner, writes) in granted {
+            for (id, writes) in granted {
                 if *writes {
                     wait.writes += 1;
-                    let upgrades = step.before.is_some_and(|before| before.readers.contains_key(*owner));
+                    let upgrades = step.before.is_some_and(|before| before.readers.contains_key(*id));
                     wait.upgrades += u32::from(upgrades);
                 } else {
                     wait.read_phases.insert(step.after.phase);
                 }
             }
-            let is_alive = step.after.is_alive(owner, waiter, step.now);
+            let is_alive = step.after.is_alive(id, waiter, step.now);
             if waiter.mode == 'r' && is_alive && wait.writes - wait.upgrades > 1 {
                 let writes = wait.writes;
                 self.court.accuse("a reader waits for one write phase", || {
-                    format!("lock {lock}: {owner} waits through {writes} writes")
+                    format!("lock {lock}: {id} waits through {writes} writes")
                 });
             }
             if waiter.mode == 'w'
@@ -183,7 +182,7 @@ impl Queues {
                 && wait.read_phases.len() as u32 > wait.writes + 1 + wait.writers_before
             {
                 self.court.accuse("one read phase for each writer before", || {
-                    format!("lock {lock}: {owner} {wait:?}")
+                    format!("lock {lock}: {id} {wait:?}")
                 });
             }
         }

@@ -45,7 +45,7 @@ fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
 /// States that the change of the hash shows.
 pub fn by_change(census: &Census, step: &Step<'_>) {
     let Some(before) = step.before else { return };
-    let (after, now, owner) = (step.after, step.now, step.owner());
+    let (after, now, id) = (step.after, step.now, step.id());
     if step.reply.get(2).is_some_and(|more| more == "1") {
         census.count("work was left over");
     }
@@ -64,12 +64,12 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     let dead_readers = before.readers.iter().filter(|(_, record)| record.deadline <= now);
     if dead_readers
         .clone()
-        .any(|(dead, _)| dead != owner && !after.readers.contains_key(dead))
+        .any(|(dead, _)| dead != id && !after.readers.contains_key(dead))
     {
         census.count("a dead reader was swept away");
     }
     for (waiter, entry) in &before.waiters {
-        let is_gone = waiter != owner && !after.waiters.contains_key(waiter) && after.lease(waiter, now).is_none();
+        let is_gone = waiter != id && !after.waiters.contains_key(waiter) && after.lease(waiter, now).is_none();
         if is_gone {
             let was_alive = before.is_alive(waiter, entry, now) && !before.has_lapsed(&waiter[..CLIENT], now);
             if !was_alive {
@@ -79,8 +79,8 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
             }
         }
     }
-    let had = before.lease(owner, now);
-    let has = after.lease(owner, now);
+    let had = before.lease(id, now);
+    let has = after.lease(id, now);
     if had.is_some_and(|had| !had.is_claimed) && has.is_some_and(|has| has.is_claimed) {
         census.count(if step.script == "renew" {
             "a push was claimed"
@@ -97,13 +97,12 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     if step.script == "renew" && step.replica_lags && before.says_the_same(after) {
         census.count("a renewal changed nothing while a replica lagged");
     }
-    let has_new_token =
-        |(writer, record): &(String, Record)| writer == owner && step.args[1] != record.token.to_string();
+    let has_new_token = |(writer, record): &(String, Record)| writer == id && step.args[1] != record.token.to_string();
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
     }
-    let came_back = step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(owner);
-    if came_back && let Some(entry) = after.waiters.get(owner) {
+    let came_back = step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(id);
+    if came_back && let Some(entry) = after.waiters.get(id) {
         census.count("a waiter was put back");
         if entry.next != "-" {
             census.count("a waiter was put back in ticket order");
@@ -113,7 +112,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
         && step.script == "release"
         && before
             .readers
-            .get(owner)
+            .get(id)
             .is_some_and(|it| it.index + 1 < before.readers.len() as u64)
     {
         census.count("the hole of a reader was filled");

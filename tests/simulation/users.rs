@@ -70,7 +70,7 @@ impl Users {
         let replicas = u32::from(rng.f64() < self.plan.replicated);
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let patience = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
         let held = Held {
             lock,
             is_replicated: replicas > 0,
@@ -83,13 +83,13 @@ impl Users {
                     .renewal(renewal)
                     .fairness(fairness)
                     .replicas(replicas);
-                if let Some(Some(guard)) = self.within(patience, request.into_future()).await {
+                if let Some(Some(guard)) = self.within(wait_limit, request.into_future()).await {
                     self.read(rng, held, guard).await;
                 }
             }
             4..8 => {
                 let request = rwlock.try_write().lease(lease).renewal(renewal).replicas(replicas);
-                if let Some(Some(guard)) = self.within(patience, request.into_future()).await {
+                if let Some(Some(guard)) = self.within(wait_limit, request.into_future()).await {
                     self.write(rng, held, guard).await;
                 }
             }
@@ -100,7 +100,7 @@ impl Users {
                     .renewal(renewal)
                     .fairness(fairness)
                     .timeout(timeout);
-                if let Some(guard) = self.within(patience, request.replicas(replicas).into_future()).await {
+                if let Some(guard) = self.within(wait_limit, request.replicas(replicas).into_future()).await {
                     self.read(rng, held, guard).await;
                 }
             }
@@ -111,13 +111,13 @@ impl Users {
                     .renewal(renewal)
                     .fairness(fairness)
                     .timeout(timeout);
-                if let Some(guard) = self.within(patience, request.replicas(replicas).into_future()).await {
+                if let Some(guard) = self.within(wait_limit, request.replicas(replicas).into_future()).await {
                     self.write(rng, held, guard).await;
                 }
             }
             35..38 => {
                 let request = rwlock.write().lease(lease); // waits as long as it takes
-                if let Some(guard) = self.within(patience, request.into_future()).await {
+                if let Some(guard) = self.within(wait_limit, request.into_future()).await {
                     self.write(
                         rng,
                         Held {
@@ -153,8 +153,8 @@ impl Users {
             .lease(Duration::from_millis(rng.u64(LEASES_MS)))
             .timeout(Duration::from_millis(rng.u64(20..6_000)));
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let patience = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
-        let Some(guard) = self.within(patience, request.into_future()).await else {
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let Some(guard) = self.within(wait_limit, request.into_future()).await else {
             return;
         };
         self.census.count("most members were held");
@@ -194,8 +194,8 @@ impl Users {
             request = request.timeout(Duration::from_millis(rng.u64(20..6_000)));
         }
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let patience = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
-        let Some(guard) = self.within(patience, request.into_future()).await else {
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let Some(guard) = self.within(wait_limit, request.into_future()).await else {
             return;
         };
         self.census.count("several were held");
@@ -238,12 +238,12 @@ impl Users {
     /// The outcome of a request, unless its caller loses interest first.
     async fn within<T>(
         &self,
-        patience: Option<Duration>,
+        wait_limit: Option<Duration>,
         request: impl Future<Output = rwlease::Result<T>> + Send + Unpin,
     ) -> Option<T> {
-        let outcome = match patience {
+        let outcome = match wait_limit {
             None => request.await,
-            Some(patience) => match select(request, Box::pin(self.host.sleep(patience))).await {
+            Some(wait_limit) => match select(request, Box::pin(self.host.sleep(wait_limit))).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => {
                     self.census.count(Fault::Cancel.name());
@@ -312,10 +312,10 @@ impl Users {
         } else {
             let timeout = Duration::from_millis(rng.u64(20..3_000));
             let request = guard.upgrade().timeout(timeout).into_future();
-            let patience = Duration::from_micros(rng.u64(100..1_000_000));
+            let wait_limit = Duration::from_micros(rng.u64(100..1_000_000));
             let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-            let patience = if cancels { patience } else { Duration::MAX };
-            match select(request, Box::pin(self.host.sleep(patience))).await {
+            let wait_limit = if cancels { wait_limit } else { Duration::MAX };
+            match select(request, Box::pin(self.host.sleep(wait_limit))).await {
                 Either::Left((Ok(guard), _)) => return Some(Ok(guard)),
                 Either::Left((Err(refused), _)) => refused,
                 Either::Right(_) => return None,

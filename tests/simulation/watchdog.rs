@@ -20,8 +20,8 @@ static RUNNING: Mutex<BTreeMap<u64, (u64, Instant)>> = Mutex::new(BTreeMap::new(
 #[derive(Debug)]
 pub struct Watched(u64);
 
-pub fn set_patience(patience: Duration) {
-    PATIENCE.store(patience.as_millis() as u64, Ordering::Relaxed);
+pub fn set_patience(wait_limit: Duration) {
+    PATIENCE.store(wait_limit.as_millis() as u64, Ordering::Relaxed);
 }
 
 /// Ends this process if the run of that seed takes too long.
@@ -43,9 +43,9 @@ impl Drop for Watched {
 fn look_after_all() {
     loop {
         thread::sleep(Duration::from_millis(500));
-        let patience = Duration::from_millis(PATIENCE.load(Ordering::Relaxed));
+        let wait_limit = Duration::from_millis(PATIENCE.load(Ordering::Relaxed));
         let running = RUNNING.lock().unwrap();
-        if let Some((seed, _)) = running.values().find(|(_, started)| started.elapsed() > patience) {
+        if let Some((seed, _)) = running.values().find(|(_, started)| started.elapsed() > wait_limit) {
             let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // past what keeps the output of tests
             process::abort();
         }

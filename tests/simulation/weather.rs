@@ -47,9 +47,9 @@ impl Storm {
         self.0.lock().unwrap().is_calm = is_calm;
     }
 
-    /// Whether a request of that owner was carried out twice, which no client can know of.
-    pub fn has_doubled(&self, owner: &str) -> bool {
-        self.0.lock().unwrap().doubled.contains(owner)
+    /// Whether a request of that acquisition was carried out twice, which no client can know of.
+    pub fn has_doubled(&self, id: &str) -> bool {
+        self.0.lock().unwrap().doubled.contains(id)
     }
 }
 
@@ -93,11 +93,10 @@ impl Inner {
         // A late double shows something only if much has happened since, so there must be many.
         if message.kind == Kind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
             fate.again = Some(Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()));
-            let owners = message
+            let ids = message
                 .commands()
-                .filter_map(|command| command.get(6).map(|owner| owner.to_vec()));
-            self.doubled
-                .extend(owners.filter_map(|owner| String::from_utf8(owner).ok()));
+                .filter_map(|command| command.get(6).map(|id| id.to_vec()));
+            self.doubled.extend(ids.filter_map(|id| String::from_utf8(id).ok()));
         }
         fate
     }

@@ -23,7 +23,7 @@ use crate::weather::Storm;
 /// How long after the last fault everything must be as if there had been none.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// The longest time that a lock is free and a living waiter does not get it: a third of the liveness, and a look.
+/// The longest time that a lock is free and a living waiter does not get it: a third of the ttl, and a look.
 const FALLBACK: Duration = Duration::from_millis(800);
 
 /// How long users may take to come to their end when nothing goes wrong any more.
@@ -182,16 +182,16 @@ impl World {
         }
         // Whether an attempt can still be carried out is seen by the servers' clocks.
         let apart = Duration::from_millis(2 * self.plan.skew_ms().unsigned_abs());
-        let (patience, life) = (LAST_LEASES + clocks, LIFE_OF_THE_IDLE + apart + clocks);
+        let (wait_limit, life) = (LAST_LEASES + clocks, LIFE_OF_THE_IDLE + apart + clocks);
         for locks in self.clients.all() {
-            let left = tokio::spawn(async move { locks.shutdown(patience).await });
-            let latest = self.engine.now() + patience + Duration::from_secs(1);
+            let left = tokio::spawn(async move { locks.shutdown(wait_limit).await });
+            let latest = self.engine.now() + wait_limit + Duration::from_secs(1);
             while !left.is_finished() && self.engine.now() < latest && !self.court.is_over() {
                 self.go_until(self.engine.now() + Duration::from_millis(50)).await;
             }
             if !self.court.is_over() && !left.await.unwrap().is_empty() {
                 self.court
-                    .accuse("clients forget what is over", || "some owners are still known".into());
+                    .accuse("clients forget what is over", || "some masters are still known".into());
             }
         }
         if self.court.is_over() {
@@ -268,14 +268,14 @@ impl World {
             return;
         }
         for lock in 0..self.plan.locks {
-            let server = self.engine.faults().owner(Slot::of(key(lock).as_bytes()));
+            let server = self.engine.faults().master_of(Slot::of(key(lock).as_bytes()));
             let ms = server_ms(&self.engine, server);
             let Some(hash) = self.checker.seen(lock, server) else {
                 continue;
             };
             // An upgrader of a lock that nobody holds has lost its read, and there is nothing to give it.
-            let waits = hash.waiters.iter().any(|(owner, waiter)| {
-                waiter.mode != 'u' && waiter.seen + waiter.liveness > ms && self.clients.run(owner)
+            let waits = hash.waiters.iter().any(|(master, waiter)| {
+                waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.run(master)
             });
             if !waits || hash.leases(ms).next().is_some() {
                 self.idle_since.remove(&lock);

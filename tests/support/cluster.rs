@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use redis::cmd;
 use tokio::time::Instant;
 
-use super::{Entry, Error, Patience, Result, Server, ServerSettings, Version, View};
+use super::{Entry, Error, Result, Server, ServerSettings, Version, View, WaitLimit};
 
 const SLOTS: usize = 16_384;
 
@@ -153,10 +153,10 @@ impl Cluster {
     }
 
     /// The number of the node that has the slot, as the nodes say after they agreed.
-    pub async fn owner(&self, slot: u16) -> Result<usize> {
+    pub async fn master_of(&self, slot: u16) -> Result<usize> {
         let view = self.view().await?;
         let id = view
-            .owner(slot)
+            .master_of(slot)
             .ok_or_else(|| Error::new(format!("nobody has slot {slot}")))?;
         self.number(id)
             .ok_or_else(|| Error::new(format!("slot {slot} belongs to the unknown node {id}")))
@@ -179,26 +179,26 @@ impl Cluster {
 
     /// What the first running node says; on a machine with better things to do it may take more than one try.
     pub async fn view(&self) -> Result<View> {
-        let patience = Patience::new("a node to say what it sees");
+        let wait_limit = WaitLimit::new("a node to say what it sees");
         loop {
             match View::of(self.first()?).await {
                 Ok(view) => return Ok(view),
-                Err(error) => patience.pause(error).await?,
+                Err(error) => wait_limit.pause(error).await?,
             }
         }
     }
 
-    /// Waits until every running node gives the same owners at the same epochs, finds nothing wrong with another running
+    /// Waits until every running node gives the same masters at the same epochs, finds nothing wrong with another running
     /// node, has no slot under way, and serves; and until the replicas are in step.
     ///
     /// Two changes without this wait in between can leave two masters that name each other.
     pub async fn agree(&self) -> Result {
-        let patience = Patience::new("the nodes to agree");
+        let wait_limit = WaitLimit::new("the nodes to agree");
         loop {
             match self.disagreement().await {
                 Ok(None) => return Ok(()),
-                Ok(Some(seen)) => patience.pause(seen).await?,
-                Err(error) => patience.pause(error).await?,
+                Ok(Some(seen)) => wait_limit.pause(seen).await?,
+                Err(error) => wait_limit.pause(error).await?,
             }
         }
     }
@@ -242,10 +242,10 @@ impl Cluster {
 
     /// Makes one node the replica of another, as soon as it knows the other.
     async fn replicate(&self, replica: usize, master: usize) -> Result {
-        let patience = Patience::new("a node to know its master");
+        let wait_limit = WaitLimit::new("a node to know its master");
         let command = format!("CLUSTER REPLICATE {}", self.ids[master]);
         while let Err(error) = self.nodes[replica].say::<()>(&command).await {
-            patience.pause(error).await?;
+            wait_limit.pause(error).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Cluster, Patience, Result, View};
+use super::{Cluster, Result, View, WaitLimit};
 
 /// How a replica is told to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +31,14 @@ impl Cluster {
         if how != Failover::Takeover {
             self.forget_election(replica).await?;
         }
-        let patience = Patience::new(format!("node {replica} to become a master"));
+        let wait_limit = WaitLimit::new(format!("node {replica} to become a master"));
         let mut asked: Option<Instant> = None;
         while !self.is_master(replica).await? {
             if asked.is_none_or(|at| at.elapsed() > ASK_AGAIN) {
                 self.node(replica).say::<()>(how.command()).await?;
                 asked = Some(Instant::now());
             }
-            patience.pause("it is still a replica").await?;
+            wait_limit.pause("it is still a replica").await?;
         }
         self.elections().insert(replica, Instant::now());
         self.agree().await
@@ -64,17 +64,17 @@ impl Cluster {
     }
 
     /// Waits until another node than `old`, which was killed or frozen, has the slot and all that run agree; its number.
-    pub async fn new_owner(&self, slot: u16, old: usize) -> Result<usize> {
-        let patience = Patience::new(format!("a new owner of slot {slot}"));
+    pub async fn new_master(&self, slot: u16, old: usize) -> Result<usize> {
+        let wait_limit = WaitLimit::new(format!("a new master of slot {slot}"));
         loop {
-            match self.is_owner_for_anyone(old, slot).await {
+            match self.is_master_for_anyone(old, slot).await {
                 Ok(false) => break,
-                Ok(true) => patience.pause(format!("node {old} still has it")).await?,
-                Err(error) => patience.pause(error).await?,
+                Ok(true) => wait_limit.pause(format!("node {old} still has it")).await?,
+                Err(error) => wait_limit.pause(error).await?,
             }
         }
         self.agree().await?;
-        self.owner(slot).await
+        self.master_of(slot).await
     }
 
     /// Whether the node says of itself that it is a master.
@@ -83,9 +83,9 @@ impl Cluster {
         Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))
     }
 
-    async fn is_owner_for_anyone(&self, number: usize, slot: u16) -> Result<bool> {
+    async fn is_master_for_anyone(&self, number: usize, slot: u16) -> Result<bool> {
         for running in self.running() {
-            if View::of(self.node(running)).await?.owner(slot) == Some(self.id(number)) {
+            if View::of(self.node(running)).await?.master_of(slot) == Some(self.id(number)) {
                 return Ok(true);
             }
         }

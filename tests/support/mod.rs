@@ -18,7 +18,6 @@ mod failover;
 mod info;
 mod moves;
 mod namespace;
-mod patience;
 mod proxy;
 pub mod published;
 mod redis_py;
@@ -26,6 +25,7 @@ mod server;
 mod single;
 mod tree;
 mod view;
+mod wait_limit;
 mod watchdog;
 
 #[cfg(feature = "cluster-async")]
@@ -42,10 +42,10 @@ pub use failover::Failover;
 pub use info::{CommandStat, scripts_run};
 pub use moves::Move;
 pub use namespace::Namespace;
-pub use patience::Patience;
 pub use proxy::{Cut, Flow, Proxies, Proxy};
 pub use redis_py::RedisPy;
 pub use server::{Certificates, Server, ServerSettings, Version, find_binary};
 pub use single::Single;
 pub use view::{Entry, View};
+pub use wait_limit::WaitLimit;
 pub use watchdog::{end_with_this, is_ended};

@@ -1,8 +1,8 @@
-//! Slots that change their owner: key by key, in steps that a test can act between, or at once where the server can.
+//! Slots that change their master: key by key, in steps that a test can act between, or at once where the server can.
 
 use redis::{Cmd, cmd};
 
-use super::{Cluster, Error, Patience, Result};
+use super::{Cluster, Error, Result, WaitLimit};
 
 /// A slot on its way from one node to another, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Move {
 impl Cluster {
     /// Moves a slot with its keys to another master, and waits until all agree. Nothing happens if it is there already.
     pub async fn move_slot(&self, slot: u16, to: usize) -> Result {
-        if self.owner(slot).await? == to {
+        if self.master_of(slot).await? == to {
             return Ok(());
         }
         let step = self.begin_move(slot, to).await?;
@@ -25,7 +25,7 @@ impl Cluster {
 
     /// From here on the source answers ASK for keys that it does not have, and the target serves those who send ASKING.
     pub async fn begin_move(&self, slot: u16, to: usize) -> Result<Move> {
-        let from = self.owner(slot).await?;
+        let from = self.master_of(slot).await?;
         if from == to {
             return Err(Error::new(format!("slot {slot} is at node {to} already")));
         }
@@ -81,16 +81,16 @@ impl Cluster {
 
     /// Moves a range of slots in one piece, where the server can ([`has_atomic_moves`](super::Version::has_atomic_moves)).
     pub async fn move_slots_at_once(&self, first: u16, last: u16, to: usize) -> Result {
-        let source = self.node(self.owner(first).await?);
+        let source = self.node(self.master_of(first).await?);
         let id = self.id(to);
         source
             .say::<()>(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}"))
             .await?;
-        let patience = Patience::new(format!("slots {first} to {last} to arrive at node {to}"));
+        let wait_limit = WaitLimit::new(format!("slots {first} to {last} to arrive at node {to}"));
         loop {
-            match (self.owner(first).await?, self.owner(last).await?) {
-                owners if owners == (to, to) => return self.agree().await,
-                _ => patience.pause(format!("{:?}", move_states(source).await?)).await?,
+            match (self.master_of(first).await?, self.master_of(last).await?) {
+                masters if masters == (to, to) => return self.agree().await,
+                _ => wait_limit.pause(format!("{:?}", move_states(source).await?)).await?,
             }
         }
     }

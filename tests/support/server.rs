@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::container::Container;
 use super::tree::find;
 use super::watchdog::{keeps_folders, watchdog};
-use super::{Error, Patience, Result};
+use super::{Error, Result, WaitLimit};
 
 /// The server binary to use instead of the first one found.
 const BINARY: &str = "RWLEASE_SERVER";
@@ -279,7 +279,7 @@ impl Server {
     pub async fn restart(&self) -> Result {
         self.kill()?;
         self.spawn()?;
-        let patience = Patience::new(format!("{} to answer at {}", self.binary.display(), self.address()));
+        let wait_limit = WaitLimit::new(format!("{} to answer at {}", self.binary.display(), self.address()));
         loop {
             if self.has_ended()? {
                 self.kill()?;
@@ -291,8 +291,8 @@ impl Server {
             }
             match self.say::<String>("INFO server").await {
                 Ok(info) if self.is_me(&info) => return Ok(()),
-                Ok(_) => patience.pause("another process answered").await?,
-                Err(error) => patience.pause(error).await?,
+                Ok(_) => wait_limit.pause("another process answered").await?,
+                Err(error) => wait_limit.pause(error).await?,
             }
         }
     }

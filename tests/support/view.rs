@@ -30,12 +30,12 @@ impl View {
     }
 
     /// The id of the master that has the slot.
-    pub fn owner(&self, slot: u16) -> Option<&str> {
-        let owner = self
+    pub fn master_of(&self, slot: u16) -> Option<&str> {
+        let master = self
             .0
             .iter()
             .find(|(_, entry)| entry.slots.iter().any(|range| range.contains(&slot)));
-        owner.map(|(id, _)| id.as_str())
+        master.map(|(id, _)| id.as_str())
     }
 }
 

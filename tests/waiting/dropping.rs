@@ -113,7 +113,7 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
 
 /// A client whose leases and places in queues outlast the test, so that what is left behind is seen.
 async fn lasting(cluster: &Cluster) -> Result<Locks> {
-    let settings = Locks::builder().lease(LONG).waiter_liveness(LONG).claim_window(LONG);
+    let settings = Locks::builder().lease(LONG).waiter_ttl(LONG).claim_window(LONG);
     Ok(settings.connect_to(&cluster.urls()).await?)
 }
 

@@ -58,7 +58,7 @@ fn a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs() 
         assert_eq!(child.told().await?, "well");
         let (well, said) = child.end().await?;
         assert!(well && !said.contains("panicked"), "{said}");
-        // What it held and where it waited ends by itself: liveness, and the leases.
+        // What it held and where it waited ends by itself: ttl, and the leases.
         let lock = connect(&cluster.urls()).await?.rwlock("ending b")?;
         lock.write().timeout(Duration::from_secs(45)).await?.release().await?;
         Ok(())

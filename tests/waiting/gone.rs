@@ -45,7 +45,7 @@ async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() 
     let alive = hearing(&cluster).await?.rwlock("passed over")?;
     let alive = tokio::spawn(async move { alive.write().await });
     let queue = until_listening(&cluster, &lock, DEAD + 1).await?;
-    let last = queue.waiters()[DEAD].owner.clone();
+    let last = queue.waiters()[DEAD].id.clone();
 
     child.kill().await?;
     let server = cluster.node(0);
@@ -78,7 +78,7 @@ async fn nobody_loses_a_place_when_nobody_hears_after_a_failover() -> Result {
     let behind = hearing(&cluster).await?.rwlock("stopped")?;
     let behind = tokio::spawn(async move { behind.write().await });
     let queue = until_listening(&cluster, &lock, STOPPED + 1).await?;
-    let first = queue.waiters()[0].owner.clone();
+    let first = queue.waiters()[0].id.clone();
 
     // The child cannot subscribe at the new master, so nobody hears of the grant: it must not be taken for gone.
     child.freeze()?;

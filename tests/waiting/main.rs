@@ -47,13 +47,13 @@ fn by_push() -> Builder {
     Locks::builder()
         .lease(LONG)
         .claim_window(LONG)
-        .waiter_liveness(LONG)
+        .waiter_ttl(LONG)
         .poll_interval(NEVER)
 }
 
 /// A client with the times that it has by default, except for those that would end something.
 async fn client(cluster: &Cluster) -> Result<Locks> {
-    let settings = Locks::builder().lease(LONG).waiter_liveness(LONG);
+    let settings = Locks::builder().lease(LONG).waiter_ttl(LONG);
     Ok(settings.connect_to(&cluster.urls()).await?)
 }
 

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use rwlease::RwLock;
 
-use crate::support::{Cluster, Error, Patience, Result, Server};
+use crate::support::{Cluster, Error, Result, Server, WaitLimit};
 
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -16,7 +16,7 @@ pub struct Queue {
 /// One who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    pub owner: String,
+    pub id: String,
     pub ticket: u64,
     /// The server's ms when it last looked.
     pub seen: u64,
@@ -26,8 +26,8 @@ pub struct Waiter {
 
 impl Queue {
     pub async fn of(cluster: &Cluster, lock: &RwLock) -> Result<Queue> {
-        let owner = cluster.owner(lock.slot().get()).await?;
-        Queue::at(cluster.node(owner), lock).await
+        let master = cluster.master_of(lock.slot().get()).await?;
+        Queue::at(cluster.node(master), lock).await
     }
 
     pub async fn at(server: &Server, lock: &RwLock) -> Result<Queue> {
@@ -101,8 +101,8 @@ pub struct Look {
 impl Look {
     /// At the server that has it now.
     pub async fn at(cluster: &Cluster, lock: &RwLock) -> Result<Look> {
-        let owner = cluster.owner(lock.slot().get()).await?;
-        let connection = cluster.node(owner).connect().await?;
+        let master = cluster.master_of(lock.slot().get()).await?;
+        let connection = cluster.node(master).connect().await?;
         let key = format!("rwlease:{}", lock.name());
         Ok(Look { connection, key })
     }
@@ -114,11 +114,11 @@ impl Look {
 }
 
 impl Waiter {
-    /// `mode previous next ticket seen liveness lease window fairness node tag`
-    fn read(owner: &str, entry: &str) -> Option<Waiter> {
+    /// `mode previous next ticket seen ttl lease window fairness node tag`
+    fn read(id: &str, entry: &str) -> Option<Waiter> {
         let words: Vec<&str> = entry.split(' ').collect();
         Some(Waiter {
-            owner: owner.into(),
+            id: id.into(),
             ticket: words.get(3)?.parse().ok()?,
             seen: words.get(4)?.parse().ok()?,
             node: words.get(9).filter(|node| **node != "-").map(|node| node.to_string()),
@@ -128,19 +128,19 @@ impl Waiter {
 
 /// Waits until the lock's hash is as it should be.
 pub async fn until(cluster: &Cluster, lock: &RwLock, what: &str, is_so: impl Fn(&Queue) -> bool) -> Result<Queue> {
-    let patience = Patience::new(format!("{}: {what}", lock.name()));
+    let wait_limit = WaitLimit::new(format!("{}: {what}", lock.name()));
     loop {
         match Queue::of(cluster, lock).await {
             Ok(queue) if is_so(&queue) => return Ok(queue),
-            Ok(queue) => patience.pause(format!("{queue:?}")).await?,
-            Err(error) => patience.pause(error).await?,
+            Ok(queue) => wait_limit.pause(format!("{queue:?}")).await?,
+            Err(error) => wait_limit.pause(error).await?,
         }
     }
 }
 
 /// Waits until so many wait and all of them hear at the server that has the slot. On servers without push, until so many wait.
 pub async fn until_listening(cluster: &Cluster, lock: &RwLock, count: usize) -> Result<Queue> {
-    let server = cluster.node(cluster.owner(lock.slot().get()).await?);
+    let server = cluster.node(cluster.master_of(lock.slot().get()).await?);
     let name = name_of(server).await?;
     let can_hear = cluster.version().has_sharded_pubsub();
     until(cluster, lock, &format!("{count} listen"), |queue| {

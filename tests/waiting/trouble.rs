@@ -4,7 +4,7 @@ use rwlease::{Locks, RwLock, WriteGuard};
 use tokio::task::JoinHandle;
 
 use crate::queue::{Queue, name_of, until, until_listening};
-use crate::support::{Clients, Cluster, Failover, Patience, Result, Server, scripts_run};
+use crate::support::{Clients, Cluster, Failover, Result, Server, WaitLimit, scripts_run};
 use crate::{hearing, soon};
 
 /// One who holds, and a client that waits.
@@ -27,9 +27,9 @@ impl Two {
         })
     }
 
-    async fn owner(&self) -> Result<&Server> {
-        let owner = self.cluster.owner(self.holder.slot().get()).await?;
-        Ok(self.cluster.node(owner))
+    async fn master(&self) -> Result<&Server> {
+        let master = self.cluster.master_of(self.holder.slot().get()).await?;
+        Ok(self.cluster.node(master))
     }
 
     /// From here on one waits.
@@ -45,7 +45,7 @@ impl Two {
         let waiting = self.waits();
         let before = until_listening(&self.cluster, &self.holder, 1).await?.waiters()[0].seen;
         happens().await?;
-        let server = self.owner().await?;
+        let server = self.master().await?;
         let name = name_of(server).await?;
         until(&self.cluster, &self.holder, "it listens again", |queue: &Queue| {
             let waiters = queue.waiters();
@@ -74,7 +74,7 @@ async fn after_the_slot_has_moved() -> Result {
     }
     let slot = two.holder.slot().get();
     for _ in 0..2 {
-        let to = (two.cluster.owner(slot).await? + 1) % 3;
+        let to = (two.cluster.master_of(slot).await? + 1) % 3;
         two.through(async || two.cluster.move_slot(slot, to).await).await?;
     }
     Ok(())
@@ -87,7 +87,7 @@ async fn after_a_failover() -> Result {
         return Ok(());
     }
     for _ in 0..2 {
-        let master = two.cluster.owner(two.holder.slot().get()).await?;
+        let master = two.cluster.master_of(two.holder.slot().get()).await?;
         let replica = two.cluster.replicas_of(master).await?[0];
         two.through(async || two.cluster.fail_over(replica, Failover::Orderly).await)
             .await?;
@@ -102,7 +102,7 @@ async fn after_the_connection_was_cut() -> Result {
         return Ok(());
     }
     for _ in 0..3 {
-        let server = two.owner().await?;
+        let server = two.master().await?;
         two.through(async || {
             assert!(server.kill_clients(Clients::Subscribed).await? > 0);
             Ok(())
@@ -120,7 +120,7 @@ async fn while_the_slot_is_moving() -> Result {
         return Ok(());
     }
     let slot = two.holder.slot().get();
-    let to = (two.cluster.owner(slot).await? + 1) % 3;
+    let to = (two.cluster.master_of(slot).await? + 1) % 3;
     let held = two.holder.write().await?;
     let waiting = two.waits();
     until_listening(&two.cluster, &two.holder, 1).await?;
@@ -142,14 +142,14 @@ async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
         return Ok(());
     }
     let slot = two.holder.slot().get();
-    let from = two.cluster.owner(slot).await?;
+    let from = two.cluster.master_of(slot).await?;
     let target = (from + 1) % 3;
     let held = two.holder.write().await?;
     let step = two.cluster.begin_move(slot, target).await?;
     two.cluster.move_keys(step).await?;
     let waiting = two.waits();
     let (source, server) = (two.cluster.node(from), two.cluster.node(target));
-    let patience = Patience::new("it hears at both");
+    let wait_limit = WaitLimit::new("it hears at both");
     loop {
         let here: Vec<String> = source.say("PUBSUB SHARDCHANNELS").await?;
         let there: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
@@ -158,7 +158,7 @@ async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
         if says_so && there.len() == 1 && here == there {
             break;
         }
-        patience
+        wait_limit
             .pause(format!("{here:?} at the source, {there:?} at the target, {queue:?}"))
             .await?;
     }
@@ -167,7 +167,7 @@ async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
     let next = soon(waiting).await???;
     let stats = server.command_stats().await?;
     assert_eq!(stats.get("spublish").map_or(0, |stat| stat.calls), 1);
-    assert_eq!(two.cluster.owner(slot).await?, from, "the slot has not moved yet");
+    assert_eq!(two.cluster.master_of(slot).await?, from, "the slot has not moved yet");
     two.cluster.finish_move(step).await?;
     next.release().await?;
     Ok(())

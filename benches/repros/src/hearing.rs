@@ -1,25 +1,25 @@
 //! Whether anybody hears what is published.
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Patience, Result};
+use crate::support::{Cluster, WaitLimit, Result};
 
 /// Waits until every one of the shard channels has a subscriber.
 pub async fn all_heard(cluster: &Cluster, channels: &[String]) -> Result {
-    let patience = Patience::new("the subscriptions");
+    let wait_limit = WaitLimit::new("the subscriptions");
     loop {
         match unheard(cluster, channels).await? {
             Seen { times: 0, .. } => return Ok(()),
-            seen => patience.pause(format!("{} without", seen.times)).await?,
+            seen => wait_limit.pause(format!("{} without", seen.times)).await?,
         }
     }
 }
 
-/// Those of the shard channels that have no subscriber at the owners of their slots.
+/// Those of the shard channels that have no subscriber at the masters of their slots.
 pub async fn unheard(cluster: &Cluster, channels: &[String]) -> Result<Seen> {
     let mut seen = Seen::default();
     for channel in channels {
-        let owner = cluster.owner(cluster.slot_of(channel).await?).await?;
-        let hearing: u64 = cluster.node(owner).say(&format!("SPUBLISH {channel} word")).await?;
+        let master = cluster.master_of(cluster.slot_of(channel).await?).await?;
+        let hearing: u64 = cluster.node(master).say(&format!("SPUBLISH {channel} word")).await?;
         seen.note(hearing == 0);
     }
     Ok(seen)

@@ -15,8 +15,8 @@ mod error;
 mod failover;
 #[path = "../../../tests/support/moves.rs"]
 mod moves;
-#[path = "../../../tests/support/patience.rs"]
-mod patience;
+#[path = "../../../tests/support/wait_limit.rs"]
+mod wait_limit;
 #[path = "../../../tests/support/proxy.rs"]
 mod proxy;
 #[path = "../../../tests/support/server.rs"]
@@ -32,7 +32,7 @@ pub use clients::Clients;
 pub use cluster::{Cluster, Shape};
 pub use error::{Error, Result};
 pub use failover::Failover;
-pub use patience::Patience;
+pub use wait_limit::WaitLimit;
 pub use proxy::{Cut, Proxies};
 pub use server::{Server, ServerSettings, Version};
 pub use view::{Entry, View};

@@ -15,7 +15,7 @@ const AT_ONCE: Duration = Duration::from_millis(300);
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_millis(100);
 
-/// The request's output; until then there is a spinner, on a terminal only. `client` begins the ids of this client's owners.
+/// The request's output; until then there is a spinner, on a terminal only. `client` begins the ids of this client's acquisitions.
 pub async fn shown<T>(client: String, lock: &RwLock, quiet: bool, request: impl Future<Output = T>) -> T {
     if quiet || !stderr().is_terminal() {
         return request.await;
@@ -45,9 +45,9 @@ async fn tell(client: &str, lock: &RwLock, spinner: &ProgressBar) -> Infallible 
 fn in_words(name: &str, client: &str, status: &Status) -> String {
     let holder = match (&status.writer, &status.reading[..]) {
         (None, []) => "nobody holds it".to_owned(),
-        (Some(writer), _) => format!("{} writes for {}", writer.owner, show::time(writer.age)),
-        (None, [reader]) => format!("{} reads for {}", reader.owner, show::time(reader.age)),
-        (None, [first, ..]) => format!("{} and {} more read", first.owner, status.reading.len() - 1),
+        (Some(writer), _) => format!("{} writes for {}", writer.id, show::time(writer.age)),
+        (None, [reader]) => format!("{} reads for {}", reader.id, show::time(reader.age)),
+        (None, [first, ..]) => format!("{} and {} more read", first.id, status.reading.len() - 1),
     };
     let before = match place(client, status) {
         Some(before) => format!("{before} before you"),
@@ -59,8 +59,5 @@ fn in_words(name: &str, client: &str, status: &Status) -> String {
 
 /// How many of those who are shown came before this client.
 fn place(client: &str, status: &Status) -> Option<usize> {
-    status
-        .waiting
-        .iter()
-        .position(|waiter| waiter.owner.starts_with(client))
+    status.waiting.iter().position(|waiter| waiter.id.starts_with(client))
 }

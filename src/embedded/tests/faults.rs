@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{at_once, words};
 use crate::embedded::Engine;
-use crate::node::{Node, Reply, Words};
+use crate::node::{Command, Node, Reply};
 use crate::slot::Slot;
 
 const KEY: &str = "key";
@@ -34,15 +34,15 @@ fn connect(engine: &Engine, server: usize) -> Arc<dyn Node> {
     at_once(engine.connector().connect(&engine.addresses()[server])).unwrap()
 }
 
-fn set(value: &str) -> Words {
+fn set(value: &str) -> Command {
     words(&["SET", KEY, value])
 }
 
-fn get() -> Words {
+fn get() -> Command {
     words(&["GET", KEY])
 }
 
-fn call(node: &Arc<dyn Node>, command: &Words) -> Reply {
+fn call(node: &Arc<dyn Node>, command: &Command) -> Reply {
     at_once(node.call(command)).unwrap()
 }
 

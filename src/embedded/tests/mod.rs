@@ -14,10 +14,10 @@ mod twin;
 
 use futures::FutureExt;
 
-use crate::node::Words;
+use crate::node::Command;
 
-fn words<W: AsRef<[u8]>>(words: &[W]) -> Words {
-    words.iter().fold(Words::new(), |all, word| all.word(word))
+fn words<W: AsRef<[u8]>>(words: &[W]) -> Command {
+    words.iter().fold(Command::new(), |all, word| all.word(word))
 }
 
 /// What a future gives that is ready.

@@ -40,7 +40,7 @@ pub(super) fn is_deaf(master: &str) -> bool {
 /// The greatest token there can be.
 const MOST_EXACT: u64 = 1 << 53;
 
-/// Words in the place of any other.
+/// Command in the place of any other.
 const ODD: &[&[u8]] = &[
     b"",
     b"0",

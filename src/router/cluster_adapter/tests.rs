@@ -17,7 +17,7 @@ use crate::router::Script;
 const NOW_S: u64 = 1_700_000_000;
 
 /// For one attempt.
-const PATIENCE: Duration = Duration::from_millis(200);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script {
     name: "test",
@@ -59,7 +59,7 @@ impl Server {
         while let Some(command) = command(&mut stream).await {
             let answer = self.answer(&command);
             if command[0] == "TIME" && self.is_late() {
-                tokio::time::sleep(2 * PATIENCE).await;
+                tokio::time::sleep(2 * RESPONSE_TIMEOUT).await;
             }
             if stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
@@ -99,7 +99,7 @@ impl Server {
             clock.clone(),
             Duration::ZERO,
         );
-        shared.patience = PATIENCE;
+        shared.response_timeout = RESPONSE_TIMEOUT;
         let now = clock.now();
         let call = Call {
             script: &SCRIPT,

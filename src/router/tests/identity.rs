@@ -11,7 +11,7 @@ use crate::router::translation::Translation;
 
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(1),
-    patience: Duration::from_millis(500),
+    response_timeout: Duration::from_millis(500),
     in_flight: 1,
 };
 
@@ -473,7 +473,7 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
         (told("another"), Stranger::OtherServer),
     ] {
-        let membership = Membership::new(Translation(None), LIMITS.patience);
+        let membership = Membership::new(Translation(None), LIMITS.response_timeout);
         let install = |told| {
             let node = at.clone();
             membership.known_mut().install(View { node, told }, 0);

@@ -188,8 +188,8 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     bench.call("k").await.unwrap();
     bench.call("k").await.unwrap();
     settled().await;
-    let asking = "SSUBSCRIBE {k}events asking";
-    assert_eq!((joins(&bench, "a"), bench.fakes.count("b", guest)), (0, 1));
+    let asking = "SSUBSCRIBE {k}news asking";
+    assert_eq!((joins(&bench, "a"), bench.fakes.count("b", asking)), (0, 1));
     assert_eq!(looks(&mut events), 1);
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"), "the source owns the slot");
     bench.fakes.notify(
@@ -229,7 +229,7 @@ async fn a_guest_that_is_sent_away_does_not_come_back() {
 async fn a_server_without_shard_subscriptions_is_left_in_peace() {
     let bench = Bench::new(&[ALL]).await;
     let mut events = events(&bench);
-    let unknown = JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}events`, ");
+    let unknown = JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
     bench.fakes.on_join("a", [unknown]);
     bench.router.subscriptions().want(slot(), channel());
     settled().await;

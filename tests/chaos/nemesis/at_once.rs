@@ -17,8 +17,8 @@ pub async fn strike(scene: &mut Scene) -> Result {
     }
     scene.order(Change::TakesSlot(to));
     scene.cluster.move_slots_at_once(slot, slot, to).await?;
-    let owner = scene.cluster.owner(slot).await?;
-    ensure(owner == to, || format!("slot {slot} is at {owner}, not at {to}"))?;
+    let master = scene.cluster.master_of(slot).await?;
+    ensure(master == to, || format!("slot {slot} is at {master}, not at {to}"))?;
     let keys: u64 = scene.cluster.node(to).say(&count).await?;
     scene.fault(
         "atomic move",

@@ -8,7 +8,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::process;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Patience, Result};
+use crate::support::{Error, Result, WaitLimit};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let mut living = scene.living();
@@ -31,9 +31,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
     ensure(state == Some('T'), || format!("worker {stopped} is {state:?}"))?;
     ensure(gone, || format!("worker {killed} is there"))?;
     scene.workers[stopped].thaw()?;
-    let patience = Patience::new("the runtime to go on");
+    let wait_limit = WaitLimit::new("the runtime to go on");
     while scene.history.stalls(stalled).len() == stalls {
-        patience.pause("it is blocked").await?;
+        wait_limit.pause("it is blocked").await?;
         scene.history.read()?;
     }
     let faults = [

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::{fail_over, moves};
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Patience, Result, Server, Shape, find_binary};
+use crate::support::{Cluster, Result, Server, Shape, WaitLimit, find_binary};
 
 /// Names the library, if it is not where Debian's package `libfaketime` has it.
 const LIBRARY: &str = "RWLEASE_FAKETIME";
@@ -124,9 +124,9 @@ fn set(node: &Server, off: i64) -> Result {
 /// Sets a clock, and waits until the server reads it so.
 async fn set_and_see(node: &Server, off: i64) -> Result {
     set(node, off)?;
-    let patience = Patience::new("a clock to be set");
+    let wait_limit = WaitLimit::new("a clock to be set");
     while !is_off_by(node, off).await? {
-        patience.pause(format!("it is not off by {off} ms")).await?;
+        wait_limit.pause(format!("it is not off by {off} ms")).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Patience, Result, ServerSettings};
+use crate::support::{Cluster, Result, ServerSettings, WaitLimit};
 
 /// So few that a server is soon done with them.
 const AT_ONCE: usize = 200;
@@ -120,13 +120,13 @@ async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Res
 async fn remove_node(cluster: &Cluster, node: usize) -> Result {
     cluster.node(node).kill()?;
     for number in cluster.running() {
-        let patience = Patience::new("a node to forget another");
+        let wait_limit = WaitLimit::new("a node to forget another");
         let forget = format!("CLUSTER FORGET {}", cluster.id(node));
         while let Err(error) = cluster.node(number).say::<()>(&forget).await {
             if error.to_string().contains("Unknown node") {
                 break;
             }
-            patience.pause(error).await?;
+            wait_limit.pause(error).await?;
         }
     }
     cluster.agree().await

@@ -3,7 +3,7 @@
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Failover, Patience, Result};
+use crate::support::{Error, Failover, Result, WaitLimit};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let (master, replica) = longest_ago(scene).await?;
@@ -16,17 +16,17 @@ pub async fn strike(scene: &mut Scene) -> Result {
         from: master,
         to: replica,
     });
-    let patience = Patience::new(format!("node {replica} to have the slots at a new epoch"));
+    let wait_limit = WaitLimit::new(format!("node {replica} to have the slots at a new epoch"));
     let after = loop {
         scene.cluster.fail_over(replica, Failover::Orderly).await?;
-        let owner = scene.cluster.owner(scene.slot(struck[0])).await?;
+        let master = scene.cluster.master_of(scene.slot(struck[0])).await?;
         let after = scene.epoch(replica).await?;
-        if owner == replica && after > before {
+        if master == replica && after > before {
             break after;
         }
         // It may not have known yet that it was a replica.
-        patience
-            .pause(format!("node {owner} has them at epoch {after}, {before} before"))
+        wait_limit
+            .pause(format!("node {master} has them at epoch {after}, {before} before"))
             .await?;
     };
     let proof = format!("node {replica} took over from {master}, epoch {before} to {after}");

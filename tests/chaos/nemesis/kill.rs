@@ -22,19 +22,20 @@ pub async fn strike(scene: &mut Scene) -> Result {
     node.kill()?;
     let gone = process.is_some_and(|id| process::state(id).is_none());
     ensure(gone, || format!("process {process:?} is there"))?;
-    let owner = scene.cluster.new_owner(slot, master).await?;
+    let promoted = scene.cluster.new_master(slot, master).await?;
     let mut until = now();
-    let after = scene.epoch(owner).await?;
-    ensure(owner != master && after > before, || {
-        format!("node {owner} has the slots at epoch {after}")
+    let after = scene.epoch(promoted).await?;
+    ensure(promoted != master && after > before, || {
+        format!("node {promoted} has the slots at epoch {after}")
     })?;
     scene.cluster.node(master).restart().await?;
     scene.cluster.agree().await?;
     if scene.load.replicas > 0 {
         until = now(); // only now somebody can confirm again
     }
-    let proof =
-        format!("process {process:?} of node {master} is gone, node {owner} was promoted, epoch {before} to {after}");
+    let proof = format!(
+        "process {process:?} of node {master} is gone, node {promoted} was promoted, epoch {before} to {after}"
+    );
     scene.fault("kill", at, struck.clone(), proof);
     scene.excuse(struck, until);
     Ok(())

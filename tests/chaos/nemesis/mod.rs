@@ -12,7 +12,7 @@ mod moves;
 pub mod partition;
 mod pause;
 pub mod permission;
-mod split_owner;
+mod split_master;
 mod unordered;
 
 pub use unordered::Unordered;
@@ -60,7 +60,7 @@ impl Nemesis {
             Nemesis::Permission(command) => permission::strike(scene, command).await,
             Nemesis::Skew => clocks::skew(scene).await,
             Nemesis::Step => clocks::step(scene).await,
-            Nemesis::SplitOwner => split_owner::strike(scene).await,
+            Nemesis::SplitOwner => split_master::strike(scene).await,
             Nemesis::Unordered(what) => unordered::strike(scene, what).await,
         }
     }

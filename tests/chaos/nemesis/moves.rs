@@ -17,8 +17,8 @@ pub async fn strike(scene: &mut Scene) -> Result {
     if keys == 0 {
         return Ok(()); // nothing was at stake
     }
-    let owner = scene.cluster.owner(slot).await?;
-    ensure(owner == to, || format!("slot {slot} is at {owner}, not at {to}"))?;
+    let master = scene.cluster.master_of(slot).await?;
+    ensure(master == to, || format!("slot {slot} is at {master}, not at {to}"))?;
     let proof = format!("slot {slot} went from node {from} to node {to} with {keys} keys");
     scene.fault("move", at, vec![name], proof);
     Ok(())
@@ -27,7 +27,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
 /// A lock whose slot is to move, from where, and to where.
 pub async fn some_move(scene: &mut Scene) -> Result<(usize, usize, usize)> {
     let name = scene.random.usize(..scene.names.len());
-    let from = scene.cluster.owner(scene.slot(name)).await?;
+    let from = scene.cluster.master_of(scene.slot(name)).await?;
     let mut others = scene.cluster.masters().await?;
     others.retain(|&master| master != from);
     let to = scene.random.choice(others);

@@ -11,7 +11,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Failover, Namespace, Patience, Result, Server, ServerSettings, Shape};
+use crate::support::{Cluster, Failover, Namespace, Result, Server, ServerSettings, Shape, WaitLimit};
 
 /// The node of the minority.
 const FAR: usize = 0;
@@ -46,9 +46,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
     scene.space()?.cut()?;
     let state = scene.space()?.state()?;
     ensure(state == "down", || format!("the cable is {state}"))?;
-    let patience = Patience::new("the replica to be promoted");
+    let wait_limit = WaitLimit::new("the replica to be promoted");
     while !scene.cluster.is_master(near).await.unwrap_or(false) {
-        patience.pause("it is a replica").await?;
+        wait_limit.pause("it is a replica").await?;
     }
     let promoted = now();
     sleep(lasts.max(Duration::from_millis(100))).await;
@@ -56,12 +56,12 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let until = now();
     scene.cluster.agree().await?;
     let agreed = now();
-    let (owner, after) = (
-        scene.cluster.owner(scene.slot(struck[0])).await?,
+    let (master, after) = (
+        scene.cluster.master_of(scene.slot(struck[0])).await?,
         scene.epoch(near).await?,
     );
-    ensure(owner == near && after > before, || {
-        format!("node {owner} has the slots at epoch {after}")
+    ensure(master == near && after > before, || {
+        format!("node {master} has the slots at epoch {after}")
     })?;
     let far = scene.far_workers();
     let proof = format!("the cable was down, node {near} was promoted on this side, epoch {before} to {after}");

@@ -18,10 +18,10 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let at = now();
     node.freeze()?;
     let state = node.id().and_then(process::state);
-    let owner = scene.cluster.new_owner(slot, master).await?;
-    let after = scene.epoch(owner).await?;
-    ensure(owner != master && after > before, || {
-        format!("node {owner} has the slots at epoch {after}")
+    let promoted = scene.cluster.new_master(slot, master).await?;
+    let after = scene.epoch(promoted).await?;
+    ensure(promoted != master && after > before, || {
+        format!("node {promoted} has the slots at epoch {after}")
     })?;
     let still = node.id().and_then(process::state);
     ensure(still == Some('T'), || {
@@ -29,7 +29,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     })?;
     node.thaw()?;
     scene.cluster.agree().await?;
-    let proof = format!("node {master} stood stopped until node {owner} was promoted, epoch {before} to {after}");
+    let proof = format!("node {master} stood stopped until node {promoted} was promoted, epoch {before} to {after}");
     scene.fault("pause", at, struck.clone(), proof);
     scene.excuse(struck, now());
     Ok(())

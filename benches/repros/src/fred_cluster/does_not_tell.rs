@@ -17,7 +17,7 @@ pub async fn run() -> Result<Seen> {
     let mut seen = Seen::default();
     for channel in &channels {
         let slot = cluster.slot_of(channel).await?;
-        cluster.move_slot(slot, 1 - cluster.owner(slot).await?).await?;
+        cluster.move_slot(slot, 1 - cluster.master_of(slot).await?).await?;
     }
     sleep(PATIENCE).await;
     let believed = subscriber.tracked_shard_channels();

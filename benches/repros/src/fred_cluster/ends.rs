@@ -13,7 +13,7 @@ pub async fn run() -> Result<Seen> {
     let client = client(&cluster).build()?;
     client.init().await?;
     let slot = cluster.slot_of("moving").await?;
-    cluster.begin_move(slot, 1 - cluster.owner(slot).await?).await?;
+    cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;
     let _: FredResult<Option<String>> = client.get("moving").await;
 
     let mut seen = Seen::default();

@@ -16,7 +16,7 @@ pub async fn run() -> Result<Seen> {
     let (_subscriber, channels) = subscribed(&cluster).await?;
     for channel in &channels {
         let slot = cluster.slot_of(channel).await?;
-        cluster.move_slot(slot, 1 - cluster.owner(slot).await?).await?;
+        cluster.move_slot(slot, 1 - cluster.master_of(slot).await?).await?;
     }
     sleep(PATIENCE).await;
     unheard(&cluster, &channels).await

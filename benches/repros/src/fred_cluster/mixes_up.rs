@@ -31,7 +31,7 @@ pub async fn run() -> Result<Seen> {
     }
     for number in 0..SLOTS {
         let slot = cluster.slot_of(tag(number)).await?;
-        cluster.move_slot(slot, 1 - cluster.owner(slot).await?).await?;
+        cluster.move_slot(slot, 1 - cluster.master_of(slot).await?).await?;
     }
     stop.send_replace(true);
     Ok(asking.join_all().await.into_iter().sum())

@@ -16,7 +16,7 @@ pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let connection = client(&cluster).build()?.get_async_connection().await?;
     let slot = cluster.slot_of("{moving}").await?;
-    cluster.begin_move(slot, 1 - cluster.owner(slot).await?).await?;
+    cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;
 
     let written = join_all((0..TASKS).map(|task| write(connection.clone(), task))).await;
     Ok(written.into_iter().sum())

@@ -30,7 +30,7 @@ pub async fn run() -> Result<Seen> {
 
     for channel in &channels {
         let slot = cluster.slot_of(channel).await?;
-        cluster.move_slot(slot, 1 - cluster.owner(slot).await?).await?;
+        cluster.move_slot(slot, 1 - cluster.master_of(slot).await?).await?;
         let _: RedisResult<()> = connection.set(channel, "").await;
     }
     sleep(PATIENCE).await;

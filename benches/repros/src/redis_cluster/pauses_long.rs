@@ -22,7 +22,7 @@ pub async fn run() -> Result<Seen> {
     for number in 0..TRIES {
         let keys = ["here", "there"].map(|key| format!("{{{number}}}{key}"));
         let slot = cluster.slot_of(&keys[0]).await?;
-        let source = cluster.owner(slot).await?;
+        let source = cluster.master_of(slot).await?;
         cluster.node(source).say::<()>(&format!("SET {} word", keys[0])).await?;
         let step = cluster.begin_move(slot, 1 - source).await?;
         let began = Instant::now();

@@ -35,7 +35,7 @@ async fn keys_of(cluster: &Cluster, node: usize, count: usize) -> Result<Vec<Str
     while keys.len() < count {
         number += 1;
         let key = format!("key{number}");
-        if cluster.owner(cluster.slot_of(&key).await?).await? == node {
+        if cluster.master_of(cluster.slot_of(&key).await?).await? == node {
             keys.push(key);
         }
     }

@@ -41,7 +41,7 @@ async fn write(mut connection: ClusterConnection, task: usize) {
     }
 }
 
-/// Whether any command to any shard is, before patience ends.
+/// Whether any command to any shard is, before wait_limit ends.
 async fn answers(mut connection: ClusterConnection) -> bool {
     let end = Instant::now() + PATIENCE;
     let mut key = 0;

@@ -13,9 +13,9 @@ pub async fn run() -> Result<Seen> {
     let mut connection = client(&cluster).build()?.get_async_connection().await?;
     connection.set::<_, _, ()>("key", "").await?;
     let slot = cluster.slot_of("key").await?;
-    let master = cluster.owner(slot).await?;
+    let master = cluster.master_of(slot).await?;
     cluster.node(master).freeze()?;
-    cluster.new_owner(slot, master).await?;
+    cluster.new_master(slot, master).await?;
 
     let mut seen = Seen::default();
     for count in 0..TRIES {

@@ -18,7 +18,7 @@ pub async fn run() -> Result<Seen> {
     for number in 0..MOVES {
         let channel = format!("channel{number}");
         let slot = cluster.slot_of(&channel).await?;
-        let node = cluster.owner(slot).await?;
+        let node = cluster.master_of(slot).await?;
         let (pushes, _told) = mpsc::unbounded_channel();
         let mut connection = connect(&cluster, node, pushes).await?;
         cmd("SSUBSCRIBE").arg(&channel).exec_async(&mut connection).await?;

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::super::random_calls::{Call, Calls, Habits, LOCKS};
 use super::Twins;
 use super::census::Step;
-use super::side::{Lock, Outcome, Words};
+use super::side::{Command, Lock, Outcome};
 use crate::node::Reply;
 
 /// The steps of a round.
@@ -298,7 +298,7 @@ impl Round<'_> {
     }
 }
 
-fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Words {
+fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     words.into_iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 

@@ -15,7 +15,7 @@ use crate::embedded::Engine;
 use crate::node::{Notice, Reply, Subscription};
 
 /// A command's words.
-pub(super) type Words = Vec<Vec<u8>>;
+pub(super) type Command = Vec<Vec<u8>>;
 
 /// A lock as it stands in its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Outcome {
 /// How scripts are called, and what their answers and their hash say in the words of protocol 1: so that scripts of another version can be compared.
 #[derive(Clone, Copy)]
 pub(super) struct Dialect {
-    pub(super) args: fn(&Call) -> Words,
+    pub(super) args: fn(&Call) -> Command,
     pub(super) reply: fn(&Call, Reply) -> Reply,
     pub(super) lock: fn(Lock) -> Lock,
 }
@@ -76,7 +76,7 @@ impl Side {
         }
     }
 
-    pub(super) fn tell(&mut self, commands: &[Words]) {
+    pub(super) fn tell(&mut self, commands: &[Command]) {
         self.server.query(commands);
     }
 
@@ -135,7 +135,7 @@ impl Lock {
 
 /// A server that is used by nobody else.
 pub(super) trait Server {
-    fn query(&mut self, commands: &[Words]) -> Vec<Reply>;
+    fn query(&mut self, commands: &[Command]) -> Vec<Reply>;
 
     /// What was published since the last call of this.
     fn heard(&mut self) -> Vec<(Bytes, Bytes)>;
@@ -171,7 +171,7 @@ impl Embedded {
 }
 
 impl Server for Embedded {
-    fn query(&mut self, commands: &[Words]) -> Vec<Reply> {
+    fn query(&mut self, commands: &[Command]) -> Vec<Reply> {
         commands
             .iter()
             .map(|command| self.engine.query(0, &words(command)))
@@ -213,7 +213,7 @@ impl Real {
 }
 
 impl Server for Real {
-    fn query(&mut self, commands: &[Words]) -> Vec<Reply> {
+    fn query(&mut self, commands: &[Command]) -> Vec<Reply> {
         self.connection.ask_all(commands.iter().map(Vec::as_slice))
     }
 

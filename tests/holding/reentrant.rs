@@ -9,23 +9,30 @@ use crate::bench::{Bench, eventually, soon};
 #[tokio::test(flavor = "multi_thread")]
 async fn to_hold_again_is_no_round_trip() {
     let bench = Bench::new().await;
-    let (owner, lock) = (bench.locks.owner(), bench.locks.rwlock("again").unwrap());
-    let first = owner.write(&lock).await.unwrap();
+    let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("again").unwrap());
+    let first = reentrant.write(&lock).await.unwrap();
     bench.server.reset_stats().await.unwrap();
     let mut shares = (Vec::new(), Vec::new());
     for _ in 0..50 {
-        shares.0.push(owner.write(&lock).await.unwrap());
-        shares.1.push(owner.clone().read(&lock).await.unwrap());
-        shares.0.push(owner.try_write(&lock).await.unwrap().expect("its own"));
-        shares.1.push(owner.try_read(&lock).await.unwrap().expect("its own"));
+        shares.0.push(reentrant.write(&lock).await.unwrap());
+        shares.1.push(reentrant.clone().read(&lock).await.unwrap());
+        shares
+            .0
+            .push(reentrant.try_write(&lock).await.unwrap().expect("its own"));
+        shares
+            .1
+            .push(reentrant.try_read(&lock).await.unwrap().expect("its own"));
     }
     assert!(shares.0.iter().all(|share| share.token() == first.token()));
     assert!(
-        bench.locks.owner().try_read(&lock).await.unwrap().is_none(),
-        "another owner"
+        bench.locks.reentrant().try_read(&lock).await.unwrap().is_none(),
+        "another reentrant"
     );
     let calls = bench.server.calls("evalsha").await.unwrap() + bench.server.calls("eval").await.unwrap();
-    assert!(calls <= 2, "the other owner's try alone, but there were {calls} calls");
+    assert!(
+        calls <= 2,
+        "the other reentrant's try alone, but there were {calls} calls"
+    );
     assert_eq!(first.release().await.unwrap(), Released::Released);
     for share in shares.0 {
         assert!(bench.record("again").await.is_written());
@@ -43,12 +50,12 @@ async fn to_hold_again_is_no_round_trip() {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_order_of_releases_leaves_the_right_mode() {
     let bench = Bench::new().await;
-    let (owner, lock) = (bench.locks.owner(), bench.locks.rwlock("order").unwrap());
+    let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("order").unwrap());
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let read = owner.read(&lock).await.unwrap();
-        let write = owner.write(&lock).await.unwrap(); // an upgrade
+        let read = reentrant.read(&lock).await.unwrap();
+        let write = reentrant.write(&lock).await.unwrap(); // an upgrade
         assert!(write.token() > 0 && bench.record("order").await.is_written());
-        let again = owner.read(&lock).await.unwrap();
+        let again = reentrant.read(&lock).await.unwrap();
         let (mut reads, mut write) = ([Some(read), Some(again)], Some(write));
         for which in order {
             match which {
@@ -74,10 +81,10 @@ async fn any_order_of_releases_leaves_the_right_mode() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_again_while_the_last_one_is_being_given_up() {
     let bench = Bench::new().await;
-    let (owner, lock) = (bench.locks.owner(), bench.locks.rwlock("flip").unwrap());
-    let read = owner.read(&lock).await.unwrap();
+    let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("flip").unwrap());
+    let read = reentrant.read(&lock).await.unwrap();
     for round in 0..200 {
-        let write = owner.write(&lock).await.unwrap();
+        let write = reentrant.write(&lock).await.unwrap();
         assert_eq!(write.mode(), Some(Mode::Write));
         if round % 3 == 0 {
             tokio::task::yield_now().await;
@@ -86,7 +93,7 @@ async fn a_write_again_while_the_last_one_is_being_given_up() {
         if round % 2 == 0 {
             tokio::task::yield_now().await;
         }
-        let write = owner.write(&lock).await.unwrap();
+        let write = reentrant.write(&lock).await.unwrap();
         assert!(bench.record("flip").await.is_written(), "round {round}");
         if round % 5 == 0 {
             assert_eq!(write.release().await.unwrap(), Released::Released);
@@ -100,26 +107,26 @@ async fn a_write_again_while_the_last_one_is_being_given_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_gives_up_takes_nothing_from_the_others() {
     let bench = Bench::new().await;
-    let (owner, lock) = (bench.locks.owner(), bench.locks.rwlock("give up").unwrap());
+    let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("give up").unwrap());
     let other = lock.read().await.unwrap();
-    let read = owner.read(&lock).await.unwrap();
+    let read = reentrant.read(&lock).await.unwrap();
     // Two want to write; the one at work gives up, the other goes on.
     let patient = tokio::spawn({
-        let (owner, lock) = (owner.clone(), lock.clone());
+        let (reentrant, lock) = (reentrant.clone(), lock.clone());
         async move {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            owner.write(&lock).await
+            reentrant.write(&lock).await
         }
     });
-    let timed_out = owner
+    let timed_out = reentrant
         .write(&lock)
         .timeout(Duration::from_millis(300))
         .await
         .unwrap_err();
     assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
     assert!(read.is_held());
-    assert!(owner.try_write(&lock).await.unwrap().is_none());
-    let again = owner.read(&lock).await.unwrap();
+    assert!(reentrant.try_write(&lock).await.unwrap().is_none());
+    let again = reentrant.read(&lock).await.unwrap();
     other.release().await.unwrap();
     let write = soon("the patient one", patient).await.unwrap().unwrap();
     assert!(write.token() > 0 && read.token() == write.token(), "one lease for all");
@@ -139,7 +146,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
 async fn two_owners_that_both_want_more_are_told() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("both").unwrap();
-    let (one, two) = (bench.locks.owner(), bench.locks.owner());
+    let (one, two) = (bench.locks.reentrant(), bench.locks.reentrant());
     let reads = (one.read(&lock).await.unwrap(), two.read(&lock).await.unwrap());
     let first = tokio::spawn({
         let lock = lock.clone();
@@ -151,18 +158,18 @@ async fn two_owners_that_both_want_more_are_told() {
     drop(reads.1);
     let write = soon("the upgrade", first).await.unwrap().unwrap();
     assert_eq!(reads.0.token(), write.token());
-    let strange = bench.client().await.owner();
+    let strange = bench.client().await.reentrant();
     assert_eq!(strange.read(&lock).await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_lease_makes_room_for_a_new_one() {
     let bench = Bench::new().await;
-    let (owner, lock) = (bench.locks.owner(), bench.locks.rwlock("anew").unwrap());
-    let old = owner.write(&lock).lease(Duration::from_secs(1)).await.unwrap();
+    let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("anew").unwrap());
+    let old = reentrant.write(&lock).lease(Duration::from_secs(1)).await.unwrap();
     lock.force_release().await.unwrap().expect("it was held");
     soon("the loss", old.lost()).await;
-    let new = owner.write(&lock).await.unwrap();
+    let new = reentrant.write(&lock).await.unwrap();
     assert!(new.is_held() && !old.is_held());
     assert_eq!(old.release().await.unwrap(), Released::AlreadyLost);
     assert!(new.is_held() && bench.record("anew").await.is_written());

@@ -12,20 +12,20 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long one thing is waited for.
 #[derive(Debug)]
-pub struct Patience {
+pub struct WaitLimit {
     what: String,
     limit: Duration,
     since: Instant,
 }
 
-impl Patience {
+impl WaitLimit {
     /// `what` completes the sentence "waited for ...".
     pub fn new(what: impl Into<String>) -> Self {
         Self::limited(what, LIMIT)
     }
 
     pub fn limited(what: impl Into<String>, limit: Duration) -> Self {
-        Patience {
+        WaitLimit {
             what: what.into(),
             limit,
             since: Instant::now(),

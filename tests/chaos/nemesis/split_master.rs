@@ -1,4 +1,4 @@
-//! Two masters name each other as the owner of a slot: asking for a lock there has to end in an error, not in a loop.
+//! Two masters name each other as the master of a slot: asking for a lock there has to end in an error, not in a loop.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rwlease::{ErrorKind, Locks, Slot};
 use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{ConnectTo, Error, Patience, Result};
+use crate::support::{ConnectTo, Error, Result, WaitLimit};
 
 /// What a request is given, and what it may take in all on a machine with better things to do.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,15 +16,15 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub async fn strike(scene: &mut Scene) -> Result {
     let name = format!("odd{}", scene.random.u64(..));
     let slot = Slot::of(format!("rwlease:{name}")).get();
-    let owner = scene.cluster.owner(slot).await?;
+    let master = scene.cluster.master_of(slot).await?;
     let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
-    let is_used = scene.cluster.node(owner).say::<u64>(&count).await? > 0;
+    let is_used = scene.cluster.node(master).say::<u64>(&count).await? > 0;
     // A master does not give away a slot with keys in it.
     if is_used || (0..scene.names.len()).any(|number| scene.slot(number) == slot) {
         return Ok(());
     }
     let masters = scene.cluster.masters().await?;
-    let others = masters.into_iter().filter(|&master| master != owner);
+    let others = masters.into_iter().filter(|&master| master != master);
     let other = scene.random.choice(others.collect::<Vec<_>>());
     let other = other.ok_or_else(|| Error::new("there is one master only"))?;
     let locks = Locks::builder().connect_to(&scene.cluster.urls()).await?;
@@ -33,9 +33,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
 
     let at = now();
     // Nobody claims the slot from here on, so nobody puts it right.
-    scene.cluster.node(owner).say::<()>(&assign(other)).await?;
+    scene.cluster.node(master).say::<()>(&assign(other)).await?;
     let mut proof = String::new();
-    for (at, named) in [(owner, other), (other, owner)] {
+    for (at, named) in [(master, other), (other, master)] {
         let said = scene.cluster.node(at).say::<()>(&format!("GET rwlease:{name}")).await;
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
         let address = scene.cluster.node(named).address();
@@ -53,21 +53,21 @@ pub async fn strike(scene: &mut Scene) -> Result {
             "two masters that name each other ended in {other:?} after {took:?}"
         )),
     }
-    for number in [owner, other] {
-        scene.cluster.node(number).say::<()>(&assign(owner)).await?;
+    for number in [master, other] {
+        scene.cluster.node(number).say::<()>(&assign(master)).await?;
     }
-    let patience = Patience::new("the two to agree");
+    let wait_limit = WaitLimit::new("the two to agree");
     loop {
         match lock.write().timeout(TIMEOUT).await {
             Ok(guard) => {
                 let _ = guard.release().await?;
                 break;
             }
-            Err(error) => patience.pause(error).await?,
+            Err(error) => wait_limit.pause(error).await?,
         }
     }
     scene.cluster.agree().await?;
-    scene.fault("split owner", at, Vec::new(), proof);
+    scene.fault("split master", at, Vec::new(), proof);
     Ok(())
 }
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 use conformance::Inside;
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
-use rwlease::{ErrorKind, LegacyGuard, LegacyRwLock, Locks, Mode, ReadGuard, Released, RwLock, Slot, WriteGuard};
+use rwlease::{ErrorKind, Locks, Mode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock, WriteGuard};
 use support::published::TwoKeys;
-use support::{Cluster, Cut, Flow, Patience, Proxy, Result, Shape, Single, connect};
+use support::{Cluster, Cut, Flow, Proxy, Result, Shape, Single, WaitLimit, connect};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -23,11 +23,11 @@ const LEASE: Duration = Duration::from_secs(60);
 const NAME: &str = "order";
 
 /// A server, the lock on it, and one client of the old fleet.
-async fn stage() -> Result<(Single, LegacyRwLock, TwoKeys)> {
+async fn stage() -> Result<(Single, TwoKeyRwLock, TwoKeys)> {
     let server = Single::start().await?;
     let locks = connect(&[server.url()]).await?;
     let old = old_client(&server).await?;
-    Ok((server, LegacyRwLock::tagged(&locks, NAME)?, old))
+    Ok((server, TwoKeyRwLock::tagged(&locks, NAME)?, old))
 }
 
 async fn old_client(server: &support::Server) -> Result<TwoKeys> {
@@ -39,11 +39,11 @@ async fn old_client(server: &support::Server) -> Result<TwoKeys> {
     ))
 }
 
-async fn try_read(lock: &LegacyRwLock) -> Result<Option<LegacyGuard>> {
+async fn try_read(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
     Ok(lock.try_read(LEASE).await?)
 }
 
-async fn try_write(lock: &LegacyRwLock) -> Result<Option<LegacyGuard>> {
+async fn try_write(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
     Ok(lock.try_write(LEASE).await?)
 }
 
@@ -51,7 +51,7 @@ async fn try_write(lock: &LegacyRwLock) -> Result<Option<LegacyGuard>> {
 async fn two_keys_must_be_of_one_slot() -> Result {
     let server = Single::start().await?;
     let locks = connect(&[server.url()]).await?;
-    let error = LegacyRwLock::new(&locks, "order:read", "order:write").unwrap_err();
+    let error = TwoKeyRwLock::new(&locks, "order:read", "order:write").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CrossSlot);
     let said = error.to_string();
     for key in ["order:read", "order:write"] {
@@ -64,16 +64,16 @@ async fn two_keys_must_be_of_one_slot() -> Result {
         ("order", ["{order}:read", "{order}:write"]),
         ("order:{42}", ["order:{42}:read", "order:{42}:write"]),
     ] {
-        let lock = LegacyRwLock::tagged(&locks, name)?;
+        let lock = TwoKeyRwLock::tagged(&locks, name)?;
         assert_eq!(lock.keys(), keys.map(str::as_bytes));
         assert_eq!(lock.slot(), Slot::of(keys[1]));
     }
     assert_eq!(
-        LegacyRwLock::tagged(&locks, "a}b").unwrap_err().kind(),
+        TwoKeyRwLock::tagged(&locks, "a}b").unwrap_err().kind(),
         ErrorKind::CrossSlot
     );
     assert_eq!(
-        LegacyRwLock::new(&locks, "a", "a").unwrap_err().kind(),
+        TwoKeyRwLock::new(&locks, "a", "a").unwrap_err().kind(),
         ErrorKind::Invalid
     );
     Ok(())
@@ -104,7 +104,7 @@ async fn both_fleets_exclude_each_other() -> Result {
         .arg("{order}:write")
         .query_async(&mut server.connect().await?)
         .await?;
-    assert!(value.len() > 10, "the owner, not {value}");
+    assert!(value.len() > 10, "the master, not {value}");
     assert!((1..=60).contains(&left));
     assert!(writing.remaining() <= LEASE);
     assert_eq!(writing.release().await?, Released::Released);
@@ -127,9 +127,9 @@ async fn a_release_deletes_only_what_is_its_own() -> Result {
         };
         let guard = guard.expect("free");
         let key = ["{order}:read", "{order}:write"][usize::from(mode == Mode::Write)];
-        let patience = Patience::new("the key to run out");
+        let wait_limit = WaitLimit::new("the key to run out");
         while server.run::<bool>(cmd("EXISTS").arg(key)).await? {
-            patience.pause("it is there").await?;
+            wait_limit.pause("it is there").await?;
         }
         assert_eq!(guard.remaining(), Duration::ZERO);
         assert!(old.acquire_write().await?);
@@ -174,12 +174,12 @@ async fn short_reads_do_not_cut_a_long_one_short() -> Result {
 }
 
 /// Takes the lock for reading by the script alone, for 60 s.
-async fn call_to_read(server: &support::Server, owner: &str) -> Result<String> {
+async fn call_to_read(server: &support::Server, master: &str) -> Result<String> {
     let mut scripts = rwlease::scripts();
     let script = scripts.find(|script| script.name() == "legacy/acquire_read");
     let mut call = cmd("EVAL");
     call.arg(script.expect("a script").text()).arg(2);
-    call.arg(&["{order}:read", "{order}:write", "here", "0", owner, "60"]);
+    call.arg(&["{order}:read", "{order}:write", "here", "0", master, "60"]);
     let (_, status, _, left): (u64, String, u64, u64) = server.run(&call).await?;
     assert!(left <= LEASE.as_millis().try_into()?);
     Ok(status)
@@ -201,7 +201,7 @@ async fn a_lost_answer_makes_no_second_owner() -> Result {
     let server = Single::start().await?;
     let proxy = Proxy::start(&server).await?;
     let locks = connect(&[proxy.url()]).await?;
-    let lock = LegacyRwLock::tagged(&locks, NAME)?;
+    let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     try_write(&lock).await?.expect("free").release().await?; // the server knows the scripts now
     for cut in [Cut::AfterIt, Cut::BeforeIt] {
         let sprung = proxy.trap("EVALSHA", cut);
@@ -225,9 +225,9 @@ async fn what_is_dropped_is_given_back() -> Result {
     for pause in [0, 1, 2] {
         let waited = tokio::time::timeout(Duration::from_millis(pause), lock.write(LEASE, LEASE)).await;
         drop(waited);
-        let patience = Patience::new("the lock to be given back");
+        let wait_limit = WaitLimit::new("the lock to be given back");
         while !old.acquire_write().await? {
-            patience.pause("it is taken").await?;
+            wait_limit.pause("it is taken").await?;
         }
         old.release_write().await?;
     }
@@ -241,7 +241,7 @@ async fn what_is_dropped_is_given_back() -> Result {
 async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
     let server = Single::start().await?;
     let proxy = Proxy::start(&server).await?;
-    let lock = LegacyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
+    let lock = TwoKeyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
     assert!(old_client(&server).await?.acquire_write().await?);
     let waiting = tokio::spawn(async move { lock.write(LEASE, Duration::from_secs(3)).await });
     sleep(Duration::from_millis(2_750)).await;
@@ -281,7 +281,7 @@ async fn what_fails_says_what_to_do() -> Result {
     assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Refused);
 
     let locks = connect(&[server.url()]).await?;
-    let lock = LegacyRwLock::tagged(&locks, "other")?;
+    let lock = TwoKeyRwLock::tagged(&locks, "other")?;
     assert!(locks.shutdown(LEASE).await.is_empty());
     assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Cancelled);
@@ -302,8 +302,8 @@ async fn hazards() -> Result {
     assert!(first.remaining() > Duration::ZERO);
     // It may be the first one, if its call had to be repeated.
     writing.release().await?;
-    for owner in ["first", "second", "first"] {
-        assert_eq!(call_to_read(&server, owner).await?, "granted");
+    for master in ["first", "second", "first"] {
+        assert_eq!(call_to_read(&server, master).await?, "granted");
     }
     assert_eq!(
         server.say::<String>("GET {order}:read").await?,
@@ -340,11 +340,11 @@ async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() 
     let locks = support::Backend::chosen()
         .connect(Locks::builder().call_timeout(Duration::from_secs(1)), &[url])
         .await?;
-    let lock = LegacyRwLock::tagged(&locks, NAME)?;
+    let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     let slot = lock.slot().get();
-    let owner = cluster.owner(slot).await?;
+    let master = cluster.master_of(slot).await?;
     let held = try_write(&lock).await?.expect("free");
-    let step = cluster.begin_move(slot, 1 - owner).await?;
+    let step = cluster.begin_move(slot, 1 - master).await?;
     let error = lock.try_read(LEASE).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(format!("{error:?}").contains("TRYAGAIN"), "{error:?}");
@@ -366,7 +366,7 @@ enum Member {
     /// Has not been changed yet.
     Old(TwoKeys),
     /// Takes both: first the old one, then the new one.
-    Both(LegacyRwLock, RwLock),
+    Both(TwoKeyRwLock, RwLock),
     /// Has arrived.
     New(RwLock),
 }
@@ -374,7 +374,7 @@ enum Member {
 /// What a member holds while it works.
 enum Held<'a> {
     Old(&'a TwoKeys, Mode),
-    Both(LegacyGuard, Hash),
+    Both(TwoKeyGuard, Hash),
     New(Hash),
 }
 
@@ -407,11 +407,11 @@ impl Member {
 }
 
 async fn take_both(
-    old: &LegacyRwLock,
+    old: &TwoKeyRwLock,
     new: &RwLock,
     mode: Mode,
     lease: Duration,
-) -> Result<Option<(LegacyGuard, Hash)>> {
+) -> Result<Option<(TwoKeyGuard, Hash)>> {
     let legacy = match mode {
         Mode::Read => old.read(lease, PATIENCE).await?,
         Mode::Write => old.write(lease, PATIENCE).await?,
@@ -490,7 +490,7 @@ async fn a_fleet_moves(urls: &[String], node: &support::Server) -> Result {
     let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
     let both = async || -> Result<Member> {
         let locks = connect(urls).await?;
-        Ok(Member::Both(LegacyRwLock::tagged(&locks, NAME)?, locks.rwlock(NAME)?))
+        Ok(Member::Both(TwoKeyRwLock::tagged(&locks, NAME)?, locks.rwlock(NAME)?))
     };
     let new = async || -> Result<Member> { Ok(Member::New(connect(urls).await?.rwlock(NAME)?)) };
     // In the old fleet a reader's release is that of all readers: so there is one at a time.
@@ -523,8 +523,8 @@ async fn a_fleet_moves_to_the_single_hash() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_moves_to_the_single_hash_on_a_cluster() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
-    let owner = cluster.owner(Slot::of("{order}:read").get()).await?;
-    a_fleet_moves(&cluster.urls(), cluster.node(owner)).await
+    let master = cluster.master_of(Slot::of("{order}:read").get()).await?;
+    a_fleet_moves(&cluster.urls(), cluster.node(master)).await
 }
 
 #[tokio::test]
