@@ -163,8 +163,8 @@ async fn locks_follow_their_slot() -> Result {
         let held = lock.write().await?;
         let next = (cluster.master_of(slot).await? + 1) % 3;
         let step = cluster.begin_move(slot, next).await?;
-        let guest = locks.rwlock(format!("{{{}}}{turn}", "followed"))?;
-        drop(guest.read().await?);
+        let other = locks.rwlock(format!("{{{}}}{turn}", "followed"))?;
+        drop(other.read().await?);
         cluster.move_keys(step).await?;
         cluster.finish_move(step).await?;
         assert_eq!(held.release().await?, Released::Released);

@@ -117,9 +117,9 @@ impl Bare {
     }
 }
 
-type Owner = [u8; 18];
+type Id = [u8; 18];
 
-fn id() -> Owner {
+fn id() -> Id {
     let mut id = [b'0'; 18];
     let number = OWNERS.fetch_add(1, Ordering::Relaxed);
     write!(&mut id[..], "{number:018}").expect("it has room");
@@ -140,7 +140,7 @@ pub enum Kind {
 pub struct SameScripts(pub Arc<Bare>, pub Kind, pub Arc<str>);
 
 impl Lock for SameScripts {
-    type Held = (SameScripts, Owner);
+    type Held = (SameScripts, Id);
 
     async fn take(&self) -> Self::Held {
         let SameScripts(bare, kind, key) = self;
@@ -171,7 +171,7 @@ impl Lock for SameScripts {
 pub struct SetNx(pub Arc<Bare>, pub Arc<str>);
 
 impl Lock for SetNx {
-    type Held = (SetNx, Owner);
+    type Held = (SetNx, Id);
 
     async fn take(&self) -> Self::Held {
         let id = id();

@@ -9,8 +9,8 @@ mod doctor;
 mod exit;
 mod list;
 mod manual;
+mod revoke;
 mod run;
-mod seize;
 mod show;
 mod signals;
 mod slot;
@@ -45,8 +45,8 @@ async fn perform(args: Args) -> Result<Exit, Failure> {
         Command::Status(args) => status::status(&servers, args).await,
         Command::List(args) => list::list(&servers, &args.start).await,
         Command::Slot(args) => slot::slot(&servers.prefix, &args.names),
-        Command::Revoke(args) => seize::revoke(&servers, &args.name).await,
-        Command::Release(args) => seize::release(&servers, &args.name).await,
+        Command::Revoke(args) => revoke::revoke(&servers, &args.name).await,
+        Command::Release(args) => revoke::release(&servers, &args.name).await,
         Command::Doctor => doctor::doctor(&servers).await,
         Command::Completions(args) => manual::completions(args.shell),
         Command::Man(args) => manual::man(args.command.as_deref()),

@@ -218,7 +218,7 @@ globals._G = guard(globals, _G)
 
 -- Running a script ----------------------------------------------------------------------------------------------
 
-local function blame(failure)
+local function place_of(failure)
   local text = 'ERR unknown error'
   if type(failure) ~= 'table' then
     text = 'ERR ' .. tostring(failure)
@@ -230,5 +230,5 @@ end
 
 return function(script, keys, args)
   globals.KEYS, globals.ARGV = keys, args
-  return xpcall(script, blame)
+  return xpcall(script, place_of)
 end

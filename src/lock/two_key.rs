@@ -131,31 +131,31 @@ impl TwoKeyRwLock {
         self.attempt(Mode::Write, lease, until).await
     }
 
-    /// Takes the lock for reading, trying for as long as `patience`: every 50 ms, since nobody tells when it is free.
+    /// Takes the lock for reading, trying for as long as `timeout`: every 50 ms, since nobody tells when it is free.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
-    pub async fn read(&self, lease: Duration, policy: Duration) -> Result<TwoKeyGuard> {
-        self.wait(Mode::Read, lease, policy).await
+    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for a timeout of zero.
+    pub async fn read(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
+        self.wait(Mode::Read, lease, timeout).await
     }
 
-    /// Takes the lock for writing, trying for as long as `patience`: every 50 ms, since nobody tells when it is free.
+    /// Takes the lock for writing, trying for as long as `timeout`: every 50 ms, since nobody tells when it is free.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for no patience at all.
-    pub async fn write(&self, lease: Duration, policy: Duration) -> Result<TwoKeyGuard> {
-        self.wait(Mode::Write, lease, policy).await
+    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut); [`Invalid`](ErrorKind::Invalid) also for a timeout of zero.
+    pub async fn write(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
+        self.wait(Mode::Write, lease, timeout).await
     }
 
-    async fn wait(&self, mode: Mode, lease: Duration, policy: Duration) -> Result<TwoKeyGuard> {
-        if policy.is_zero() {
-            let error = Error::invalid("the policy must not be zero: there are `try_read` and `try_write`");
+    async fn wait(&self, mode: Mode, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
+        if timeout.is_zero() {
+            let error = Error::invalid("the timeout must not be zero: there are `try_read` and `try_write`");
             return Err(self.with_lock(error));
         }
         let clock = self.locks.client().clock.clone();
-        let until = self.after(policy);
+        let until = self.after(timeout);
         let mut answered = false;
         loop {
             let began = clock.now();

@@ -538,10 +538,10 @@ impl Subscription for FakeSubscription {
                 return Err(broken(false));
             };
             let (stopped, act) = self.fakes.with(&self.host, |server| {
-                let guest = if asking { " asking" } else { "" };
+                let asked = if asking { " asking" } else { "" };
                 server
                     .log
-                    .push(format!("SSUBSCRIBE {}{guest}", String::from_utf8_lossy(channel)));
+                    .push(format!("SSUBSCRIBE {}{asked}", String::from_utf8_lossy(channel)));
                 (server.stopped, server.joins.pop_front())
             });
             let channel = Bytes::copy_from_slice(channel);

@@ -164,7 +164,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         };
         let connections = &self.router.connections;
         let ready = connections.ready(address);
-        // The slots of a server leave it together as a rule: one of them is enough to watch. A guest's server need not own them.
+        // The slots of a server leave it together as a rule: one of them is enough to watch. A server that is asked by `ASKING` need not have them.
         let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt())) && !asking;
         let connection = match ready {
             Some(connection) => connection,

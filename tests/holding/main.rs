@@ -22,7 +22,7 @@ mod losing;
 mod reentrant;
 mod releasing;
 mod replicas;
+mod revoking;
 mod running;
-mod seizing;
 mod shards;
 mod stopped;

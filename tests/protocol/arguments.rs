@@ -15,7 +15,7 @@ const NO_NUMBER: [&str; 11] = [
     "99999999999999999999",
     "1 2",
 ];
-const NO_OWNER: [&str; 8] = [
+const NO_ID: [&str; 8] = [
     "",
     "-",
     "tooshort123",
@@ -33,7 +33,7 @@ enum Kind {
     /// Not judged: the server's name, and `not_after` where it means nothing.
     Any(&'static str),
     NotAfter,
-    Owner(&'static str),
+    Id(&'static str),
     /// From 1.
     Span(&'static str),
     /// From 0.
@@ -43,9 +43,9 @@ enum Kind {
     OneOf(&'static str),
 }
 
-use Kind::{Any, Count, NotAfter, OneOf, Owner, Span, Token, Word};
+use Kind::{Any, Count, Id, NotAfter, OneOf, Span, Token, Word};
 
-const ACQUIRE: [Kind; 5] = [Any(HERE), NotAfter, Owner("new1"), Span("1000"), OneOf("f")];
+const ACQUIRE: [Kind; 5] = [Any(HERE), NotAfter, Id("new1"), Span("1000"), OneOf("f")];
 const WAITING: [Kind; 6] = [
     Span("100"),
     Span("1000"),
@@ -54,15 +54,15 @@ const WAITING: [Kind; 6] = [
     Word("-", 40),
     Word("-", 8),
 ];
-const UPGRADE: [Kind; 5] = [Any(HERE), NotAfter, Owner("new1"), Span("1000"), Token];
+const UPGRADE: [Kind; 5] = [Any(HERE), NotAfter, Id("new1"), Span("1000"), Token];
 const PLAIN: [Kind; 2] = [Any(HERE), Any("0")];
-const RELEASE: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), OneOf("all")];
-const RENEW: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), Span("1000")];
-const DOWNGRADE: [Kind; 5] = [Any(HERE), Any("0"), Owner("new1"), Token, Span("1000")];
+const RELEASE: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), OneOf("all")];
+const RENEW: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), Span("1000")];
+const DOWNGRADE: [Kind; 5] = [Any(HERE), Any("0"), Id("new1"), Token, Span("1000")];
 const SEIZE: [Kind; 3] = [Any(HERE), Any("0"), Token];
-const HOLDS: [Kind; 3] = [Any(HERE), Any("0"), Owner("new1")];
-const RAISE_TOKEN: [Kind; 4] = [Any(HERE), Any("0"), Owner("new1"), Token];
-const MUTEX_ACQUIRE: [Kind; 4] = [Any(HERE), NotAfter, Owner("new1"), Span("1000")];
+const HOLDS: [Kind; 3] = [Any(HERE), Any("0"), Id("new1")];
+const RAISE_TOKEN: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), Token];
+const MUTEX_ACQUIRE: [Kind; 4] = [Any(HERE), NotAfter, Id("new1"), Span("1000")];
 const INSPECT: [Kind; 6] = [
     Any(HERE),
     Any("0"),
@@ -102,7 +102,7 @@ impl Kind {
         match self {
             Any(text) | Span(text) | Count(text) | Word(text, _) | OneOf(text) => text.into(),
             NotAfter => "0".into(),
-            Owner(name) => id(name),
+            Id(name) => id(name),
             Token => "1".into(),
         }
     }
@@ -116,7 +116,7 @@ impl Kind {
                 bad.extend(NO_NUMBER.map(String::from));
                 bad.push("0".into());
             }
-            Owner(_) => bad.extend(NO_OWNER.map(String::from)),
+            Id(_) => bad.extend(NO_ID.map(String::from)),
             Word(_, longest) => {
                 bad.extend(NO_WORD.map(String::from));
                 bad.push("a".repeat(longest + 1));

@@ -9,7 +9,7 @@ local lease = whole(4, 1, LONGEST)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not is_owner(ARGV[3]) then
-  return refuse('owner')
+  return refuse('id')
 elseif not lease then
   return refuse('lease')
 end
@@ -26,14 +26,14 @@ end
 -- @include readers
 -- @include pump
 
--- Where the owner's record stands, if it holds; then the deadline, the token, and what follows the token.
+-- Where the acquisition's record stands, if it holds; then the deadline, the token, and what follows the token.
 local function held()
   local alive, _, deadline, token, index = reading(ARGV[3])
   if alive ~= nil then
     return alive and mine, deadline, token, index
   elseif get('writer') then
-    local _, ends, minted, owner = parse(get('writer'))
-    return owner == ARGV[3] and ends > now and 'writer', ends, minted, owner
+    local _, ends, minted, id = parse(get('writer'))
+    return id == ARGV[3] and ends > now and 'writer', ends, minted, id
   end
 end
 

@@ -31,9 +31,9 @@ pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
     let mut out = anstream::stdout().lock();
     match lock.force_release().await? {
         None => writeln!(out, "nobody holds {name}")?,
-        Some(seized) => {
-            let holders = show::holders(seized.writer, seized.readers);
-            let token = seized.token;
+        Some(released) => {
+            let holders = show::holders(released.writer, released.readers);
+            let token = released.token;
             writeln!(
                 out,
                 "took {name} from {holders}: tokens below {token} are stale, and must be refused by what the lock protects"

@@ -30,10 +30,10 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     let lock = bench.locks.rwlock("forced").unwrap();
     assert_eq!(lock.force_release().await.unwrap(), None);
     let writing = lock.write().lease(Duration::from_secs(2)).await.unwrap();
-    let seizure = lock.force_release().await.unwrap().expect("somebody writes");
-    assert!(seizure.writer && seizure.token > writing.token());
+    let forced = lock.force_release().await.unwrap().expect("somebody writes");
+    assert!(forced.writer && forced.token > writing.token());
     let next = lock.try_write().await.unwrap().expect("it is free at once");
-    assert!(next.token() > seizure.token);
+    assert!(next.token() > forced.token);
     soon("the old holder hears of it", writing.lost()).await;
     assert!(next.is_held());
     next.release().await.unwrap();
@@ -55,11 +55,11 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     });
     eventually("it waits", || async { bench.record("forced").await.has_waiters() }).await;
     tokio::time::sleep(Duration::from_millis(100)).await; // and is subscribed
-    let seizure = lock.force_release().await.unwrap().expect("many read");
-    assert_eq!((seizure.readers, seizure.writer), (100, false));
+    let forced = lock.force_release().await.unwrap().expect("many read");
+    assert_eq!((forced.readers, forced.writer), (100, false));
     let next = soon("the waiting writer", waiting).await.unwrap();
     for reader in &readers {
         assert_eq!(reader.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     }
-    assert!(next.is_held() && next.token() > seizure.token);
+    assert!(next.is_held() && next.token() > forced.token);
 }
