@@ -22,7 +22,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     LOCKS.into_iter().chain([MUTEX]).chain(LEGACY)
 }
 
-/// Clients, by their names in master ids. The first three hear what is published to them.
+/// Clients, by their names in ids. The first three hear what is published to them.
 const CLIENTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// The channels that somebody hears.
@@ -30,11 +30,11 @@ pub(super) fn heard_channels() -> impl Iterator<Item = String> {
     CLIENTS[..3].iter().map(|client| format!("{{0}}rwlease:{client:_<11}"))
 }
 
-/// Whether the client of this master hears nothing.
-pub(super) fn is_deaf(master: &str) -> bool {
+/// Whether the client of this acquisition hears nothing.
+pub(super) fn is_deaf(id: &str) -> bool {
     !CLIENTS[..3]
         .iter()
-        .any(|client| master.starts_with(&format!("{client:_<11}")))
+        .any(|client| id.starts_with(&format!("{client:_<11}")))
 }
 
 /// The greatest token there can be.
@@ -96,17 +96,17 @@ const FIELDS: &[&str] = &[
     "i:1",
 ];
 
-/// How many masters of a lock are remembered.
+/// How many acquisitions of a lock are remembered.
 const MOST_KNOWN: usize = 60;
 
 /// How many calls are kept to be sent again.
 const MOST_SENT: usize = 40;
 
-/// What a client knows of one of its masters.
+/// What a client knows of one of its acquisitions.
 #[derive(Clone, Debug)]
 struct Known {
     key: &'static str,
-    master: String,
+    id: String,
     writes: bool,
     token: u64,
     ticket: u64,
@@ -119,7 +119,7 @@ pub(super) struct Habits {
     pub(super) all_kinds: bool,
     /// How many locks there are, at most three.
     pub(super) locks: usize,
-    /// Of a hundred calls, how many bring a new master.
+    /// Of a hundred calls, how many bring a new acquisition.
     pub(super) newcomers: u32,
     /// Of ten newcomers, how many want to write.
     pub(super) writers: u32,
@@ -142,7 +142,7 @@ pub(super) struct Habits {
 #[derive(Debug)]
 pub(super) struct Calls {
     rng: Rng,
-    masters: u32,
+    ids: u32,
     known: Vec<Known>,
     sent: Vec<Call>,
     habits: Habits,
@@ -171,7 +171,7 @@ impl Calls {
     pub(super) fn with(rng: Rng, habits: Habits) -> Calls {
         Calls {
             rng,
-            masters: 0,
+            ids: 0,
             known: Vec::new(),
             sent: Vec::new(),
             habits,
@@ -209,7 +209,7 @@ impl Calls {
             1 => self
                 .known
                 .first()
-                .map_or(Vec::new(), |known| known.master.clone().into()),
+                .map_or(Vec::new(), |known| known.id.clone().into()),
             _ => self.odd_word(),
         };
         (field, value)
@@ -228,8 +228,8 @@ impl Calls {
             Some(Reply::Int(number)) => *number as u64,
             _ => 0,
         };
-        let master = call.args.get(2).map_or(&b""[..], Vec::as_slice);
-        let place = |known: &Known| known.key == key && known.master.as_bytes() == master;
+        let id = call.args.get(2).map_or(&b""[..], Vec::as_slice);
+        let place = |known: &Known| known.key == key && known.id.as_bytes() == id;
         let Some(at) = self.known.iter().position(place) else {
             return;
         };
@@ -250,11 +250,11 @@ impl Calls {
     }
 
     fn newcomer(&mut self, now: u64) -> Call {
-        self.masters += 1;
+        self.ids += 1;
         let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
         let known = Known {
             key: LOCKS[self.rng.usize(..self.habits.locks)],
-            master: format!("{client:_<11}{:07}", self.masters),
+            id: format!("{client:_<11}{:07}", self.ids),
             writes: self.rng.u32(..10) < self.habits.writers,
             token: 0,
             ticket: 0,
@@ -273,38 +273,38 @@ impl Calls {
         self.demand(script, known, fairness.into(), waits, now)
     }
 
-    /// Something that an master may ask who is known already.
+    /// Something that an acquisition may ask for that is known already.
     fn again(&mut self, now: u64) -> Call {
         if self.known.is_empty() {
             return self.newcomer(now);
         }
         let known = self.known[self.rng.usize(..self.known.len())].clone();
-        let Known { master, token, .. } = &known;
+        let Known { id, token, .. } = &known;
         let token = token.to_string();
         match self.rng.u32(..20) {
             0..6 => self.acquire(&known, now),
-            6..11 => call("release", &known, &[master, "all"]),
-            11 => call("release", &known, &[master, "wait"]),
+            6..11 => call("release", &known, &[id, "all"]),
+            11 => call("release", &known, &[id, "wait"]),
             12..15 => {
                 let lease = self.lease();
-                call("renew", &known, &[master, &lease])
+                call("renew", &known, &[id, &lease])
             }
             15 => {
                 let lease = self.lease();
-                call("downgrade", &known, &[master, &token, &lease])
+                call("downgrade", &known, &[id, &token, &lease])
             }
             16..18 => {
                 let waits = self.rng.bool();
                 self.demand("upgrade", &known, token, waits, now)
             }
-            18 => call("holds", &known, &[master]),
+            18 => call("holds", &known, &[id]),
             _ => {
                 let by_us = match self.rng.u32(..self.habits.far_raises) {
                     0 => 100_000_000,
                     _ => self.habits.raised_by,
                 };
                 let higher = known.token + self.rng.u64(..by_us);
-                call("raise_token", &known, &[master, &higher.to_string()])
+                call("raise_token", &known, &[id, &higher.to_string()])
             }
         }
     }
@@ -327,7 +327,7 @@ impl Calls {
         };
         let upgrades = script == "upgrade";
         let lease = self.lease();
-        let mut args = vec![known.master.as_str(), &lease, &fifth];
+        let mut args = vec![known.id.as_str(), &lease, &fifth];
         if waits {
             args.extend([window.as_str(), &liveness]);
             args.extend(if upgrades {
@@ -342,7 +342,7 @@ impl Calls {
         call
     }
 
-    /// What concerns the lock and no master.
+    /// What concerns the lock and no id.
     fn of_a_lock(&mut self) -> Call {
         let rng = &mut self.rng;
         let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"][rng.usize(..7)];
@@ -363,13 +363,13 @@ impl Calls {
 
     fn mutex(&mut self, now: u64) -> Call {
         let rng = &mut self.rng;
-        let master = format!("mutex_owner_{}", rng.u32(..4));
+        let id = format!("mutex_holder_{}", rng.u32(..4));
         let not_after = (now + rng.u64(..200)).saturating_sub(50).to_string();
         let lease = self.lease();
         let (script, args) = match self.rng.u32(..6) {
-            0..2 => ("mutex/acquire", words(&["here", &not_after, &master, &lease])),
-            2 => ("mutex/renew", words(&["here", "0", &master, &lease])),
-            3 => ("mutex/release", words(&["here", "0", &master])),
+            0..2 => ("mutex/acquire", words(&["here", &not_after, &id, &lease])),
+            2 => ("mutex/renew", words(&["here", "0", &id, &lease])),
+            3 => ("mutex/release", words(&["here", "0", &id])),
             _ => ("mutex/inspect", words(&["here", "0"])),
         };
         let keys = vec![MUTEX.to_owned()];
@@ -378,10 +378,10 @@ impl Calls {
 
     fn legacy(&mut self, now: u64) -> Call {
         let rng = &mut self.rng;
-        let master = format!("legacy_owner_{}", rng.u32(..4));
+        let id = format!("two_key_holder_{}", rng.u32(..4));
         let not_after = (now + rng.u64(..200)).saturating_sub(50).to_string();
-        let acquire = words(&["here", &not_after, &master, &rng.u64(1..4).to_string()]);
-        let release = words(&["here", "0", &master]);
+        let acquire = words(&["here", &not_after, &id, &rng.u64(1..4).to_string()]);
+        let release = words(&["here", "0", &id]);
         let (script, keys, args) = match rng.u32(..4) {
             0 => ("legacy/acquire_read", &LEGACY[..], acquire),
             1 => ("legacy/acquire_write", &LEGACY[..], acquire),
@@ -419,7 +419,7 @@ impl Calls {
     }
 }
 
-/// A call for an master. Of the envelope, only the server's name matters.
+/// A call for an id. Of the envelope, only the server's name matters.
 fn call(script: &'static str, known: &Known, args: &[&str]) -> Call {
     let mut all = words(&["here", "0"]);
     all.extend(words(args));

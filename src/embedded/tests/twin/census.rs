@@ -257,12 +257,12 @@ impl Step<'_> {
             ("a grant lapses", after.contains_key("lapsed") && changed("lapsed")),
             (
                 "a waiter is dead for its client's lapse",
-                self.waiters().any(|(master, waiter)| self.has_lapsed(master, &waiter)),
+                self.waiters().any(|(id, waiter)| self.has_lapsed(id, &waiter)),
             ),
             (
                 "a grant is taken back",
                 self.waiters()
-                    .any(|(master, waiter)| self.is_taken_back(master, &waiter)),
+                    .any(|(id, waiter)| self.is_taken_back(id, &waiter)),
             ),
             (
                 "a dead waiter is in the queue",
@@ -311,8 +311,8 @@ impl Step<'_> {
     }
 
     fn caller(&self) -> &str {
-        let master = self.call.args.get(2).and_then(|word| str::from_utf8(word).ok());
-        master.unwrap_or_default()
+        let id = self.call.args.get(2).and_then(|word| str::from_utf8(word).ok());
+        id.unwrap_or_default()
     }
 
     fn number(&self, field: &str) -> u64 {
@@ -343,25 +343,25 @@ impl Step<'_> {
     fn waiters(&self) -> impl Iterator<Item = (&str, Waiter<'_>)> {
         let entries = self.before.fields.iter();
         let waiters = entries.filter_map(|(field, text)| Some((field.strip_prefix("q:")?, Waiter::of(text)?)));
-        waiters.filter(|(master, _)| *master != self.caller())
+        waiters.filter(|(id, _)| *id != self.caller())
     }
 
-    fn has_lapsed(&self, master: &str, waiter: &Waiter<'_>) -> bool {
+    fn has_lapsed(&self, id: &str, waiter: &Waiter<'_>) -> bool {
         let lapsed = self.before.fields.get("lapsed").map_or("", String::as_str);
         let words: Vec<&str> = lapsed.split(' ').collect();
         let mut lapses = words.chunks_exact(2);
-        lapses.any(|lapse| master.starts_with(lapse[0]) && lapse[1].parse().is_ok_and(|at: u64| at > waiter.seen))
+        lapses.any(|lapse| id.starts_with(lapse[0]) && lapse[1].parse().is_ok_and(|at: u64| at > waiter.seen))
     }
 
     /// It lived, and is gone without having held: its client hears nothing at the server where it says it listens.
-    fn is_taken_back(&self, master: &str, waiter: &Waiter<'_>) -> bool {
+    fn is_taken_back(&self, id: &str, waiter: &Waiter<'_>) -> bool {
         let after = &self.after.fields;
         let is_gone = !["q:", "r:"]
             .iter()
-            .any(|kind| after.contains_key(&format!("{kind}{master}")))
-            && after.get("writer").is_none_or(|writer| !writer.ends_with(master));
-        let lives = waiter.ends > self.us / 1000 && !self.has_lapsed(master, waiter);
-        is_gone && lives && waiter.node == "here" && is_deaf(master) && waiter.mode != "u"
+            .any(|kind| after.contains_key(&format!("{kind}{id}")))
+            && after.get("writer").is_none_or(|writer| !writer.ends_with(id));
+        let lives = waiter.ends > self.us / 1000 && !self.has_lapsed(id, waiter);
+        is_gone && lives && waiter.node == "here" && is_deaf(id) && waiter.mode != "u"
     }
 
     fn grants_the_upgrade(&self) -> bool {
@@ -369,11 +369,11 @@ impl Step<'_> {
             .before
             .fields
             .get("upgrader")
-            .filter(|master| *master != self.caller());
+            .filter(|id| *id != self.caller());
         let writer = self.after.fields.get("writer");
         upgrader
             .zip(writer)
-            .is_some_and(|(master, writer)| writer.ends_with(master.as_str()))
+            .is_some_and(|(id, writer)| writer.ends_with(id.as_str()))
     }
 }
 
