@@ -135,7 +135,7 @@ impl Channels {
         // More than one round only if it was joined anew while it was left once more.
         while let Some(asking) = self.asked(&channel) {
             if self.subscribe(&channel, asking).await?.is_err() {
-                // Unless it was left meanwhile, this is news.
+                // Unless it was left meanwhile, the link has to hear of it.
                 if self.lock().remove(&channel).is_some() {
                     self.tell(Notice::Left { channel });
                 }

@@ -113,7 +113,7 @@ mod tests {
         assert!(joins.overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
         assert_eq!(joins.overdue(at(1600), at(600)).len(), 1);
         assert!(joins.overdue(at(1601), at(600)).is_empty(), "just sent");
-        assert!(joins.answered(&"a".into()), "as a guest");
+        assert!(joins.answered(&"a".into()), "after ASK");
         assert!(joins.overdue(at(60_000), at(600)).is_empty());
     }
 
