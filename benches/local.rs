@@ -34,10 +34,10 @@ fn local(criterion: &mut Criterion) {
         });
     });
     let guard = runtime.block_on(async { lock.write().await.unwrap() });
-    criterion.bench_function("asking a guard whether it holds", |bench| {
+    criterion.bench_function("whether a guard holds", |bench| {
         bench.iter(|| black_box(&guard).is_held())
     });
-    criterion.bench_function("asking a guard what is left", |bench| {
+    criterion.bench_function("what is left of a lease", |bench| {
         bench.iter(|| black_box(&guard).remaining())
     });
     runtime.block_on(async { guard.release().await.unwrap() });

@@ -1,4 +1,4 @@
-//! Distributed read/write locks for Redis Cluster: fair, fenced, and made for the day when slots move and masters die.
+//! Distributed read/write locks for Redis Cluster: fair, fenced, and safe under resharding and failover.
 //!
 //! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] of a name; [`read`](RwLock::read) and [`write`](RwLock::write) wait for
 //! their turn and give a guard; the guard is a [`Lease`] that is renewed while it lives, has a [fencing token](Lease::token), and says when
@@ -35,7 +35,7 @@
 // Without a backend to servers a part of the library is of no use: the system's clock, and without any, nearly all.
 #![cfg_attr(not(any(feature = "redis", feature = "fred")), allow(dead_code, unused_imports))]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
-// The library does not panic and does not print, and asks nobody but its Clock for the time.
+// The library does not panic and does not print, and reads the time by its Clock alone.
 #![warn(
     clippy::unwrap_used,
     clippy::expect_used,

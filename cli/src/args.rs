@@ -33,7 +33,7 @@ Examples:
   rwlease status backup --watch                   who holds it, who waits
   rwlease doctor                                  what would break a lock here?";
 
-/// Where the servers are, and who is asking.
+/// Where the servers are, and as which user to connect.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct Servers {
@@ -71,7 +71,7 @@ pub enum Command {
     Status(Status),
     /// List the locks that the servers know
     List(List),
-    /// Show the slots of locks; asks no server
+    /// Show the slots of locks, without a call to a server
     Slot(Slot),
     /// Have the leases of a lock's holders not be made longer
     ///

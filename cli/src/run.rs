@@ -78,7 +78,7 @@ async fn wait_for(
             }
             match held.lease().renew().await {
                 Ok(_) => return Ok(held),
-                // On a machine with better things to do it can be over by then. Nothing has begun, so it asks again.
+                // On a machine with better things to do it can be over by then. Nothing has begun, so it acquires again.
                 Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
                 Err(error) => return Err(Failure::from(error)),
             }

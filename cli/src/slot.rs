@@ -1,4 +1,4 @@
-//! `rwlease slot`: arithmetic, no server is asked.
+//! `rwlease slot`: arithmetic, no server is called.
 
 use std::io::Write;
 

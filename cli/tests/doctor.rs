@@ -73,7 +73,7 @@ async fn a_master_that_is_away() -> Result {
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let away = cluster.node(1).address().to_string();
-    let told = |line: &str| line.starts_with("wrong") && line.contains(&away) && line.contains("cannot be asked");
+    let told = |line: &str| line.starts_with("wrong") && line.contains(&away) && line.contains("cannot be queried");
     assert!(ran.out.lines().any(told), "{}", ran.out);
     Ok(())
 }
@@ -242,7 +242,7 @@ async fn servers_of_their_own() -> Result {
     assert_eq!(ran.status, Some(1), "the other may be another server: {ran:?}");
     assert!(says(&ran, "wrong", &["no client for locks"]), "{}", ran.out);
     assert!(
-        says(&ran, "warning", &[&other.address(), "cannot be asked"]),
+        says(&ran, "warning", &[&other.address(), "cannot be queried"]),
         "{}",
         ran.out
     );

@@ -1,4 +1,4 @@
--- What one who wants a lock asks for.
+-- What an acquire, a poll or an upgrade requests.
 local function read_demand(with_token)
   local asked = {
     not_after = whole(2, 0, NEVER),

@@ -7,7 +7,7 @@ local GRANTS = 16 -- grants and dead waiters in one call
 local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few otherwise
 local LOOKS_UNBLOCKED = 2
 
-local me = false -- the acquisition that this call is made for, if it asks for the lock
+local me = false -- the acquisition that this call is made for, if it acquires the lock
 local more = 0
 local steps, looks = GRANTS, LOOKS
 local grants = {}
@@ -56,7 +56,7 @@ local function claimed_until(deadline, token, wanted)
   return token > number('revoked') and math.max(deadline, now + wanted) or deadline
 end
 
--- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The one who asks has its full lease at once.
+-- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The caller has its full lease at once.
 local function grant(entry)
   local token = mint()
   local asks = entry.id == me

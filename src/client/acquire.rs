@@ -60,7 +60,7 @@ pub(crate) async fn upgrade(
     request.watched(policy).await.map_err(|error| lock.with_lock(error))
 }
 
-/// Waits until no pending of this lease can be carried out any more, and takes note that an upgrade is asked for; gives the token of the read.
+/// Waits until no pending transition of this lease can be carried out any more, and notes that an upgrade begins; gives the token of the read.
 async fn begin_upgrade(client: &Client, acquisition: &Acquisition, policy: WaitPolicy) -> Result<u64> {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
@@ -125,7 +125,7 @@ enum Woken {
     Pushed(Pushed),
     Poll,
     OutOfTime,
-    /// What was asked for is no longer wanted: the client is being shut down, or the lease was lost.
+    /// The request is no longer wanted: the client is being shut down, or the lease was lost.
     Over,
 }
 
@@ -247,7 +247,7 @@ impl<'a> Request<'a> {
                     let kind = ErrorKind::TooManyWaiters;
                     return Err(Error::new(kind, format!("{waiters} wait already, which is the limit")));
                 }
-                Acquired::Stale => {} // it came too late: ask anew
+                Acquired::Stale => {} // it came too late: call anew
                 Acquired::Conflict => {
                     self.settle();
                     let message = "another reader waits to be upgraded: one of the two must release";
@@ -306,7 +306,7 @@ impl<'a> Request<'a> {
         result
     }
 
-    /// The lease to ask for now. That of an upgrade does not reach past the longest hold, which began with the read.
+    /// The lease to request now. That of an upgrade does not reach past the longest hold, which began with the read.
     fn lease(&self, now: Moment) -> Duration {
         let lease = self.options.lease;
         let of_the_hold = self
@@ -333,7 +333,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether to ask again: a slot that cannot be served now may be served before the time is up.
+    /// Whether to call again: a slot that cannot be served now may be served before the time is up.
     fn is_passing(&self, error: &CallError, policy: WaitPolicy) -> bool {
         let least = match error.reason {
             Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
@@ -347,7 +347,7 @@ impl<'a> Request<'a> {
         wanted && self.client.clock.now().after(least) < policy.until().unwrap_or(LATEST)
     }
 
-    /// Masters that name each other will agree. Until then there is no use in asking them all the time.
+    /// Masters that name each other will agree. Until then there is no use in calling them all the time.
     async fn let_masters_agree(&self) {
         let pause = self.client.settings.poll.interval;
         self.client
@@ -365,7 +365,7 @@ impl<'a> Request<'a> {
         unheard && !self.answered
     }
 
-    /// Whether the time was up just after a look had been sent, which says nothing against the server.
+    /// Whether the time was up just after a poll had been sent, which says nothing against the server.
     fn was_cut_short(&self, error: &CallError) -> bool {
         let now = self.client.clock.now();
         let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
@@ -377,12 +377,12 @@ impl<'a> Request<'a> {
         self.client.router.joined_at(self.acquisition.lock.slot)
     }
 
-    /// Waits for a push, or (`None`) for the time to look again.
+    /// Waits for a push, or (`None`) for the time to poll again.
     async fn wait(&mut self, until: Option<Moment>) -> Result<Option<Pushed>> {
         if self.waiting.is_none() {
             self.waiting = Some(self.client.wait_in(&self.acquisition));
         }
-        // Subscribed while the call was under way, when there was nobody yet to be told to look: the queue does not know, and would not push.
+        // Subscribed while the call was under way, when there was nobody yet to be told to poll: the queue does not know, and would not push.
         if self.subscribed_at() != self.joined_at {
             return Ok(None);
         }
@@ -424,7 +424,7 @@ impl<'a> Request<'a> {
     }
 
     /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is near, nor if replicas have to confirm it: then
-    /// the look that follows claims it and says.
+    /// the poll that follows claims it and says.
     fn take_pushed(&mut self, pushed: &Pushed) -> Result<Option<Arc<Acquisition>>> {
         // An upgrade has its acquisition in common with the read, and with upgrades before it: their messages can come late.
         if matches!(self.goal, Goal::Upgrade { token } if pushed.grant.token <= token) {
@@ -526,7 +526,7 @@ impl<'a> Request<'a> {
         true
     }
 
-    /// Why what was asked for is no longer wanted.
+    /// Why the request is no longer wanted.
     fn over(&self) -> Error {
         match self.acquisition.with_holding(|_| ()) {
             Some(()) => Error::new(ErrorKind::Lost, "the lease is lost"),
@@ -579,6 +579,6 @@ pub(crate) fn out_of_time() -> Error {
 }
 
 pub(crate) fn too_few_replicas(confirmed: u32, wanted: u32) -> Error {
-    let message = format!("{confirmed} of the {wanted} replicas that were asked for confirmed it in time");
+    let message = format!("{confirmed} of the {wanted} requested replicas confirmed it in time");
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -14,19 +14,19 @@ use crate::clock::Moment;
 use crate::node::Address;
 use crate::protocol::{AcquisitionId, Grant, LockKey, Mode};
 
-/// Shared by the one who asked (a request, then a guard), the registry, and the worker.
+/// Shared by its caller (a request, then a guard), the registry, and the worker.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     pub(crate) id: AcquisitionId,
     /// The number in the acquisition id, its place in the registry.
     pub(crate) count: u64,
     pub(crate) lock: LockKey,
-    /// The lease that was asked for: an attempt that had no answer may have been granted it.
+    /// The lease that was requested: an attempt that had no answer may have been granted it.
     lease: Duration,
     state: Mutex<State>,
-    /// Told of a push, of a look that is due, of a change of the lease, and of its end. Many may listen, so all are told.
+    /// Told of a push, of a poll that is due, of a change of the lease, and of its end. Many may listen, so all are told.
     pub(crate) changed: Notify,
-    /// Cancelled when the lease ends; made for the first one who asks for it.
+    /// Cancelled when the lease ends; made for the first caller that wants it.
     cancellation: OnceLock<CancellationToken>,
 }
 
@@ -45,11 +45,11 @@ pub(crate) enum State {
 pub(crate) struct Acquiring {
     /// A grant that was pushed.
     pub(crate) pushed: Option<Pushed>,
-    /// Something happened that a push could have been lost in: look now.
+    /// Something happened that a push could have been lost in: poll now.
     pub(crate) look: bool,
     /// Until when attempts without an answer can still be carried out.
     pub(crate) in_doubt: Option<InDoubt>,
-    /// A wait that was given up before this was asked for has not been ended at the server.
+    /// A wait that was given up before this began has not been ended at the server.
     pub(crate) lingers: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Holding {
     pub(crate) token_since: Moment,
     /// When it ends here: the margin is off already.
     pub(crate) ends: Moment,
-    /// What a renewal asks for.
+    /// What a renewal requests.
     pub(crate) lease: Duration,
     pub(crate) margin: Duration,
     /// When the next renewal is due, if one is.
@@ -94,7 +94,7 @@ pub(crate) struct Holding {
     pub(crate) replicas: u32,
     /// Its holder is giving it back: it is renewed no more, and its end is no loss.
     pub(crate) releasing: bool,
-    /// An upgrade is asked for.
+    /// An upgrade is under way.
     pub(crate) upgrade: Option<Box<Acquiring>>,
     /// What the worker has to change about it.
     pub(crate) pending: Option<Box<PendingTransition>>,
@@ -175,7 +175,7 @@ impl Acquisition {
             .map_or(ends, |in_doubt| ends.max(self.doubt_ends(in_doubt)))
     }
 
-    /// What is asked for, if anything is.
+    /// The request or the upgrade under way, if there is one.
     pub(crate) fn with_acquiring<T>(&self, act: impl FnOnce(&mut Acquiring) -> T) -> Option<T> {
         match &mut *self.state() {
             State::Acquiring(asking) => Some(act(asking)),
@@ -254,7 +254,7 @@ impl Holding {
         }
     }
 
-    /// An upgrade is asked for, or was given up and may be granted all the same.
+    /// An upgrade is under way, or was given up and may be granted all the same.
     fn may_be_upgraded(&self) -> bool {
         let pending = self.pending.as_ref();
         self.upgrade.is_some() || pending.is_some_and(|pending| pending.kind == TransitionKind::EndWait)

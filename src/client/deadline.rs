@@ -28,7 +28,7 @@ fn left(grant: Grant, now: u64) -> Duration {
     Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 
-/// When a lease that was pushed ends here, or nothing if that cannot be told: then the server must be asked.
+/// When a lease that was pushed ends here, or nothing if that cannot be told: then a poll must tell.
 ///
 /// The start of such a lease was not seen. `bound` says that the server's clock does not reach the deadline before a certain moment; and the server read
 /// `push_now` before the message came. Where the two differ, the earlier one counts.
@@ -75,7 +75,7 @@ impl Renewals {
         self.left = self.left.map(|left| left.saturating_sub(1));
     }
 
-    /// The lease to ask for at `now`: never past the end of the longest hold.
+    /// The lease to request at `now`: never past the end of the longest hold.
     pub(crate) fn lease(&self, now: Moment, lease: Duration) -> Duration {
         self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
     }

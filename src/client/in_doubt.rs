@@ -26,7 +26,7 @@ impl InDoubt {
         InDoubt { until, server_ms }
     }
 
-    /// The last moment of the server's clock at which it may carry one of them out, as its answer tells that reads `server_now` and was asked for at `sent`.
+    /// The last moment of the server's clock at which it may carry one of them out, as its answer tells that reads `server_now` to a call sent at `sent`.
     pub(crate) fn server_ms(&self, server_now: u64, sent: Moment) -> u64 {
         let left = || u64::try_from(self.until.since(sent).as_millis()).unwrap_or(u64::MAX);
         self.server_ms

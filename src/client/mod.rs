@@ -182,7 +182,7 @@ impl Client {
         self.id
     }
 
-    /// Whom a push is for.
+    /// The acquisition that a push is for.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Acquisition>> {
         let count = AcquisitionId::count_of(id, &self.id)?;
         self.registry().get(count)
@@ -225,7 +225,7 @@ impl Client {
         self.registry().take_work(horizon)
     }
 
-    /// Asks a question about a lock: a call that changes nothing.
+    /// Sends a query about a lock: a call that changes nothing.
     pub(crate) async fn query(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
         let until = self.clock.now().after(self.settings.call_timeout);
         let answer = self.router.call(question, until).await;
@@ -271,7 +271,7 @@ impl Drop for Handle {
     }
 }
 
-/// Held by each one who waits in a slot.
+/// Held by each waiter in a slot.
 #[derive(Debug)]
 pub(crate) struct WaitingIn {
     client: Arc<Client>,

@@ -1,35 +1,35 @@
-//! How often a waiter looks, as the net under the push.
+//! How often a waiter polls: the fallback where no push comes.
 
 use std::time::Duration;
 
-/// When all of a queue are to look, each place waits for so much longer than the one before it.
+/// When all of a queue are to poll, each place waits for so much longer than the one before it.
 const STEP: Duration = Duration::from_millis(1);
 
 /// The times of waiting that a client is set to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollSettings {
-    /// Between two looks of the head of the queue; each place behind it adds as much.
+    /// Between two polls of the head of the queue; each place behind it adds as much.
     pub(crate) interval: Duration,
-    /// How long a place in the queue lives without a look.
+    /// How long a place in the queue lives without a poll.
     pub(crate) waiter_ttl: Duration,
     /// How long a grant waits to be claimed by a client that hears of it.
     pub(crate) window: Duration,
 }
 
 impl PollSettings {
-    /// The time until the next look; `random` is from 0 to 1.
+    /// The time until the next poll; `random` is from 0 to 1.
     pub(crate) fn next_poll(&self, ahead: u64, random: f64) -> Duration {
         self.longest(ahead).mul_f64(1.0 - 0.2 * random)
     }
 
-    /// The time until the look of a waiter that was told to look, as all of its queue were: the head looks at once, and the others one after another. `random` is from 0 to 1.
+    /// The time until the poll of a waiter that was told to poll, as all of its queue were: the head polls at once, and the others one after another. `random` is from 0 to 1.
     pub(crate) fn told_poll(&self, ahead: u64, random: f64) -> Duration {
         let places = u32::try_from(ahead).unwrap_or(u32::MAX);
         let turn = STEP.saturating_mul(places).saturating_sub(STEP.mul_f64(random));
         turn.min(self.longest(ahead))
     }
 
-    /// The window for one that hears of grants, or only finds them when it looks.
+    /// The window for a waiter that hears of grants, or only finds them when it polls.
     pub(crate) fn window(&self, hears: bool, ahead: u64) -> Duration {
         if hears {
             self.window

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::protocol::Fairness;
 
-/// What a lock is asked for with.
+/// What a lock is acquired with.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseOptions {
     pub(crate) lease: Duration,
@@ -58,7 +58,7 @@ pub enum Renewal {
 pub(crate) enum WaitPolicy {
     /// Not at all; the limit is for the cluster's answer.
     Try { until: Moment },
-    /// In the queue, for ever or until a moment.
+    /// In the queue, without a limit or until a moment.
     Queue { until: Option<Moment> },
 }
 

@@ -1,10 +1,10 @@
-//! When to look at whom next.
+//! When to look at which acquisition next.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::clock::Moment;
 
-/// Whom to look at, by number, and when: one entry each at most, so it never holds more than there are.
+/// Which acquisitions to look at, by number, and when: one entry each at most, so it never holds more than there are.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     order: BTreeSet<(Moment, u64)>,

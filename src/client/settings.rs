@@ -64,12 +64,12 @@ impl Settings {
             check_margin(margin, self.lease)?;
         }
         in_range("the poll interval", self.poll.interval, 1, 60_000)?;
-        in_range("the waiters' waiter_ttl", self.poll.waiter_ttl, 100, 3_600_000)?;
+        in_range("the waiters' time to live", self.poll.waiter_ttl, 100, 3_600_000)?;
         in_range("the claim window", self.poll.window, 10, 600_000)?;
         in_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
         if self.poll.waiter_ttl < 3 * self.poll.interval {
             return Err(Error::invalid(
-                "the waiters' waiter_ttl must be at least three poll intervals",
+                "the waiters' time to live must be at least three poll intervals",
             ));
         }
         Ok(())
@@ -88,7 +88,7 @@ impl RouterSettings {
             Ok(())
         } else {
             Err(Error::invalid(format!(
-                "the calls in batch must be from 1 to {MOST_IN_FLIGHT}, not {}",
+                "the calls in flight must be from 1 to {MOST_IN_FLIGHT}, not {}",
                 self.max_in_flight
             )))
         }

@@ -1,4 +1,4 @@
-//! The seam to local time. Only this file may ask the operating system for it (clippy enforces that).
+//! The seam to local time. Only this file may read it from the operating system (clippy enforces that).
 //!
 //! Leases must also run down while the machine is suspended, which [`std::time::Instant`] does not promise:
 //! the system clock here is `CLOCK_BOOTTIME` where there is one.

@@ -163,7 +163,7 @@ impl Engine {
         world.servers.iter().map(|server| server.address.clone()).collect()
     }
 
-    /// Asks a server, as over a connection of its own.
+    /// Sends a command to a server, as over a connection of its own.
     pub(crate) fn query(&self, server: usize, command: &Command) -> Reply {
         let mut host = lock(&self.shared.host);
         self.shared.serve(&mut host, server, &Session::default(), command)

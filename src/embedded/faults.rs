@@ -22,7 +22,7 @@ pub struct Faults {
 
 /// Slots that move.
 impl Faults {
-    /// Begins to move a slot to another master. From now on the source sends who asks for a key that is not there to
+    /// Begins to move a slot to another master. From now on the source redirects commands for a key that is not there to
     /// the target, which serves those alone that were sent. False if the slot cannot move there, or already moves.
     /// (Both masters must be up and not isolated, here and in the next two.)
     pub fn begin_move(&self, slot: Slot, to: usize) -> bool {

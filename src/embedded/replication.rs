@@ -20,7 +20,7 @@ pub(super) struct Received {
 }
 
 impl World {
-    /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever the number asked for.
+    /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever the number in the command.
     pub(super) fn wait(&mut self, at: At, args: &[&[u8]], covered: u64) -> Outcome {
         number::argument(args[0])?;
         let timeout =

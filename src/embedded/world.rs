@@ -49,7 +49,7 @@ pub(super) struct Running {
     home: Option<(Blob, Slot)>,
 }
 
-/// How much scripts have asked of their server: the calls of `redis.call` and `redis.pcall`.
+/// How much work scripts have given to their server: the calls of `redis.call` and `redis.pcall`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Scripts that were run.

@@ -1,4 +1,4 @@
-//! What one holds: guards that give the lease back.
+//! What a holder has: guards that give the lease back.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of an [`Reentrant`](crate::Reentrant).
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of a [`Reentrant`](crate::Reentrant).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
@@ -155,7 +155,7 @@ macro_rules! guard {
             /// Leaves the lock to its lease: it is not released, and stays taken until the lease ends. For what must not happen again too soon: a job
             /// that the first of many runs, a limit of once in an hour.
             ///
-            /// The lease is made as long again as it was asked for, counted from now, and then this client has no more to do with it: it is renewed no more, and
+            /// The lease is made as long again as it was requested, counted from now, and then this client has no more to do with it: it is renewed no more, and
             /// neither a drop nor [`shutdown`](crate::Locks::shutdown) releases it. Gives what is left of it, at least. Only
             /// [`force_release`](crate::RwLock::force_release) ends it sooner. One round trip.
             ///

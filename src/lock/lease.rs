@@ -1,4 +1,4 @@
-//! A lease as its holder sees it: it can be asked, watched and made longer.
+//! A lease as its holder sees it: it can be read, watched and made longer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum LeaseState {
     Lost,
 }
 
-/// A lease on a lock, as its holder sees it. Guards have it; a clone can be handed to whom it concerns, and does not keep the lock.
+/// A lease on a lock, as its holder sees it. Guards have it; a clone can be passed to other code, and does not keep the lock.
 ///
 /// It is counted by a clock that also runs while the machine is suspended, from the moment the request that was
 /// granted was sent, less a margin: so it ends here before it ends at the server, whatever the network did. A process that is stopped
@@ -146,7 +146,7 @@ impl Lease {
         token
     }
 
-    /// Makes the lease as long again as it was asked for, counted from now. Needed only for leases that nobody else
+    /// Makes the lease as long again as it was requested, counted from now. Needed only for leases that nobody else
     /// renews. One round trip.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ const STEP: u32 = 500;
 /// The names of the read/write locks that the servers know: locks that are held or waited for, and for some seconds those that were. Made by
 /// [`Locks::list`](crate::Locks::list).
 ///
-/// Each master is asked in turn, by `SCAN`, a bounded step at a time, so that nobody is kept waiting by it. A lock that is there from the beginning to the
+/// Each master is queried in turn, by `SCAN`, a bounded step at a time, so that nobody is kept waiting by it. A lock that is there from the beginning to the
 /// end is named at least once; if its slot moves meanwhile it can be missed or named twice. A hash that begins with the prefix of the locks'
 /// keys and is none is named as well: [`status`](crate::RwLock::status) tells.
 ///
@@ -33,12 +33,12 @@ const STEP: u32 = 500;
 /// # Ok(()) }
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```
-#[must_use = "a listing asks nothing until it is read"]
+#[must_use = "a listing sends nothing until it is read"]
 pub struct Listing {
     client: Arc<Handle>,
     pattern: Vec<u8>,
     step: u32,
-    /// Those that are still to be asked; nothing before the first step.
+    /// Those that are still to be queried; nothing before the first step.
     masters: Option<VecDeque<Address>>,
     cursor: Bytes,
 }

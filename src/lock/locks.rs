@@ -96,7 +96,7 @@ impl Locks {
         Listing::new(self.client.clone(), start.as_ref())
     }
 
-    /// One who may hold the same lock again.
+    /// An actor that may hold the same lock again.
     pub fn reentrant(&self) -> Reentrant {
         Reentrant::new(self.client.clone())
     }
@@ -137,7 +137,7 @@ impl Locks {
             .collect()
     }
 
-    /// Whether this client still has to do with that acquisition: asks for it, holds by it, or has yet to see it gone.
+    /// Whether this client still has to do with that acquisition: acquires by it, holds by it, or has yet to see it gone.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn knows(&self, id: &str) -> bool {
@@ -151,8 +151,8 @@ impl Locks {
         self.client.scripts.all().into_iter()
     }
 
-    /// What the ids of all this client's acquisitions begin with: by it one finds oneself in a [`Status`](crate::Status), among those who hold and those who
-    /// wait.
+    /// What the ids of all this client's acquisitions begin with: by it a client finds its own acquisitions in a [`Status`](crate::Status), among the holders and
+    /// the waiters.
     pub fn client_id(&self) -> String {
         self.client.id().to_string()
     }

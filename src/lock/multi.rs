@@ -299,7 +299,7 @@ impl MultiGuard {
         any_lost(&self.0).await;
     }
 
-    /// Makes all leases as long again as they were asked for: needed only where nobody else renews. One round trip in time.
+    /// Makes all leases as long again as they were requested: needed only where nobody else renews. One round trip in time.
     ///
     /// # Errors, Cancel safety
     ///

@@ -16,7 +16,7 @@ use crate::slot::Slot;
 /// server, the scripts that people write.
 ///
 /// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and the value is [Lease::id`](crate::Lease::id).
-/// The lease is renewed while the guard lives, its loss is told, and an answer that was lost is asked for again with the same value.
+/// The lease is renewed while the guard lives, its loss is told, and a call whose answer was lost is repeated with the same value.
 ///
 /// It knows no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is zero, and a store cannot tell a holder that lost it from
 /// the next one. Where nobody else must share it, an [`RwLock`](crate::RwLock) held for writing is the better mutex.
@@ -70,20 +70,20 @@ impl Mutex {
         self.lock.slot
     }
 
-    /// Asks for the mutex, and tries again until it is had: by the default [`Retry`](crate::Retry) unless [`retry`](Acquire::retry) gives another, and without a
+    /// Acquires the mutex, trying until it is held: by the default [`Retry`](crate::Retry) unless [`retry`](Acquire::retry) gives another, and without a
     /// limit unless that or [`timeout`](Acquire::timeout) gives one. One round trip for each try.
     ///
-    /// One who holds it already and asks for it again waits for itself: see [`Reentrant`](crate::Reentrant).
+    /// Acquiring a mutex that this task already holds deadlocks: see [`Reentrant`](crate::Reentrant).
     pub fn lock(&self) -> Acquire<'_, MutexGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
 
-    /// Asks for the mutex once.
+    /// Tries once to acquire the mutex.
     pub fn try_lock(&self) -> TryAcquire<'_, MutexGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
-    /// Asks whose value it holds, and until when; nothing if it is free. One round trip.
+    /// Queries whose value it holds, and until when; nothing if it is free. One round trip.
     ///
     /// # Errors
     ///

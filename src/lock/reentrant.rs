@@ -1,4 +1,4 @@
-//! One who may hold the same lock again.
+//! An actor that may hold the same lock again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,14 +24,14 @@ use crate::protocol::{Kind, LockKey, Mode};
 /// The least number of locks at which a `Reentrant` forgets those that it no longer holds.
 const MANY: usize = 64;
 
-/// One who may hold the same lock again: read in read, write in write, read in write, a mutex in itself. To write while reading is an
+/// An actor that may hold the same lock again: read in read, write in write, read in write, a mutex in itself. To write while reading is an
 /// [upgrade](crate::ReadGuard::upgrade), with its [`Conflict`](ErrorKind::Conflict).
 ///
-/// A plain request for a lock that one holds already waits for oneself. Who must call code that takes the same lock hands it a `Reentrant`: what it holds
-/// is counted here, and to take it again is no round trip. All its guards for one lock share one [`Lease`], with the terms of the first request. They can be
+/// Acquiring a lock that this task already holds deadlocks. Code that calls other code which acquires the same lock passes it a `Reentrant`. What a `Reentrant` holds
+/// is counted here, and acquiring it again is no round trip. All its guards for one lock share one [`Lease`], with the terms of the first request. They can be
 /// released in any order: when the last write is gone and reads are left, the lease becomes a read; when all are gone, it ends.
 ///
-/// Clones are the same actor. Its requests for one lock go one after the other; dropping one of them takes nothing from the others.
+/// Clones are the same `Reentrant`. Its requests for one lock go one after the other; dropping one of them takes nothing from the others.
 ///
 /// ```no_run
 /// # async fn example(locks: rwlease::Locks) -> rwlease::Result<()> {
@@ -112,7 +112,7 @@ impl fmt::Debug for Reentrant {
 /// What a `Reentrant` has of one lock.
 #[derive(Debug, Default)]
 struct Entry {
-    /// Whoever asks the server for more has this.
+    /// A request that calls the server for more has this.
     turn: tokio::sync::Mutex<()>,
     held: Mutex<Option<Held>>,
 }
@@ -313,14 +313,14 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident, $mode:expr) => {
         $(#[$doc])*
         ///
-        /// It derefs to the [`Lease`] that all its guards for this lock share. Dropped, it is released in the background.
+        /// It derefs to the [`Lease`] that all guards of the [`Reentrant`] for this lock share. Dropped, it is released in the background.
         #[must_use = "dropped at once, the lock is released at once"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
         pub struct $name(Share);
 
         impl $name {
-            /// Lets go, and says truly how that went. A round trip only for its last guard, and for the last write if
+            /// Lets go, and says truly how that went. A round trip only for the last guard of the [`Reentrant`], and for the last write if
             /// reads are left.
             ///
             /// # Errors

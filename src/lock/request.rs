@@ -24,7 +24,7 @@ pub struct LockRequest<'a> {
     pub(crate) lock: &'a LockKey,
     pub(crate) options: &'a LeaseOptions,
     pub(crate) policy: WaitPolicy,
-    /// For whom, if it is for one who may hold the lock already.
+    /// The `Reentrant` that it is for, if it is for one.
     pub(crate) reentrant: Option<&'a Reentrant>,
 }
 
@@ -32,9 +32,9 @@ pub struct LockRequest<'a> {
 ///
 /// # Cost
 ///
-/// One round trip if the lock is free. One who waits takes a place in the lock's queue with its first call, is told of its grant
-/// by push where the server can (Redis 7, Valkey), and looks by itself now and then: every 250 ms at the head of the queue, less often further
-/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has one who set [`retry`](Acquire::retry): that is one round trip for each try.
+/// One round trip if the lock is free. A waiter takes a place in the lock's queue with its first call, is told of its grant
+/// by push where the server can (Redis 7, Valkey), and polls as the fallback: every 250 ms at the head of the queue, less often further
+/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has a request with [`retry`](Acquire::retry): that is one round trip for each try.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub struct LockRequest<'a> {
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point it leaves nothing: no place in the queue, and no lock even if the grant was on its way.
+/// Cancel safe: dropping the future leaves the queue and releases a grant that is on its way.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
@@ -91,7 +91,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// How long the server keeps the lock for a holder that it hears nothing of, 10 ms to 30 days. Default: the client's, 30 s unless set. A lease
+    /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: the client's, 30 s unless set. A lease
     /// shorter than a failover takes (some seconds) is lost in every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it says why.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
@@ -198,7 +198,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 ///
 /// # Errors, Cancel safety
 ///
-/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for an [`Reentrant`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
@@ -252,7 +252,7 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
     }
 }
 
-/// The setters of a request with `terms`, `wait` and `cancel`.
+/// The setters of a request with `options`, `wait` and `cancel`.
 macro_rules! options {
     () => {
         /// The longest time to wait, for all of it together. Default: no limit.

@@ -33,7 +33,7 @@ const MOST: Duration = Duration::from_secs(1_000_000_000);
 /// ```
 ///
 /// Waiting in this way is neither fair nor swift: whoever tries first after the lock was freed has it, and each pause is time that
-/// nobody holds it. An [`RwLock`](crate::RwLock) has a queue instead, and is tried again only where that is asked for.
+/// nobody holds it. An [`RwLock`](crate::RwLock) has a queue instead, and is tried again only where `retry` says so.
 ///
 /// The default: pauses from 25 ms, doubled up to 500 ms, half of each random, without a limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,7 +157,7 @@ impl Tries<'_> {
     }
 }
 
-/// How to wait for a lock: in its queue, or by trying again where it has none or that is asked for.
+/// How to wait for a lock: in its queue, or by trying again where it has none or `retry` says so.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     pub(crate) timeout: Option<Duration>,
@@ -173,7 +173,7 @@ impl Wait {
         Ok(())
     }
 
-    /// Asks until it is had.
+    /// Acquires it, in the queue or by trying.
     pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
         &self,
         client: &Client,

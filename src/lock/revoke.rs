@@ -19,7 +19,7 @@ pub struct Revocation {
     pub writer: Option<Duration>,
 }
 
-/// From whom the lock was [taken](RwLock::force_release).
+/// Which holders the lock was [taken](RwLock::force_release) from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForcedRelease {

@@ -41,26 +41,28 @@ impl RwLock {
         self.lock.slot
     }
 
-    /// Asks for the lock for reading, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
+    /// Acquires the lock for reading, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
-    /// One who holds the lock for writing and asks for it again waits for itself.
+    /// Acquiring it while this task holds the lock for writing deadlocks; use
+    /// [`Reentrant`](crate::Reentrant).
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
 
-    /// Asks for the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
+    /// Acquires the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
     ///
-    /// One who holds the lock already, for reading or writing, and asks for it again waits for itself.
+    /// Acquiring it while this task holds the lock, for reading or writing, deadlocks; use
+    /// [`Reentrant`](crate::Reentrant).
     pub fn write(&self) -> Acquire<'_, WriteGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
 
-    /// Asks for the lock for reading if that needs no waiting.
+    /// Acquires the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
-    /// Asks for the lock for writing if that needs no waiting.
+    /// Acquires the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }

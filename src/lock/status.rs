@@ -67,7 +67,7 @@ pub struct Waiter {
     pub mode: Mode,
     /// How long it has waited.
     pub age: Duration,
-    /// How long its place is kept if it does not look again: zero for one that is gone and will be passed over.
+    /// How long its place is kept if it does not poll again: zero for one that is gone and will be passed over.
     pub remaining: Duration,
 }
 
@@ -83,7 +83,7 @@ impl Status {
     }
 }
 
-/// A question for a lock's [`Status`], asked when it is awaited.
+/// A query of a lock's [`Status`], sent when it is awaited.
 ///
 /// # Cost
 ///
@@ -98,7 +98,7 @@ impl Status {
 /// # Cancel safety
 ///
 /// Can be dropped at any time.
-#[must_use = "a question is not asked until it is awaited"]
+#[must_use = "a query is not sent until it is awaited"]
 pub struct StatusQuery<'a> {
     lock: &'a RwLock,
     page: Page,
@@ -146,7 +146,7 @@ impl fmt::Debug for StatusQuery<'_> {
 }
 
 impl RwLock {
-    /// Asks who holds the lock and who waits, a page at a time.
+    /// Queries who holds the lock and who waits, a page at a time.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]
@@ -196,7 +196,7 @@ impl RwLock {
 
     /// Whether the server says that this acquisition, as [Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
     ///
-    /// It is what another process can ask. One's own lease is asked by [`is_held`](crate::Lease::is_held), without a round trip.
+    /// It is for another process. A holder reads its own lease by [`is_held`](crate::Lease::is_held), without a round trip.
     ///
     /// # Errors, Cancel safety
     ///

@@ -41,7 +41,7 @@ const SLACK: Duration = Duration::from_secs(1);
 /// - A release of the old fleet deletes whatever is there, also a key that this type set.
 /// - A reader of the old fleet that comes sets the readers' key to its own time to live, without a look. Where that is the shorter one, the readers before it are
 ///   cut short and are not told: [`TwoKeyGuard::remaining`] goes on. So beside an old fleet a reader's lease must be no longer than the fleet's shortest.
-/// - No fencing token, no queue: a stream of readers keeps a writer out for ever, and those who wait ask again and again.
+/// - No fencing token, no queue: a stream of readers keeps a writer out without end, and waiters try again and again.
 /// - No renewal: who holds longer than its lease holds no more.
 /// - While the slot of the keys migrates and one of them has moved, servers answer `TRYAGAIN`, and nobody can take the lock.
 ///
@@ -217,7 +217,7 @@ impl TwoKeyRwLock {
                     return Ok(Some(TwoKeyGuard { hold, ends }));
                 }
                 Taken::Refused => return Ok(None),
-                Taken::Stale => {} // it came too late: ask anew
+                Taken::Stale => {} // it came too late: call anew
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::lock::guard::{ReadGuard, WriteGuard};
 use crate::lock::lease::Lease;
 
 impl ReadGuard {
-    /// Asks to turn the read into a write, with a new token, and waits until the other readers are gone: without a limit unless
+    /// Turns the read into a write, with a new token, and waits until the other readers are gone: without a limit unless
     /// [`timeout`](Upgrade::timeout) gives one. It goes before all waiting writers, and no new reader is let in meanwhile.
     ///
     /// Only one reader can wait for this. A second one is told so at once, since each would wait for the other's release:
@@ -47,7 +47,7 @@ impl ReadGuard {
     /// # Errors
     ///
     /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only where an upgrade of this read was given up before, or a downgrade is under way, and the server
-    /// has not answered to the end of that for the client's call timeout: until then nothing new can be asked for.
+    /// has not answered to the end of that for the client's call timeout: until then no new upgrade can begin.
     ///
     /// # Cancel safety
     ///

@@ -47,13 +47,13 @@ pub type CredentialsFuture<'a> =
 
 /// Gives the credentials for each new connection, so that they can change while a client runs.
 ///
-/// It is asked each time a connection is opened. A connection that is open stays as it is: servers keep those whose
+/// It is called each time a connection is opened. A connection that is open stays as it is: servers keep those whose
 /// password has been replaced since.
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// The credentials as they are now. The time this takes is part of the time to connect.
     fn credentials(&self) -> CredentialsFuture<'_>;
 
-    /// Whether it may give others when it is asked again. Then a server that does not accept what it gave (`WRONGPASS`, `NOAUTH`) is
+    /// Whether it may give others when it is called again. Then a server that does not accept what it gave (`WRONGPASS`, `NOAUTH`) is
     /// dialled again, after a pause, with what it gives by then, for as long as the call has time: so a password may be changed at the
     /// server first. Where it is false, the call fails at once, as [`Refused`](crate::ErrorKind::Refused). Default: true.
     fn may_change(&self) -> bool {

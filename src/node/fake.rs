@@ -141,7 +141,7 @@ impl fmt::Debug for Fakes {
 }
 
 impl Fakes {
-    /// Servers that all name these owners of ranges of slots.
+    /// Servers that all name these masters of ranges of slots.
     pub(crate) fn new(ranges: &[(u16, u16, &str)]) -> Fakes {
         let fakes = Fakes(Arc::new(Shared {
             started: Instant::now(),
@@ -154,7 +154,7 @@ impl Fakes {
         fakes
     }
 
-    /// Makes all servers name these owners.
+    /// Makes all servers name these masters.
     pub(crate) fn set_slots(&self, ranges: &[(u16, u16, &str)]) {
         for (.., host) in ranges {
             self.with(host, |_| ());

@@ -1,6 +1,6 @@
 //! Connections by the `fred` crate: one centralized client to each server, which never reconnects.
 //!
-//! A client without a reconnect policy ends when its connection does: what was in flight fails, what is asked of it later is refused, and
+//! A client without a reconnect policy ends when its connection does: what was in flight fails, what is sent on it later is refused, and
 //! nothing is sent twice. So the router's own rule holds, that a connection which broke is done with.
 
 mod connection;

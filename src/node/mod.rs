@@ -175,12 +175,12 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Whom a message on a channel is given to: channel and payload. It never waits.
+/// Takes a message on a channel: channel and payload. It never waits.
 pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries shard subscriptions, one channel a command.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
-    /// Has messages given to `ear` by whoever reads the connection, which saves them the way through the receiver. A backend that cannot do so goes on to
+    /// Has messages given to `handler` by whatever task reads the connection, which saves them the way through the receiver. A backend that cannot do so goes on to
     /// send them as notices.
     fn set_handler(&self, handler: MessageHandler) {
         drop(handler);
@@ -203,7 +203,7 @@ pub(crate) enum Notice {
     Joined {
         channel: Bytes,
     },
-    /// The server ended it, asked or unasked (the slot has moved, the master was demoted).
+    /// The server ended it, requested or not (the slot has moved, the master was demoted).
     Left {
         channel: Bytes,
     },

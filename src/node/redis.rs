@@ -38,7 +38,7 @@ pub(crate) use url::Server;
 /// Certificates in PEM, where the system's do not do.
 #[derive(Clone, Default)]
 pub(crate) struct TlsFiles {
-    /// Whom to trust, instead of the system's root certificates.
+    /// Certificates to trust, instead of the system's root certificates.
     pub(crate) roots: Option<Vec<u8>>,
     /// The client's own certificate and its key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,

@@ -401,7 +401,7 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
     Ok(())
 }
 
-/// By `fred`, channels are asked for again: not those that were left meanwhile.
+/// By `fred`, channels are subscribed again: not those that were left meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_that_were_left_stay_left() -> Result {
     let server = Single::start().await?;
@@ -416,8 +416,8 @@ async fn channels_that_were_left_stay_left() -> Result {
             .map(|channel| subscription.join(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
-        // In the midst of asking again, if this backend does.
-        let wait_limit = WaitLimit::new("channels to be asked for again");
+        // In the midst of subscribing again, if this backend does.
+        let patience = WaitLimit::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             wait_limit.pause(name).await?;
         }
@@ -507,7 +507,7 @@ fn left(channel: &'static str) -> Notice {
     }
 }
 
-/// How many clients the server has beside the one that asks.
+/// How many clients the server has beside the one that queries.
 async fn clients(server: &Server) -> Result<usize> {
     let list: String = server.say("CLIENT LIST").await?;
     Ok(list.lines().count() - 1)

@@ -21,7 +21,7 @@ pub enum Fairness {
     ReadersFirst,
 }
 
-/// What one who wants a lock asks for.
+/// What an acquire, a poll or an upgrade requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
     pub(crate) id: AcquisitionId,

@@ -9,7 +9,7 @@ use crate::router::Call;
 /// The acquisition that no list begins with: for a list that has been read to its end.
 const NONE: &str = "none";
 
-/// Asks who holds and who waits, a page at a time.
+/// Queries who holds and who waits, a page at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Inspect {
     pub(crate) page: Page,
@@ -133,7 +133,7 @@ impl Page {
     }
 }
 
-/// Asks whether an acquisition holds.
+/// Queries whether an acquisition holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holds<'a> {
     pub(crate) id: &'a str,

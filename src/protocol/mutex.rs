@@ -8,7 +8,7 @@ use super::reply::{BadReply, Elements};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Asks whose value a mutex holds.
+/// Queries whose value a mutex holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InspectMutex;
 

@@ -16,7 +16,7 @@ pub(crate) struct Revoked {
     pub(crate) writer_ends: u64,
 }
 
-/// From whom the lock was taken.
+/// Which holders the lock was taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Forced {
     /// The new token.

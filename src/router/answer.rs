@@ -108,7 +108,7 @@ fn redirect(error: &ServerError, slot: Slot, asked: &Address, translation: &Tran
         .ok_or_else(|| format!("a redirect that makes no sense for slot {slot}: {error}"))
 }
 
-/// The slot of a redirect to a node that should have a host name and has none (`?`). (An empty host means the one that was asked.)
+/// The slot of a redirect to a node that should have a host name and has none (`?`). (An empty host means the server that answered.)
 fn nameless(error: &ServerError) -> Option<Slot> {
     parse_redirect(&error.detail).and_then(|(slot, host, _)| (host == "?").then_some(slot))
 }

@@ -103,7 +103,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         resting
     }
 
-    /// Calls that go to the same server in one pipeline, to the master of their slots or as asking.
+    /// Calls that go to the same server in one pipeline, to the master of their slots, or after ASK.
     async fn part(&self, address: Address, asking: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
         let attempts = match self.texts(&address, asking, &mut part).await {
             Some(senders) => {
@@ -164,7 +164,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         };
         let connections = &self.router.connections;
         let ready = connections.ready(address);
-        // The slots of a server leave it together as a rule: one of them is enough to watch. A server that is asked by `ASKING` need not have them.
+        // The slots of a server leave it together as a rule: one of them is enough to watch. A server that was named by ASK is not their master.
         let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt())) && !asking;
         let connection = match ready {
             Some(connection) => connection,

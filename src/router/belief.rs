@@ -1,4 +1,4 @@
-//! Which node's view of the cluster is believed. Decisions only: `topology` asks the nodes, and installs what is decided here.
+//! Which node's view of the cluster is believed. Decisions only: `topology` queries the nodes, and installs what is decided here.
 //!
 //! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
 //! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch,
@@ -22,7 +22,7 @@ pub(crate) enum Identity {
     Node(Box<str>),
     /// A server without cluster mode.
     Alone,
-    /// The user may not ask, or the server does not know the question.
+    /// The user may not send the query, or the server does not know it.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Known {
     pub(crate) map: SlotMap,
     /// The epoch of the view that was installed last.
     epoch: Option<u64>,
-    /// Owners that redirects named, and when.
+    /// Masters that redirects named, and when.
     lessons: HashMap<Slot, (u64, Address)>,
     /// Counts lessons.
     lesson: u64,
@@ -157,14 +157,14 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Notes that a server named the master of a slot. True if that is news.
+    /// Notes that a server named the master of a slot. True if that is new.
     pub(crate) fn moved(&mut self, slot: Slot, to: &Address) -> bool {
         self.lesson += 1;
         self.lessons.insert(slot, (self.lesson, to.clone()));
         self.map.moved(slot, to)
     }
 
-    /// The number of lessons so far: what is asked from now on knows of them, or should.
+    /// The number of lessons so far: what is sent from now on knows of them, or should.
     pub(crate) fn lesson(&self) -> u64 {
         self.lesson
     }
@@ -207,7 +207,7 @@ impl Known {
         }
     }
 
-    /// Whether this view says nothing new, so that no other node need be asked.
+    /// Whether this view says nothing new, so that no other node need be queried.
     pub(crate) fn is_confirmed_by(&self, view: &View) -> bool {
         match (&self.kind, &view.told) {
             (Kind::Single(_), Told::Alone(_)) => true,
@@ -267,7 +267,7 @@ impl Known {
         newest.iter().copied().rev().max_by_key(rank)
     }
 
-    /// Installs a view that was asked for when `since` lessons were known. True if a slot has another master now.
+    /// Installs a view that was requested when `since` lessons were known. True if a slot has another master now.
     pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
         // More may be known than when it was chosen.
         if self.refusal(&view).is_some() {

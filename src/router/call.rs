@@ -1,4 +1,4 @@
-//! What the layers above ask of the router, and what they get.
+//! What the layers above give to the router, and what they get.
 //!
 //! Every script has the same envelope, so that the router can fill in what only it knows:
 //!
@@ -57,7 +57,7 @@ pub(crate) struct Answer {
     pub(crate) received: Moment,
     /// Who answered.
     pub(crate) address: Address,
-    /// How many replicas have it, if that was asked for.
+    /// How many replicas have it, if the call waited for any.
     pub(crate) confirmed: u32,
     /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
     /// them can still arrive until then. 0 if one of them had none, or it is not known.

@@ -22,7 +22,7 @@ pub(crate) struct ClockBound {
     previous: Span,
     current: Span,
     newest: Span,
-    /// When the generation before and the current one began: their first answers were asked for.
+    /// When the generation before and the current one began: the calls of their first answers were sent.
     previous_since: Moment,
     since: Moment,
 }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(bound.not_before(1_009_004, at(9_000)), Some(at(8_998)));
         assert_eq!(bound.not_before(1_009_004, at(11_000)), Some(at(8_908)));
         assert_eq!(bound.not_before(1_009_004, at(16_100)), None);
-        // What was asked for long ago can have been read as long ago.
+        // What was sent long ago can have been read as long ago.
         let mut slow = ClockBound::default();
         slow.observe(at(20_000), at(20_001), 1_020_000);
         slow.observe(at(8_000), at(20_002), 1_008_000);

@@ -103,13 +103,13 @@ impl ClusterAdapter {
         Err(beyond("replicas cannot be waited for"))
     }
 
-    /// Which servers there are, the connection keeps to itself: to ask each of them is refused.
+    /// Which servers there are, the connection keeps to itself: to query each of them is refused.
     pub(crate) fn masters(&self) -> Vec<Address> {
         vec![somewhere()]
     }
 
     pub(crate) async fn query(&self) -> Result<Reply, CallError> {
-        Err(beyond("the servers cannot be asked one by one"))
+        Err(beyond("the servers cannot be queried one by one"))
     }
 
     /// Tells of each answer as it comes.
@@ -231,7 +231,7 @@ impl ClusterAdapter {
         }
     }
 
-    /// A moment as the clock of the slot's server reads at most by then. The first time the server is asked; `None` if it did not
+    /// A moment as the clock of the slot's server reads at most by then. The first time the server is queried; `None` if it did not
     /// tell, which the next attempt may mend.
     async fn server_ms(
         &self,
@@ -333,7 +333,7 @@ fn beyond(what: &str) -> CallError {
     }))
 }
 
-/// The connection does not say whom it asked.
+/// The connection does not say which server it called.
 fn somewhere() -> Address {
     Address {
         host: "cluster".into(),

@@ -34,7 +34,7 @@ const NAMELESS: &str = "-";
 pub(crate) struct Limits {
     /// For a connection to be opened and answered on.
     pub(crate) connect_timeout: Duration,
-    /// How long a connection may be quiet while something is asked on it.
+    /// How long a connection may be quiet while something is under way on it.
     pub(crate) response_timeout: Duration,
     /// The most calls under way at once.
     pub(crate) in_flight: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     heard: Heard,
 }
 
-/// An answer, and when it was asked for and came.
+/// An answer, when its command was sent, and when it came.
 #[derive(Debug)]
 pub(crate) struct Exchange<T> {
     pub(crate) value: T,
@@ -103,7 +103,7 @@ pub(crate) enum NoPermit {
 }
 
 impl Connection {
-    /// Connects, and asks the server for its time, its name and its id. With `place`, the host name was resolved to that address already.
+    /// Connects, and queries the server for its time, its name and its id. With `place`, the host name was resolved to that address already.
     pub(crate) async fn open(
         connector: &dyn Connector,
         clock: Arc<dyn Clock>,
@@ -232,7 +232,7 @@ impl Connection {
         self.proven.clone()
     }
 
-    /// How long it may be quiet while something is asked on it.
+    /// How long it may be quiet while something is under way on it.
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
@@ -512,7 +512,7 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     })
 }
 
-/// The failure that it is when a server asks who this is, or does not accept the answer. What it refused so it did not carry out.
+/// The failure that it is when a server does not know who this is, or does not accept the answer. What it refused so it did not carry out.
 fn locked_out(replies: &[Reply]) -> Option<NodeError> {
     let refusal = |reply: &Reply| match reply {
         Reply::Error(error) if is_about_credentials(&error.code) => Some(error.clone()),

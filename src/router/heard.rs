@@ -1,4 +1,4 @@
-//! How long a connection has been quiet while something was asked on it.
+//! How long a connection has been quiet while something was under way on it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use crate::clock::Moment;
 
 /// When a connection was heard last. A server answers in order: whatever it answers, it is at work on what came before.
 ///
-/// One word: microseconds, and in the last bit whether something was asked since.
+/// One word: microseconds, and in the last bit whether something was sent since.
 #[derive(Debug, Default)]
 pub(crate) struct Heard(AtomicU64);
 
 impl Heard {
-    /// Something is asked. If all was answered before, the quiet begins now.
+    /// Something is sent. If all was answered before, the quiet begins now.
     pub(crate) fn asked(&self, now: Moment) {
         let last = self.0.load(Ordering::Relaxed);
         if last & 1 == 0 {
@@ -33,7 +33,7 @@ impl Heard {
         sent.max(self.last())
     }
 
-    /// The last answer, or what was asked first since.
+    /// The last answer, or what was sent first since.
     pub(crate) fn last(&self) -> Moment {
         Moment::from_origin(Duration::from_micros(self.0.load(Ordering::Relaxed) >> 1))
     }

@@ -1,4 +1,4 @@
-//! The course of one call: from server to server until one answers it, or its time is up.
+//! One call: from server to server until one answers it, or its time is up.
 
 use std::mem;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) struct InFlightCall<'a> {
 struct Target {
     /// `None` for the master of the slot.
     address: Option<Address>,
-    /// As a asking of a server that imports the slot.
+    /// After ASK: the server imports the slot, and takes the call with `ASKING` before it.
     asking: bool,
     text: Text,
 }
@@ -255,7 +255,7 @@ impl<'a> InFlightCall<'a> {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
         match self.router.connections.ready(address) {
-            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server asked as a asking is not the master, and need not be.)
+            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server that ASK named is not the master, and need not be.)
             Some(connection) if self.in_doubt.is_none() || self.next.asking => {
                 self.send(&connection, &SentWith::default()).await
             }
@@ -263,7 +263,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `attempt`, but where something is amiss: it is worth asking others who owns the slot now.
+    /// As `attempt`, but where something is amiss: it is worth querying others for the master of the slot now.
     async fn attempt_watched(&self, address: &Address, ready: Option<Arc<Connection>>) -> Attempt {
         let watch = !self.next.asking;
         let connection = match ready {
@@ -474,7 +474,7 @@ impl<'a> InFlightCall<'a> {
         Ok(None)
     }
 
-    /// Turns away from a server that did not answer, to whoever owns the slot by then.
+    /// Turns away from a server that did not answer, to the master of the slot by then.
     fn leave(&mut self, address: &Address) {
         self.redirects = 0;
         drop(self.router.topology.refresh(RefreshFrom::Another(address.clone())));

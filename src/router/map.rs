@@ -67,7 +67,7 @@ impl SlotMap {
         self.nodes.get(usize::from(self.masters[slot.index()]))
     }
 
-    /// Notes that a server named `address` as the slot's master. True if that is news.
+    /// Notes that a server named `address` as the slot's master. True if that is new.
     pub(crate) fn moved(&mut self, slot: Slot, address: &Address) -> bool {
         let master = self.index_of(address);
         std::mem::replace(&mut self.masters[slot.index()], master) != master

@@ -61,7 +61,7 @@ pub(crate) struct RouterSettings {
     pub(crate) seeds: Vec<Address>,
     /// For a connection to be opened, authenticated and answered on.
     pub(crate) connect_timeout: Duration,
-    /// How long a connection may be quiet while something is asked on it; then the outcome of what was asked is unknown, and
+    /// How long a connection may be quiet while a call is under way on it; then the outcome of that call is unknown, and
     /// the call is repeated.
     pub(crate) response_timeout: Duration,
     /// Calls that one server has to answer at the same time; more wait here.

@@ -1,7 +1,7 @@
 //! Calls that replicas must confirm: `WAIT` in one pipeline with the scripts it covers.
 //!
 //! `WAIT` blocks the connection that it is sent on, and counts what was written on that connection alone. So these connections
-//! carry nothing else: one to each server for each number of replicas that is asked for. Calls that come while
+//! carry nothing else: one to each server for each number of replicas that calls wait for. Calls that come while
 //! a group is under way form the next one (group commit), and the wait is short, so that a slow replica does not hold that up for long.
 
 use std::collections::{HashMap, VecDeque};
@@ -204,7 +204,7 @@ impl Pool {
             return;
         }
         let connected = self.connections.reach(address).await;
-        // Who gave up meanwhile has released already by another connection, or asks elsewhere.
+        // A caller that gave up meanwhile has released already by another connection, or calls elsewhere.
         group.retain(Entry::is_wanted);
         match connected {
             Ok(connection) if !group.is_empty() => self.exchange(&connection, group).await,

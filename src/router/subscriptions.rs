@@ -4,7 +4,7 @@
 //! - [`keeper`] is the one task that knows which channel is joined where, and which is to be joined next.
 //!   What the links report to it has a file of its own ([`reports`]).
 //! - [`link`] is a task for each server: one connection that carries subscriptions alone.
-//!   [`joins`] says how many it asks for at once.
+//!   [`joins`] says how many it subscribes at once.
 
 mod joins;
 mod keeper;

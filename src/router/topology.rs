@@ -1,4 +1,4 @@
-//! The slot map of the cluster, and how it is kept fresh: which nodes are asked for it, and when. What they say is weighed
+//! The slot map of the cluster, and how it is kept fresh: which nodes are queried for it, and when. What they say is weighed
 //! in `belief`.
 
 use std::collections::{HashSet, VecDeque};
@@ -28,16 +28,16 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest one while a call waits for a server that does not answer.
 const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long one node is waited for before the next one is asked as well.
+/// How long one node is waited for before the next one is queried as well.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// How many nodes are asked once one has said something new.
+/// How many nodes are queried once one has said something new.
 const SAMPLE: usize = 5;
 
-/// The place of a seed among the nodes that are asked, at the latest: the names that users give lead to what is there now.
+/// The place of a seed among the nodes that are queried, at the latest: the names that users give lead to what is there now.
 const SEED_AT: usize = 2;
 
-/// Which node to ask for the slot map.
+/// Which node to query for the slot map.
 #[derive(Clone, Debug)]
 pub(crate) enum RefreshFrom {
     Anyone,
@@ -83,12 +83,12 @@ pub(crate) enum Unfound {
     Failed(NodeError),
 }
 
-/// A node that was asked, and what it said.
+/// A node that was queried, and what it said.
 type Heard = (Address, Result<View, NodeError>);
 
-/// The nodes that are asked for one refresh, and what they have said so far.
+/// The nodes that are queried for one refresh, and what they have said so far.
 struct Survey<'a> {
-    /// To be asked yet.
+    /// To be queried yet.
     candidates: VecDeque<Address>,
     asking: FuturesUnordered<BoxFuture<'a, Heard>>,
     asked: usize,
@@ -170,7 +170,7 @@ impl Topology {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             this.wait_to_begin().await;
-            // A failure is logged there, and every call that it matters to asks again.
+            // A failure is logged there, and every call that it matters to refreshes again.
             let changed = this.fetch(&from).await.unwrap_or(false);
             let mut refreshing = lock(&this.refreshing);
             refreshing.unchanged = if changed { 0 } else { (refreshing.unchanged + 1).min(16) };
@@ -202,9 +202,9 @@ impl Topology {
         }
     }
 
-    /// Ends when the map no longer has the slot at that address. Other nodes are asked for it now
+    /// Ends when the map no longer has the slot at that address. Other nodes are queried for it now
     /// and then, but not at once: a server that is well answers before that. All calls that wait
-    /// for the same server have them asked together.
+    /// for the same server have them queried together.
     pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
         let mut changes = self.changes();
@@ -217,7 +217,7 @@ impl Topology {
         }
     }
 
-    /// Goes on asking the other nodes.
+    /// Goes on querying the other nodes.
     async fn look_beside(self: Arc<Self>, troubled: Address) {
         loop {
             self.refresh_within(RefreshFrom::Another(troubled.clone()), URGENT_INTERVAL)
@@ -231,8 +231,8 @@ impl Topology {
         self.clock.sleep_until(self.clock.now().after(pause)).await;
     }
 
-    /// Fetches the map. One node that says nothing new is enough; else a few are asked, and one of their views is
-    /// chosen. A slow node delays this little: soon the next one is asked too. True if a slot has another master now.
+    /// Fetches the map. One node that says nothing new is enough; else a few are queried, and one of their views is
+    /// chosen. A slow node delays this little: soon the next one is queried too. True if a slot has another master now.
     pub(crate) async fn fetch(&self, from: &RefreshFrom) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
         let mut survey = Survey {
@@ -269,7 +269,7 @@ impl Topology {
         }
     }
 
-    /// Asks the next node, if there is one.
+    /// Queries the next node, if there is one.
     fn ask_next<'a>(&'a self, survey: &mut Survey<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
             survey.asked += 1;
@@ -301,8 +301,8 @@ impl Topology {
         None
     }
 
-    /// One node has said something new: asks a few at once, and waits a little for them. A single server is asked for by all
-    /// seeds, however long they take: two of them are no cluster.
+    /// One node has said something new: queries a few at once, and waits a little for them. A single server counts only after all
+    /// seeds have answered, however long they take: two of them are no cluster.
     async fn sample<'a>(&'a self, from: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
         let is_alone = matches!(view.told, Told::Alone(_));
         let begins = self.membership.known().kind == Kind::Nothing;
@@ -395,7 +395,7 @@ impl Topology {
         changed
     }
 
-    /// The nodes to ask, in this order: those that are connected, other known ones, seeds. One of the seeds is among the first three.
+    /// The nodes to query, in this order: those that are connected, other known ones, seeds. One of the seeds is among the first three.
     fn candidates(&self, from: &RefreshFrom) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
@@ -459,7 +459,7 @@ impl Refreshing {
         }
         let interval = FIRST_INTERVAL * 2u32.saturating_pow(self.unchanged.saturating_sub(1));
         let interval = interval.min(longest);
-        // Never before the shortest one, so that many who ask make no storm.
+        // Never before the shortest one, so that many callers make no storm.
         last.after(jittered(interval).max(FIRST_INTERVAL)).max(now)
     }
 

@@ -81,7 +81,7 @@ impl Transport {
         }
     }
 
-    /// As [`Router::ask`].
+    /// As [`Router::query`].
     pub(crate) async fn query(
         &self,
         address: &Address,
@@ -95,7 +95,7 @@ impl Transport {
         }
     }
 
-    // Without subscriptions nobody hears of anything, and those who wait look by themselves.
+    // Without subscriptions nobody hears of anything, and waiters poll.
 
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
         match self {
@@ -121,7 +121,7 @@ impl Transport {
         }
     }
 
-    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). There is nothing to hear on a connection that is adapter.
+    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). There is nothing to hear on the application's connection.
     pub(crate) fn listen(&self, listener: Listener) {
         match self {
             Transport::Own(router) => router.subscriptions().listen(listener),

@@ -1,4 +1,4 @@
-//! Asks a node what it says of the cluster.
+//! Queries a node for what it says of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub(crate) async fn view(
 }
 
 impl Identity {
-    /// What the answer to `CLUSTER MYID` tells. A server that starts, or is busy, may be anyone: it is asked again.
+    /// What the answer to `CLUSTER MYID` tells. A server that starts, or is busy, may be anyone: it is queried again.
     pub(crate) fn told(reply: Option<Reply>) -> Result<Identity, NodeError> {
         Ok(match reply {
             Some(Reply::Text(id)) if !id.is_empty() => Identity::Node(String::from_utf8_lossy(&id).into()),

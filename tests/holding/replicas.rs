@@ -85,7 +85,7 @@ async fn too_few_replicas_are_a_refusal_that_releases() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "lock `a` (slot {}): 1 of the 2 replicas that were asked for confirmed it in time",
+            "lock `a` (slot {}): 1 of the 2 requested replicas confirmed it in time",
             lock.slot()
         )
     );

@@ -168,7 +168,7 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
             });
         }
         if is_longer && !is_mine {
-            court.accuse("only its id makes a lease longer", || {
+            court.accuse("only its holder makes a lease longer", || {
                 format!("lock {lock}: {id}'s {record:?} {after:?}")
             });
         }

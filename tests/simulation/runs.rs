@@ -104,7 +104,7 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a claim lapsed", 5),
     ("a dead reader was swept away", 20),
     ("a sweep was continued", 5),
-    ("a ghost was refused", 5),
+    ("a late duplicate was refused", 5),
     ("a phase was closed", 50),
     ("work was left over", 5),
     ("went on with what was left over", 5),

@@ -178,11 +178,11 @@ fn unreachable(node: &Node, why: &str) -> Finding {
     match node.role {
         Role::Replica => Finding::new(
             Level::Warning,
-            format!("this replica cannot be asked: {why}; see that it runs"),
+            format!("this replica cannot be queried: {why}; see that it runs"),
         ),
         _ => Finding::new(
             Level::Wrong,
-            format!("cannot be asked: {why}; see that it runs and lets this user in"),
+            format!("cannot be queried: {why}; see that it runs and lets this user in"),
         ),
     }
 }
@@ -217,7 +217,7 @@ fn absent(facts: &Facts) -> Vec<Finding> {
     found.collect()
 }
 
-/// Of a missing command: what only the doctor asks is no fault.
+/// Of a missing command: what only the doctor queries is no fault.
 fn level_of(what_for: &str) -> Level {
     if what_for.ends_with(OF_DOCTOR) {
         Level::Note
@@ -438,7 +438,7 @@ mod tests {
         };
         assert!(
             agree(vec![says(1, "a", 3), away]),
-            "one that cannot be asked says nothing"
+            "one that cannot be queried says nothing"
         );
     }
 

@@ -17,7 +17,7 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-/// All that were asked, each address once: the nodes that the first URL leads to, then the other URLs.
+/// All that were queried, each address once: the nodes that the first URL leads to, then the other URLs.
 fn everyone(deployment: &Deployment) -> Vec<(&Address, &Who)> {
     let nodes = deployment.nodes.iter();
     let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.who)));
@@ -41,7 +41,7 @@ fn is_node(deployment: &Deployment, address: &Address) -> bool {
 fn unreachable(deployment: &Deployment) -> Vec<Finding> {
     let gone = others(deployment).filter_map(|named| {
         let why = named.who.as_ref().err()?;
-        let says = format!("this URL cannot be asked: {why}; see that the server runs, or leave it out");
+        let says = format!("this URL cannot be queried: {why}; see that the server runs, or leave it out");
         Some(Finding::new(Level::Warning, says).at(named.address.to_string()))
     });
     gone.collect()

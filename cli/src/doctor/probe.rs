@@ -1,4 +1,4 @@
-//! What the servers say of themselves, asked by the `redis` crate: questions that a client of locks has no use for.
+//! What the servers say of themselves, queried by the `redis` crate: queries that a client of locks has no use for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct Deployment {
 pub struct Node {
     pub address: Address,
     pub role: Role,
-    /// Or why it could not be asked.
+    /// Or why it could not be queried.
     pub facts: Result<Facts, String>,
 }
 
@@ -74,11 +74,11 @@ pub struct Facts {
 /// Whether a server runs scripts as locks need it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lua {
-    /// The user may not ask.
+    /// The user may not query it.
     #[default]
     Unknown,
     Fine,
-    /// No scripts, whoever asks.
+    /// No scripts, for any user.
     Missing,
     /// Scripts see no clock.
     Timeless,
@@ -94,7 +94,7 @@ pub struct Range {
     pub nodes: Vec<Address>,
 }
 
-/// Asks every node that the first server knows, and every replica that the masters know: the servers' map leaves out those that have nothing yet.
+/// Queries every node that the first server knows, and every replica that the masters know: the servers' map leaves out those that have nothing yet.
 pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let entrance = Entrance::new(servers)?;
     let (is_cluster, known) = entrance.nodes().await?;
@@ -258,7 +258,7 @@ impl Entrance {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
                 Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
                 Err(error) if error.code() == Some("NOPERM") => {
-                    let message = "the user may not ask who serves which slot; give it the right +cluster|slots";
+                    let message = "the user may not read who serves which slot; give it the right +cluster|slots";
                     Err(Failure::new(REFUSED, message))
                 }
                 Err(error) => Err(Failure::new(
@@ -320,7 +320,7 @@ impl Entrance {
 }
 
 impl Facts {
-    /// Nothing if the user may not ask that.
+    /// Nothing if the user may not query that.
     async fn try_ask<T: FromRedisValue>(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -365,7 +365,7 @@ fn is_unknown(error: &RedisError) -> bool {
     error.to_string().contains("unknown command")
 }
 
-/// What a server that is no node of a cluster says when it is asked about one; the client of locks reads it alike.
+/// What a server that is no node of a cluster says when it is queried about one; the client of locks reads it alike.
 pub fn is_alone(error: &RedisError) -> bool {
     is_unknown(error) || error.to_string().contains("cluster support disabled")
 }
@@ -397,7 +397,7 @@ async fn clock(connection: &mut MultiplexedConnection, origin: Instant) -> Resul
     Ok(ahead)
 }
 
-/// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was asked.
+/// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was queried.
 fn map(answer: Value, asked: &Address) -> Vec<Range> {
     let Ok(ranges) = Vec::<Vec<Value>>::from_redis_value(answer) else {
         return Vec::new();

@@ -30,7 +30,7 @@ pub struct Named {
     pub address: Address,
     /// What its name stands for at the moment; nothing if it is no name, or not known.
     pub resolved: BTreeSet<IpAddr>,
-    /// Or why it could not be asked.
+    /// Or why it could not be queried.
     pub who: Result<Who, String>,
 }
 

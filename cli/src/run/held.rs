@@ -1,4 +1,4 @@
-//! A lock that was asked for in either mode.
+//! A lock that is acquired in either mode.
 
 use rwlease::{Acquire, Error, Guard, Lease, ReadGuard, Released, Result, RwLock, WriteGuard};
 

@@ -1,5 +1,5 @@
 //! The one task of a client: renews, ends, changes and releases leases, hears of grants. It never waits for one server: what it sends
-//! is grouped by node and flies on its own, and each answer counts as it comes.
+//! is grouped by node and sent by itself, and each answer counts as it comes.
 
 mod change;
 mod push;
@@ -28,7 +28,7 @@ pub(crate) use renew::{apply_renewal, notice_loss, refusal, take_loss};
 /// What is due within this time goes out together.
 const HORIZON: Duration = Duration::from_millis(20);
 
-/// The most calls that fly as one.
+/// The most calls in one batch.
 const BATCH: usize = 512;
 
 /// How long the worker sleeps when nothing is due.
@@ -65,7 +65,7 @@ pub(crate) async fn run(client: Arc<Client>) {
     client.router.close().await;
 }
 
-/// What is sent for an acquisition; calls of one kind to one server fly together.
+/// What is sent for an acquisition; calls of one kind to one server are sent together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Renewal,
@@ -189,7 +189,7 @@ async fn go_on(client: Arc<Client>, lock: LockKey) {
             .map(|answer| pumped(answer.reply))
         {
             Ok(Ok(Envelope { more: true, .. })) => {}
-            _ => return, // what is still left is found by the head of the queue when it looks
+            _ => return, // what is still left is found by the head of the queue when it polls
         }
     }
 }

@@ -54,7 +54,7 @@ fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answ
     }
 }
 
-/// Takes in the answer to a release. True if another must follow, at `leaving.due`.
+/// Takes in the answer to a release. True if another must follow, at `releasing.due`.
 fn released(client: &Client, lock: &LockKey, releasing: &mut Releasing, result: Result<Answer, CallError>) -> bool {
     let now = client.clock.now();
     match read(result, Release::read) {

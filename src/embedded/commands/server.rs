@@ -33,7 +33,7 @@ fn time(_: &mut World, at: At, _: &[&[u8]]) -> Outcome {
     Ok(Answer::bulks([seconds.to_string(), micros.to_string()]))
 }
 
-/// Only the section `server`, and of it what a client may ask for.
+/// Only the section `server`, and of it what a client may read.
 fn info(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
     let names: [&[u8]; 4] = [b"server", b"default", b"all", b"everything"];
     let is_named = |arg: &&[u8]| names.iter().any(|name| name.eq_ignore_ascii_case(arg));
@@ -75,7 +75,7 @@ fn cluster_info(world: &World, asked: usize) -> Answer {
     ))
 }
 
-/// As the asked server believes.
+/// As the queried server believes.
 fn cluster_slots(world: &World, asked: usize) -> Answer {
     let node = |index: usize| {
         let server = &world.servers[index];

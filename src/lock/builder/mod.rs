@@ -49,7 +49,7 @@ impl Builder {
         self
     }
 
-    /// How long the server keeps a lock for a holder that it hears nothing of, 10 ms to 30 days. Default: 30 s.
+    /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -75,13 +75,13 @@ impl Builder {
         self
     }
 
-    /// How often the head of a queue looks by itself; each place behind it adds as much. Default: 250 ms.
+    /// How often the head of a queue polls; each place behind it adds as much. Default: 250 ms.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll.interval = interval;
         self
     }
 
-    /// How long a place in a queue is kept for a waiter that does not look, at least three poll intervals. Default: 10 s.
+    /// How long a place in a queue is kept for a waiter that does not poll, at least three poll intervals. Default: 10 s.
     pub fn waiter_ttl(mut self, waiter_ttl: Duration) -> Self {
         self.settings.poll.waiter_ttl = waiter_ttl;
         self
@@ -165,7 +165,7 @@ impl Builder {
     }
 }
 
-/// What would do nothing is an error: who asked for certificates, say, must not be connected without.
+/// What would do nothing is an error: a caller that sets certificates, say, must not be connected without.
 fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
     match given {
         Some(given) => Err(Error::invalid(format!("`{given}` does nothing with `{connector}`"))),

@@ -63,7 +63,7 @@ impl Builder {
         self
     }
 
-    /// Who this client says it is, asked at each new connection: so passwords can change while it runs. What the URLs say
+    /// Who this client says it is, queried at each new connection: so passwords can change while it runs. What the URLs say
     /// does not count then. A server that does not accept them is [`Unavailable`](crate::ErrorKind::Unavailable) and dialled again, unless
     /// the provider says that they cannot change. Default: what the URLs say, in which they must agree.
     pub fn credentials(mut self, provider: impl crate::node::CredentialsProvider) -> Self {

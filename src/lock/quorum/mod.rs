@@ -97,17 +97,17 @@ impl Quorum {
         self.members.len() / 2 + 1
     }
 
-    /// Asks for a [`Mutex`](crate::Mutex) of this name: on each member what every other Redlock client does, so that they exclude each other. It has no fencing token.
+    /// Acquires a [`Mutex`](crate::Mutex) of this name: on each member what every other Redlock client does, so that they exclude each other. It has no fencing token.
     pub fn mutex(&self, name: impl AsRef<str>) -> QuorumAcquire {
         QuorumAcquire::new(self, Kind::Mutex, name.as_ref(), Mode::Write)
     }
 
-    /// Asks for a read/write lock of this name, for reading.
+    /// Acquires a read/write lock of this name, for reading.
     pub fn read(&self, name: impl AsRef<str>) -> QuorumAcquire {
         QuorumAcquire::new(self, Kind::ReadWrite, name.as_ref(), Mode::Read)
     }
 
-    /// Asks for a read/write lock of this name, for writing.
+    /// Acquires a read/write lock of this name, for writing.
     pub fn write(&self, name: impl AsRef<str>) -> QuorumAcquire {
         QuorumAcquire::new(self, Kind::ReadWrite, name.as_ref(), Mode::Write)
     }
@@ -151,7 +151,7 @@ enum Tried {
     Held(QuorumGuard),
     /// A majority answered, and others hold it.
     Refused,
-    /// No majority could be asked.
+    /// No majority could be called.
     Unreached(Error),
 }
 
@@ -514,7 +514,7 @@ impl QuorumGuard {
         }
     }
 
-    /// Makes it as long again as it was asked for, on a majority: needed only where nobody else renews. One round trip in time.
+    /// Makes it as long again as it was requested, on a majority: needed only where nobody else renews. One round trip in time.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use crate::node::fred::reply::{connect_failure, failed, reply_of_frame};
 use crate::node::fred::{pipelined, split};
 use crate::node::{Command, LIB_NAME, LIB_VERSION, NodeError, Reply};
 
-/// When nothing was heard for this long the kernel asks the other side whether it is still there.
+/// When nothing was heard for this long the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -75,7 +75,7 @@ impl Connection {
         self.task.ended.clone()
     }
 
-    /// Does something with the client, unless the connection ends first: what is asked after that, `fred` keeps without an answer.
+    /// Does something with the client, unless the connection ends first: what is sent after that, `fred` keeps without an answer.
     pub(super) async fn run<'a, T, F>(&'a self, act: impl FnOnce(&'a Client) -> F) -> Result<T, NodeError>
     where
         F: Future<Output = Result<T, Error>> + 'a,
@@ -107,7 +107,7 @@ impl Connection {
 
 impl Drop for Connection {
     /// Tells the client that this is the end, before its task is ended: its first step is enough for that. The task that refreshes credentials
-    /// (feature `credential-provider`) ends only so, and would keep the client for ever. (It does so still if it is asking for them at this moment.)
+    /// (feature `credential-provider`) ends only so, and would keep the client for ever. (It does so still if it is fetching them at this moment.)
     fn drop(&mut self) {
         if self.is_usable() {
             let _ = self.client.quit().now_or_never();

@@ -1,7 +1,7 @@
 //! Shard subscriptions by `fred`.
 //!
 //! The crate drops the pushes by which a server tells of the end of a subscription, and does not pass them on: that a slot has moved is never
-//! announced. So each channel is asked for again now and then, which changes nothing where it is subscribed and is refused where it no
+//! announced. So each channel is subscribed again now and then, which changes nothing where it is subscribed and is refused where it no
 //! longer can be. Until then those who wait find out by looking.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::node::fred::pipelined;
 use crate::node::fred::reply::{failed, reply_of_value};
 use crate::node::{Command, NodeError, Notice, Reply, ServerError, Subscribed, Subscription};
 
-/// How often channels are asked for again, and how many of them each time: a client can have one for each of 16,384 slots, and each costs a round trip.
+/// How often channels are subscribed again, and how many of them each time: a client can have one for each of 16,384 slots, and each costs a round trip.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 64;
 
@@ -130,12 +130,12 @@ impl Channels {
         self.connection.run(|client| client.sunsubscribe(name)).await
     }
 
-    /// Asks for a channel again, if it is joined. Where it was left meanwhile, it may have been asked for after that: then it is left once more.
+    /// Subscribes a channel again, if it is joined. Where it was left meanwhile, it may have been subscribed after that: then it is left once more.
     async fn ask_again(&self, channel: Bytes) -> Result<(), NodeError> {
         // More than one round only if it was joined anew while it was left once more.
         while let Some(asking) = self.asked(&channel) {
             if self.subscribe(&channel, asking).await?.is_err() {
-                // Unless it was left meanwhile, this is news.
+                // Unless it was left meanwhile, the link has to hear of it.
                 if self.lock().remove(&channel).is_some() {
                     self.tell(Notice::Left { channel });
                 }
@@ -182,7 +182,7 @@ async fn read(mut messages: Receiver<Message>, ended: BoxFuture<'static, ()>, no
     select(pin!(pass_on), ended).await;
 }
 
-/// Asks for the channels again, in turn, until the connection is gone.
+/// Subscribes the channels again, in turn, until the connection is gone.
 async fn ask_again(channels: Weak<Channels>) {
     let clock = SystemClock;
     let mut last = Bytes::new();
@@ -200,7 +200,7 @@ async fn ask_again(channels: Weak<Channels>) {
     }
 }
 
-/// Those whose turn it is to be asked for again, after the one that was last.
+/// Those whose turn it is to be subscribed again, after the one that was last.
 fn next(joined: &BTreeMap<Bytes, bool>, last: &Bytes) -> Vec<Bytes> {
     let later = joined.range::<Bytes, _>((Bound::Excluded(last), Bound::Unbounded));
     later.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect()

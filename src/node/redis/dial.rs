@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, lookup_host};
 
 use crate::node::Address;
 
-/// When nothing was heard for this long the kernel asks the other side whether it is still there.
+/// When nothing was heard for this long the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 

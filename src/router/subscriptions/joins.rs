@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Joins {
     asked: HashMap<Bytes, LockRequest>,
-    /// With whether it is joined as a asking.
+    /// With whether it is joined after ASK.
     queued: HashMap<Bytes, bool>,
     /// The order of `queued`. A channel that is not there any more was left meanwhile.
     turns: VecDeque<Bytes>,
@@ -40,7 +40,7 @@ impl Joins {
         self.queued.insert(channel, asking);
     }
 
-    /// Takes a channel off. False if it was not asked for yet: then there is nothing to leave.
+    /// Takes a channel off. False if it was not sent yet: then there is nothing to leave.
     pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
         self.asked.remove(channel);
         self.queued.remove(channel).is_none()
@@ -65,7 +65,7 @@ impl Joins {
         self.asked.insert(channel, LockRequest { asking, sent: now });
     }
 
-    /// Takes an answer. Whether the channel was asked for as a asking.
+    /// Takes an answer. Whether the channel was subscribed after ASK.
     pub(super) fn answered(&mut self, channel: &Bytes) -> bool {
         self.asked.remove(channel).is_some_and(|asked| asked.asking)
     }
@@ -113,7 +113,7 @@ mod tests {
         assert!(joins.overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
         assert_eq!(joins.overdue(at(1600), at(600)).len(), 1);
         assert!(joins.overdue(at(1601), at(600)).is_empty(), "just sent");
-        assert!(joins.answered(&"a".into()), "by ASKING");
+        assert!(joins.answered(&"a".into()), "after ASK");
         assert!(joins.overdue(at(60_000), at(600)).is_empty());
     }
 

@@ -138,7 +138,7 @@ impl Keeper {
         }
     }
 
-    /// Brings a slot's places in line with the slot map: one at the master, and as a asking only where ASK told so.
+    /// Brings a slot's places in line with the slot map: one at the master, and after ASK at the server that it named.
     pub(super) fn settle(&mut self, slot: Slot) {
         let master = self.topology.master_of(slot);
         let Some(wanted) = self.wanted.get_mut(&slot) else {
@@ -151,7 +151,7 @@ impl Keeper {
         wanted.places = kept;
         if let Some(master) = master {
             match wanted.places.iter_mut().find(|place| place.address == master) {
-                // A asking that has become the master's client.
+                // The server that ASK named has become the master.
                 Some(place) => place.asking = false,
                 None => wanted.places.push(Place::new(master, false)),
             }
@@ -220,7 +220,7 @@ impl Keeper {
         self.wanted.insert(slot, wanted);
     }
 
-    /// Asks for a channel at a place, as far as the link to it allows.
+    /// Subscribes a channel at a place, as far as the link to it allows.
     fn join(&mut self, place: &Place, channel: &Bytes, now: Moment) -> State {
         match self.links.get(&place.address) {
             Some(link) if link.rest_until > now => State::Resting(link.rest_until),

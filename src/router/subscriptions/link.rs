@@ -26,7 +26,7 @@ use crate::slot::Slot;
 /// How often the link looks after itself.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A server that says nothing for so long after it was asked something is given up.
+/// A server that says nothing for so long after a command was sent is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// After so long a silence one channel is joined again, which is harmless, to see whether the server is still there.
@@ -199,7 +199,7 @@ impl Link {
     }
 }
 
-/// Why a new connection is needed, for which credentials are asked for anew.
+/// Why a new connection is needed, for which credentials are fetched anew.
 fn locked_out(notice: &Notice) -> Option<&ServerError> {
     match notice {
         Notice::Refused { error, .. } => is_about_credentials(&error.code).then_some(error),
@@ -216,7 +216,7 @@ async fn carry_out(subscription: Arc<dyn Subscription>, command: LinkCommand) ->
 
 /// Whether the server is still there, and whether it is still needed.
 struct Pulse {
-    /// The joined channels, and whether they were joined as a asking.
+    /// The joined channels, and whether they were joined after ASK.
     channels: BTreeMap<Bytes, bool>,
     joins: Joins,
     waiting_since: Option<Moment>,

@@ -24,7 +24,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) address: Address,
-    /// As a asking, since the server does not own the slot (yet).
+    /// After ASK: the server is not the master of the slot (yet).
     pub(super) asking: bool,
     pub(super) state: State,
     pub(super) failures: u32,

@@ -1,4 +1,4 @@
-//! What the keeper does about the news from its links.
+//! What the keeper does about the events of its links.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::router::telemetry;
 use crate::router::topology::RefreshFrom;
 use crate::slot::Slot;
 
-/// A server that can do no shard subscriptions (or will not) is asked again after this; it may have been upgraded.
+/// A server that can do no shard subscriptions (or will not) is tried again after this; it may have been upgraded.
 const DEAF_REST: Duration = Duration::from_secs(60);
 
 impl Keeper {
@@ -107,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// Lets a place rest after a failure: for that long, or a little longer each time. A asking is not asked back.
+    /// Lets a place rest after a failure: for that long, or a little longer each time. A place that ASK named is not tried again.
     fn fail(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
         let now = self.clock.now();
         let Some(wanted) = self.wanted.get_mut(&slot) else {
@@ -164,7 +164,7 @@ impl Keeper {
     }
 }
 
-/// A server that knows no shard subscriptions (before 7.0), or does not let this user subscribe: asking often is of no use.
+/// A server that knows no shard subscriptions (before 7.0), or does not let this user subscribe: trying often is of no use.
 fn is_deaf(error: &ServerError) -> bool {
     error.code == "NOPERM" || (error.code == "ERR" && error.detail.starts_with("unknown command"))
 }

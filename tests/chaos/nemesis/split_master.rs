@@ -1,4 +1,4 @@
-//! Two masters name each other as the master of a slot: asking for a lock there has to end in an error, not in a loop.
+//! Two masters name each other as the master of a slot: an acquire there has to end in an error, not in a loop.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
         return Ok(());
     }
     let masters = scene.cluster.masters().await?;
-    let others = masters.into_iter().filter(|&master| master != master);
+    let others = masters.into_iter().filter(|&other| other != master);
     let other = scene.random.choice(others.collect::<Vec<_>>());
     let other = other.ok_or_else(|| Error::new("there is one master only"))?;
     let locks = Locks::builder().connect_to(&scene.cluster.urls()).await?;

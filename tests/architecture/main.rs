@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
+mod items;
+mod page;
+
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
 const LAYERS: [&str; 10] = [
     "slot",
