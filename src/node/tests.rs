@@ -194,9 +194,9 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         let failure = timeout(LONG, pending).await??.expect_err("no answer");
         assert!(failure.maybe_sent && !failure.permanent, "{name}: {failure:?}");
         assert!(timeout(LONG, both).await??.expect_err("no answer").maybe_sent, "{name}");
-        let wait_limit = WaitLimit::new("the connection to be known as broken");
+        let limit = WaitLimit::new("the connection to be known as broken");
         while node.is_usable() {
-            wait_limit.pause(name).await?;
+            limit.pause(name).await?;
         }
         let failure = timeout(LONG, node.call(&words("PING")))
             .await?
@@ -419,7 +419,7 @@ async fn channels_that_were_left_stay_left() -> Result {
         // In the midst of subscribing again, if this backend does.
         let patience = WaitLimit::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
-            wait_limit.pause(name).await?;
+            limit.pause(name).await?;
         }
         let leaves = channels.iter().map(|channel| subscription.leave(channel.as_bytes()));
         assert!(join_all(leaves).await.iter().all(|one| one.is_ok()), "{name}");
@@ -514,22 +514,22 @@ async fn clients(server: &Server) -> Result<usize> {
 }
 
 async fn gone(server: &Server, name: &str) -> Result {
-    let wait_limit = WaitLimit::new("the connections to be closed");
+    let limit = WaitLimit::new("the connections to be closed");
     loop {
         match clients(server).await? {
             0 => return Ok(()),
-            left => wait_limit.pause(format!("{name}: {left}")).await?,
+            left => limit.pause(format!("{name}: {left}")).await?,
         }
     }
 }
 
 async fn wait_for(server: &Server, field: &str, value: &str) -> Result {
-    let wait_limit = WaitLimit::new(format!("{field} to be {value}"));
+    let limit = WaitLimit::new(format!("{field} to be {value}"));
     loop {
         let info = server.info("clients").await?;
         match info.get(field) {
             Some(seen) if seen == value => return Ok(()),
-            seen => wait_limit.pause(format!("{seen:?}")).await?,
+            seen => limit.pause(format!("{seen:?}")).await?,
         }
     }
 }

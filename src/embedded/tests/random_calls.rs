@@ -206,10 +206,7 @@ impl Calls {
         let field = FIELDS[self.rng.usize(..FIELDS.len())];
         let value = match self.rng.u32(..3) {
             0 => b"h9999999999999000000000000000100".to_vec(),
-            1 => self
-                .known
-                .first()
-                .map_or(Vec::new(), |known| known.id.clone().into()),
+            1 => self.known.first().map_or(Vec::new(), |known| known.id.clone().into()),
             _ => self.odd_word(),
         };
         (field, value)

@@ -261,8 +261,7 @@ impl Step<'_> {
             ),
             (
                 "a grant is taken back",
-                self.waiters()
-                    .any(|(id, waiter)| self.is_taken_back(id, &waiter)),
+                self.waiters().any(|(id, waiter)| self.is_taken_back(id, &waiter)),
             ),
             (
                 "a dead waiter is in the queue",
@@ -365,11 +364,7 @@ impl Step<'_> {
     }
 
     fn grants_the_upgrade(&self) -> bool {
-        let upgrader = self
-            .before
-            .fields
-            .get("upgrader")
-            .filter(|id| *id != self.caller());
+        let upgrader = self.before.fields.get("upgrader").filter(|id| *id != self.caller());
         let writer = self.after.fields.get("writer");
         upgrader
             .zip(writer)
