@@ -417,7 +417,7 @@ async fn channels_that_were_left_stay_left() -> Result {
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
         // In the midst of subscribing again, if this backend does.
-        let patience = WaitLimit::new("channels to be asked for again");
+        let limit = WaitLimit::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             limit.pause(name).await?;
         }
