@@ -198,7 +198,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 ///
 /// # Errors, Cancel safety
 ///
-/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], and there as [`try_upgrade`](ReadGuard::try_upgrade).
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], and there as [`try_upgrade`](crate::ReadGuard::try_upgrade).
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
