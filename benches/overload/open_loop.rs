@@ -12,7 +12,7 @@ use crate::paced::{Account, Paced};
 use crate::support::Result;
 
 /// How long a caller waits for its lock.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -120,7 +120,7 @@ impl Load {
     /// Waits for the last pairs, and finds out which of those that failed had been sent.
     pub async fn settle(&self, stages: &mut [Stage]) {
         let connections = self.account.connections();
-        sleep(4 * PATIENCE).await;
+        sleep(4 * TIMEOUT).await;
         for stage in &mut *stages {
             let outcomes = stage.outcomes.clone();
             let outcomes = locked(&outcomes);
@@ -142,7 +142,7 @@ async fn pair(
     done: Arc<AtomicU64>,
 ) {
     let lock = locks.rwlock(&name).expect("a name");
-    match lock.write().lease(LEASE).timeout(PATIENCE).await {
+    match lock.write().lease(LEASE).timeout(TIMEOUT).await {
         Ok(guard) => {
             let took = begun.elapsed().saturating_sub(due);
             locked(&outcomes).granted.push((due, took));

@@ -283,9 +283,9 @@ impl<'a> Request<'a> {
             wait: matches!(policy, WaitPolicy::Queue { .. }).then(|| self.wait_terms(lease)),
         };
         let call = acquire.call(self.client.scripts, &self.acquisition.lock, until);
-        let before = self.acquisition.with_acquiring(|asking| {
-            let before = asking.in_doubt;
-            asking.in_doubt = in_doubt::both(before, Some(InDoubt::uncounted(until)));
+        let before = self.acquisition.with_acquiring(|acquiring| {
+            let before = acquiring.in_doubt;
+            acquiring.in_doubt = in_doubt::both(before, Some(InDoubt::uncounted(until)));
             before
         });
         let result = self
@@ -302,7 +302,7 @@ impl<'a> Request<'a> {
         };
         let counted = in_doubt.map(|not_after| InDoubt::counted(until, not_after));
         self.acquisition
-            .with_acquiring(|asking| asking.in_doubt = in_doubt::both(before.flatten(), counted));
+            .with_acquiring(|acquiring| acquiring.in_doubt = in_doubt::both(before.flatten(), counted));
         result
     }
 
@@ -401,10 +401,12 @@ impl<'a> Request<'a> {
         let mut sleep = clock.sleep_until(wake_at(look_at));
         loop {
             let changed = std::pin::pin!(self.acquisition.changed.notified());
-            let pushed = self.acquisition.with_acquiring(|asking| match asking.pushed.take() {
-                Some(pushed) => Err(pushed),
-                None => Ok(std::mem::take(&mut asking.look)),
-            });
+            let pushed = self
+                .acquisition
+                .with_acquiring(|acquiring| match acquiring.pushed.take() {
+                    Some(pushed) => Err(pushed),
+                    None => Ok(std::mem::take(&mut acquiring.poll)),
+                });
             match pushed {
                 None => return Woken::Over,
                 Some(Err(pushed)) => return Woken::Pushed(pushed),
@@ -493,7 +495,10 @@ impl<'a> Request<'a> {
             revoked: false,
             lost: false,
             replaced: false,
-            in_doubt: self.acquisition.with_acquiring(|asking| asking.in_doubt).flatten(),
+            in_doubt: self
+                .acquisition
+                .with_acquiring(|acquiring| acquiring.in_doubt)
+                .flatten(),
             since: now,
             replicas: self.options.replicas,
             releasing: false,
@@ -536,7 +541,7 @@ impl<'a> Request<'a> {
 
     /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way, or an earlier wait must be ended.
     fn settle(&mut self) {
-        let may_be_there = |asking: &mut Acquiring| asking.in_doubt.is_some() || asking.lingers;
+        let may_be_there = |acquiring: &mut Acquiring| acquiring.in_doubt.is_some() || acquiring.lingers;
         if self.acquisition.with_acquiring(may_be_there) == Some(true) {
             return;
         }

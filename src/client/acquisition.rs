@@ -46,7 +46,7 @@ pub(crate) struct Acquiring {
     /// A grant that was pushed.
     pub(crate) pushed: Option<Pushed>,
     /// Something happened that a push could have been lost in: poll now.
-    pub(crate) look: bool,
+    pub(crate) poll: bool,
     /// Until when attempts without an answer can still be carried out.
     pub(crate) in_doubt: Option<InDoubt>,
     /// A wait that was given up before this began has not been ended at the server.
@@ -178,10 +178,11 @@ impl Acquisition {
     /// The request or the upgrade under way, if there is one.
     pub(crate) fn with_acquiring<T>(&self, act: impl FnOnce(&mut Acquiring) -> T) -> Option<T> {
         match &mut *self.state() {
-            State::Acquiring(asking) => Some(act(asking)),
+            State::Acquiring(acquiring) => Some(act(acquiring)),
             State::Held(Holding {
-                upgrade: Some(asking), ..
-            }) => Some(act(asking)),
+                upgrade: Some(acquiring),
+                ..
+            }) => Some(act(acquiring)),
             _ => None,
         }
     }
@@ -237,7 +238,7 @@ impl Holding {
 
     /// Until when any attempt without an answer can still be carried out.
     pub(crate) fn in_doubt(&self) -> Option<InDoubt> {
-        let upgrade = self.upgrade.as_ref().and_then(|asking| asking.in_doubt);
+        let upgrade = self.upgrade.as_ref().and_then(|acquiring| acquiring.in_doubt);
         let pending = self.pending.as_ref().and_then(|pending| pending.in_doubt);
         in_doubt::both(in_doubt::both(self.in_doubt, upgrade), pending)
     }

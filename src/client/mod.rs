@@ -109,7 +109,10 @@ impl Client {
         {
             let mut state = acquisition.state();
             let (in_doubt, over) = match &*state {
-                State::Acquiring(asking) => (asking.in_doubt, now.after(poll.waiter_ttl + self.settings.call_timeout)),
+                State::Acquiring(acquiring) => (
+                    acquiring.in_doubt,
+                    now.after(poll.waiter_ttl + self.settings.call_timeout),
+                ),
                 State::Held(holding) => {
                     holding.end("dropped", now);
                     (holding.in_doubt(), acquisition.over(holding, now))
@@ -157,8 +160,8 @@ impl Client {
     pub(crate) fn end_wait(&self, acquisition: &Acquisition) {
         let now = self.clock.now();
         acquisition.with_holding(|holding| {
-            if let Some(asking) = holding.upgrade.take() {
-                holding.pending = Some(PendingTransition::new(TransitionKind::EndWait, now, asking.in_doubt));
+            if let Some(acquiring) = holding.upgrade.take() {
+                holding.pending = Some(PendingTransition::new(TransitionKind::EndWait, now, acquiring.in_doubt));
             }
         });
         self.schedule(acquisition, now);

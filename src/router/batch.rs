@@ -171,7 +171,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             None => match first.wait(address, watch, connections.reach(address)).await {
                 Waited::Done(Ok(connection)) => connection,
                 Waited::Done(Err(failure)) => return each_one(part, |_| Attempt::Unconnected(failure.clone())),
-                Waited::OwnerLeft | Waited::Late => return each_one(part, |_| Attempt::Silent { sent: None }),
+                Waited::MasterLeft | Waited::Late => return each_one(part, |_| Attempt::Silent { sent: None }),
             },
         };
         let limits: Vec<u64> = part
@@ -182,7 +182,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         let sending = self.pipelined(&connection, asking, part, &limits, &sent);
         match first.wait(address, watch, sending).await {
             Waited::Done(attempts) => attempts,
-            Waited::OwnerLeft | Waited::Late => {
+            Waited::MasterLeft | Waited::Late => {
                 let was_sent = sent.give_up().is_some();
                 each_one(&limits, |&limit| Attempt::Silent {
                     sent: was_sent.then_some(limit),

@@ -111,7 +111,7 @@ impl Attempt {
 /// How a wait ended.
 pub(crate) enum Waited<T> {
     Done(T),
-    OwnerLeft,
+    MasterLeft,
     Late,
 }
 
@@ -273,7 +273,7 @@ impl<'a> InFlightCall<'a> {
                 match self.wait(address, watch, connecting).await {
                     Waited::Done(Ok(connection)) => connection,
                     Waited::Done(Err(failure)) => return Attempt::Unconnected(failure),
-                    Waited::OwnerLeft | Waited::Late => return Attempt::Silent { sent: None },
+                    Waited::MasterLeft | Waited::Late => return Attempt::Silent { sent: None },
                 }
             }
         };
@@ -286,14 +286,14 @@ impl<'a> InFlightCall<'a> {
 
     /// Sends the call with others that replicas have to confirm.
     async fn attempt_confirmed(&self, address: &Address) -> Attempt {
-        let durable = &self.router.durable;
-        let watch = (self.in_doubt.is_some() || !durable.is_ready(address, self.replicas)) && !self.next.asking;
+        let replicated = &self.router.replicated;
+        let watch = (self.in_doubt.is_some() || !replicated.is_ready(address, self.replicas)) && !self.next.asking;
         let (asking, text) = (self.next.asking, self.brings_text());
         let sent_with = Arc::<SentWith>::default();
-        let sending = durable.send(address, self.call, self.replicas, asking, text, sent_with.clone());
+        let sending = replicated.send(address, self.call, self.replicas, asking, text, sent_with.clone());
         match self.wait(address, watch, sending).await {
             Waited::Done(attempt) => attempt,
-            Waited::OwnerLeft | Waited::Late => Attempt::Silent {
+            Waited::MasterLeft | Waited::Late => Attempt::Silent {
                 sent: sent_with.give_up(),
             },
         }
@@ -355,7 +355,7 @@ impl<'a> InFlightCall<'a> {
         let sent_with = SentWith::default();
         match self.wait(address, true, self.send(connection, &sent_with)).await {
             Waited::Done(attempt) => attempt,
-            Waited::OwnerLeft | Waited::Late => Attempt::Silent {
+            Waited::MasterLeft | Waited::Late => Attempt::Silent {
                 sent: sent_with.give_up(),
             },
         }
@@ -366,7 +366,7 @@ impl<'a> InFlightCall<'a> {
         tokio::select! {
             biased;
             done = work => Waited::Done(done),
-            () = self.router.topology.master_left(self.call.slot, address), if watch => Waited::OwnerLeft,
+            () = self.router.topology.master_left(self.call.slot, address), if watch => Waited::MasterLeft,
             () = time_out(&*self.router.clock, self.deadline) => Waited::Late,
         }
     }

@@ -110,7 +110,7 @@ pub(crate) struct Router {
     connections: Arc<Connections>,
     topology: Arc<Topology>,
     texts: Arc<Texts>,
-    durable: Arc<ReplicatedCalls>,
+    replicated: Arc<ReplicatedCalls>,
     subscriptions: Subscriptions,
     background: AbortHandle,
 }
@@ -131,7 +131,7 @@ impl Router {
             Translation(settings.address_translator),
             settings.response_timeout,
         ));
-        let durable = Arc::new(ReplicatedCalls::new(
+        let replicated = Arc::new(ReplicatedCalls::new(
             connector.clone(),
             clock.clone(),
             membership.clone(),
@@ -152,7 +152,7 @@ impl Router {
             .map_err(Unfound::into_call_error)?;
         let background = tokio::spawn(refresh_slowly(
             topology.clone(),
-            durable.clone(),
+            replicated.clone(),
             texts.clone(),
             clock.clone(),
             settings.refresh_interval,
@@ -166,7 +166,7 @@ impl Router {
             connections,
             topology,
             texts,
-            durable,
+            replicated,
             subscriptions,
             background: background.abort_handle(),
         }))
@@ -218,7 +218,7 @@ impl Router {
         self.background.abort();
         self.subscriptions.close();
         self.connections.close();
-        self.durable.close();
+        self.replicated.close();
     }
 }
 
@@ -231,7 +231,7 @@ impl Drop for Router {
 /// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
 async fn refresh_slowly(
     topology: Arc<Topology>,
-    durable: Arc<ReplicatedCalls>,
+    replicated: Arc<ReplicatedCalls>,
     texts: Arc<Texts>,
     clock: Arc<dyn Clock>,
     interval: Duration,
@@ -240,7 +240,7 @@ async fn refresh_slowly(
         clock.sleep_until(clock.now().after(jittered(interval))).await;
         topology.refresh(RefreshFrom::Several).await;
         topology.forget_strangers();
-        durable.retain(|address| topology.knows(address));
+        replicated.retain(|address| topology.knows(address));
         texts.retain(|address| topology.knows(address));
     }
 }

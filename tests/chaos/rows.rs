@@ -217,7 +217,7 @@ pub fn rows() -> Vec<Row> {
         Row {
             name: "split-master",
             title: "two masters name each other as a slot's master",
-            nemesis: Nemesis::SplitOwner,
+            nemesis: Nemesis::SplitMaster,
             least: 20,
             smoke: 1,
             node_timeout: LONG,

@@ -18,7 +18,7 @@ use crate::args::Servers;
 use crate::connect::{Certificates, NAME};
 use crate::exit::{Failure, REFUSED, UNAVAILABLE, USAGE};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Round trips to read a clock.
 const LOOKS_AT_A_CLOCK: usize = 5;
@@ -237,8 +237,8 @@ impl Entrance {
             }
         };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE))
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT))
             .set_push_sender(|_| -> Result<(), ()> { Ok(()) });
         client.get_multiplexed_async_connection_with_config(&config).await
     }

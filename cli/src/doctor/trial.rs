@@ -11,7 +11,7 @@ use super::probe::{Deployment, Node, Role};
 use crate::args::Servers;
 use crate::exit::with_reasons;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
     let locks = match servers.connect().await {
@@ -24,7 +24,7 @@ pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
             findings.push(one(&locks, slot).await.at(node.address.to_string()));
         }
     }
-    locks.shutdown(PATIENCE).await;
+    locks.shutdown(TIMEOUT).await;
     findings
 }
 
@@ -60,9 +60,9 @@ async fn one(locks: &Locks, slot: Slot) -> Finding {
 
 /// From a writer to a reader that waits; how long that took.
 async fn hand_over(lock: &RwLock) -> rwlease::Result<Duration> {
-    let writing = lock.write().timeout(PATIENCE).await?;
+    let writing = lock.write().timeout(TIMEOUT).await?;
     writing.renew().await?;
-    let waiting = lock.read().timeout(PATIENCE);
+    let waiting = lock.read().timeout(TIMEOUT);
     let releasing = async {
         while lock.status().await?.waiters == 0 {
             sleep(Duration::from_millis(5)).await;

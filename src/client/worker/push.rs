@@ -22,7 +22,7 @@ fn hear(client: &Client, event: Event) {
     match event {
         Event::Poll { slot } => {
             for acquisition in client.waiters_in(slot) {
-                acquisition.with_acquiring(|asking| asking.look = true);
+                acquisition.with_acquiring(|acquiring| acquiring.poll = true);
                 acquisition.changed.notify_waiters();
             }
         }
@@ -38,11 +38,11 @@ fn hear(client: &Client, event: Event) {
                     continue;
                 };
                 telemetry::pushed(&acquisition.lock, &address, grant.token);
-                acquisition.with_acquiring(|asking| {
-                    let known = asking.pushed.as_ref();
+                acquisition.with_acquiring(|acquiring| {
+                    let known = acquiring.pushed.as_ref();
                     // Messages from two servers, while a slot moves, need not come in their order.
                     if known.is_none_or(|known| known.grant.token < grant.token) {
-                        asking.pushed = Some(Pushed {
+                        acquiring.pushed = Some(Pushed {
                             grant: *grant,
                             now: push.now,
                             received,

@@ -27,7 +27,7 @@ use crate::slot::Slot;
 const TICK: Duration = Duration::from_secs(1);
 
 /// A server that says nothing for so long after a command was sent is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After so long a silence one channel is joined again, which is harmless, to see whether the server is still there.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -289,7 +289,7 @@ impl Pulse {
     }
 
     fn check(&mut self, now: Moment) -> Check {
-        if self.waiting_since.is_some_and(|since| now.since(since) >= PATIENCE) {
+        if self.waiting_since.is_some_and(|since| now.since(since) >= JOIN_TIMEOUT) {
             return Check::End(End::Lost);
         }
         if self.channels.is_empty() && !self.joins.has_unanswered() && now.since(self.last_order) >= IDLE {

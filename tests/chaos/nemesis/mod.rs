@@ -35,7 +35,7 @@ pub enum Nemesis {
     Flush,
     /// To run this command.
     Permission(&'static str),
-    SplitOwner,
+    SplitMaster,
     Skew,
     Step,
     /// Does something to the servers and does not say so: with it the harness itself is tested.
@@ -60,7 +60,7 @@ impl Nemesis {
             Nemesis::Permission(command) => permission::strike(scene, command).await,
             Nemesis::Skew => clocks::skew(scene).await,
             Nemesis::Step => clocks::step(scene).await,
-            Nemesis::SplitOwner => split_master::strike(scene).await,
+            Nemesis::SplitMaster => split_master::strike(scene).await,
             Nemesis::Unordered(what) => unordered::strike(scene, what).await,
         }
     }

@@ -9,7 +9,7 @@ use crate::hearing::unheard;
 use crate::seen::Seen;
 use crate::support::{Clients, Cluster, Result, Shape};
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(3);
 
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
@@ -18,6 +18,6 @@ pub async fn run() -> Result<Seen> {
         node.kill_clients(Clients::Subscribed).await?;
         node.kill_clients(Clients::Commanding).await?;
     }
-    sleep(PATIENCE).await;
+    sleep(LIMIT).await;
     unheard(&cluster, &channels).await
 }

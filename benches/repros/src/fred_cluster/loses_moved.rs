@@ -9,7 +9,7 @@ use crate::hearing::unheard;
 use crate::seen::Seen;
 use crate::support::{Cluster, Result, Shape};
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(3);
 
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
@@ -18,6 +18,6 @@ pub async fn run() -> Result<Seen> {
         let slot = cluster.slot_of(channel).await?;
         cluster.move_slot(slot, 1 - cluster.master_of(slot).await?).await?;
     }
-    sleep(PATIENCE).await;
+    sleep(LIMIT).await;
     unheard(&cluster, &channels).await
 }

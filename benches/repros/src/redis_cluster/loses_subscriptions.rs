@@ -12,7 +12,7 @@ use crate::seen::Seen;
 use crate::support::{Cluster, Result, Shape};
 
 const CHANNELS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(2);
 
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
@@ -33,6 +33,6 @@ pub async fn run() -> Result<Seen> {
         cluster.move_slot(slot, 1 - cluster.master_of(slot).await?).await?;
         let _: RedisResult<()> = connection.set(channel, "").await;
     }
-    sleep(PATIENCE).await;
+    sleep(LIMIT).await;
     unheard(&cluster, &channels).await
 }

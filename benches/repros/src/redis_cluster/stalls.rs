@@ -15,7 +15,7 @@ use crate::support::{Clients, Cluster, Result, Shape};
 const RUNS: usize = 4;
 const TASKS: usize = 64;
 const KILLS: usize = 10;
-const PATIENCE: Duration = Duration::from_secs(6);
+const LIMIT: Duration = Duration::from_secs(6);
 
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
@@ -43,7 +43,7 @@ async fn write(mut connection: ClusterConnection, task: usize) {
 
 /// Whether any command to any shard is, before wait_limit ends.
 async fn answers(mut connection: ClusterConnection) -> bool {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LIMIT;
     let mut key = 0;
     while Instant::now() < end {
         key += 1;

@@ -13,7 +13,7 @@ use crate::seen::Seen;
 use crate::support::{Clients, Cluster, Result, Shape};
 
 const CHANNELS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(3);
 
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
@@ -30,6 +30,6 @@ pub async fn run() -> Result<Seen> {
     all_heard(&cluster, &channels).await?;
 
     cluster.node(0).kill_clients(Clients::Subscribed).await?;
-    sleep(PATIENCE).await;
+    sleep(LIMIT).await;
     unheard(&cluster, &channels).await
 }
