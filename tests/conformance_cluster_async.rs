@@ -68,7 +68,7 @@ async fn what_is_the_connections_own_affair_is_refused() {
             "connect_timeout",
             Locks::builder().connect_timeout(Duration::from_secs(1)),
         ),
-        ("translate", Locks::builder().address_translator(here)),
+        ("address_translator", Locks::builder().address_translator(here)),
     ];
     for (setting, settings) in support::settings_beside_urls().into_iter().chain(own) {
         let error = Backend::ClusterAsync
