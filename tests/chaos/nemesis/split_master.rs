@@ -24,7 +24,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
         return Ok(());
     }
     let masters = scene.cluster.masters().await?;
-    let others = masters.into_iter().filter(|&master| master != master);
+    let others = masters.into_iter().filter(|&number| number != master);
     let other = scene.random.choice(others.collect::<Vec<_>>());
     let other = other.ok_or_else(|| Error::new("there is one master only"))?;
     let locks = Locks::builder().connect_to(&scene.cluster.urls()).await?;

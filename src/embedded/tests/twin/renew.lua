@@ -8,7 +8,7 @@
 local lease = whole(4, 1, LONGEST)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
-elseif not is_owner(ARGV[3]) then
+elseif not is_id(ARGV[3]) then
   return refuse('id')
 elseif not lease then
   return refuse('lease')
