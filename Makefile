@@ -24,14 +24,16 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 
 test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time)
 	cargo build --quiet --all-features --examples
-	$(TESTS) --lib --bins --test architecture --test it --test protocol --test simulation --test metrics --test tracing --test examples --test cli
+	$(TESTS) --lib --bins --test architecture --test it --test protocol --test simulation --test metrics --test tracing --test examples
+	$(TESTS) --test cli -- --skip counter::
 	$(TESTS) --test conformance -- embedded::
 	$(TESTS) --doc
 
 test-faults: faults test-compose test-valkey test-servers test-backends ## Run what is slow: faults of servers, slots that move, TLS, containers, other servers and other client crates
 
 faults: servers redis-py ## Run the slow tests on the server that `make servers` finds
-	$(TESTS) --test faults --test chaos
+	$(TESTS) --test faults
+	$(TESTS) --test cli -- counter::
 	$(TESTS) --test conformance -- --skip embedded::
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out)

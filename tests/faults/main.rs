@@ -26,6 +26,7 @@ mod smoke;
 mod support;
 
 mod cluster;
+mod failing;
 mod failover;
 mod migration;
 mod redirects;

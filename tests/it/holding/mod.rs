@@ -4,7 +4,6 @@ mod bench;
 
 mod changing;
 mod clocks;
-mod failing;
 mod keeping;
 mod losing;
 mod reentrant;
