@@ -1,13 +1,16 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
 REDIS_8 := target/servers/redis-8.2
-# What is run on Valkey as well: where servers differ. (This server of it has no TLS.)
-VALKEY_SUITES := cluster slots five_faults protocol replicas redirects mutex quorum multi reentry questions migration failover cli
+# What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
+VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry questions
+# How many tests of a program run at a time: most of them wait most of the time. The servers that they start have a bound
+# of their own, in tests/support/turn.rs.
+TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
 COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
@@ -19,13 +22,25 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 	$(if $(CLUSTER),@scripts/get-redis)
 	cargo run --quiet -p rwlease --example demo --features embedded -- $(if $(CLUSTER),--cluster)
 
-test: servers redis-py ## Run all tests, on the server that `make servers` finds
-	cargo test --all-features --no-fail-fast
+test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time)
+	cargo build --quiet --all-features --examples
+	$(TESTS) --lib --bins --test architecture --test it --test protocol --test simulation --test metrics --test tracing --test examples
+	$(TESTS) --test cli -- --skip counter::
+	$(TESTS) --test conformance -- embedded::
+	$(TESTS) --doc
+
+test-faults: faults test-compose test-valkey test-servers test-backends ## Run what is slow: faults of servers, slots that move, TLS, containers, other servers and other client crates
+
+faults: servers redis-py ## Run the slow tests on the server that `make servers` finds
+	$(TESTS) --test faults
+	$(TESTS) --test cli -- counter::
+	$(TESTS) --test conformance -- --skip embedded::
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out)
-	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --no-fail-fast $(VALKEY_SUITES:%=--test %) -- --skip secure::tls
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --test holding replicas::
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) cargo test --all-features --lib -- scripts_equal_server twin::
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli -- --skip secure::tls
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test it -- $(VALKEY_MODULES:%=%::)
+	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults -- --skip secure::
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --lib -- scripts_equal_server twin::
 
 test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
 	@scripts/test-servers $(SERVERS)
@@ -104,7 +119,7 @@ chaos-publish: ## Take the scorecard of the last runs over into docs/reliability
 	@FORCE=$(FORCE) scripts/publish-chaos
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
-	RWLEASE_COMPOSE=must cargo test --all-features --test compose
+	RWLEASE_COMPOSE=$(or $(RWLEASE_COMPOSE),must) cargo test --all-features --test compose
 
 cluster-up: ## Start a cluster of six containers (IMAGE=..., PARTITION=1)
 	@cluster-compose/cluster up

@@ -7,7 +7,8 @@ use futures::future::join_all;
 use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal};
 use tokio::time::{sleep, timeout};
 
-use super::{Inside, LONG};
+use super::LONG;
+use crate::support::Inside;
 
 pub async fn readers_share_and_writers_exclude(one: &Locks, other: &Locks) {
     for name in ["a", "order:{42}", "b{1}", "Größe", "d d"] {

@@ -1,4 +1,4 @@
-//! What locks must do over any backend: one body of tests, run by each backend's own `conformance_*.rs`.
+//! What locks must do over any backend: one body of tests, run over each backend by a module of `main.rs`.
 //!
 //! - [`locks`] needs two clients and nothing else.
 //! - [`servers`] needs a cluster, whose slots it moves and whose servers it kills and freezes: real servers, or those of the embedded engine.
@@ -10,7 +10,6 @@ pub mod locks;
 pub mod servers;
 pub mod site;
 
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 /// Longer than anything takes: for what must happen, not for how fast.
@@ -46,7 +45,7 @@ macro_rules! lock_tests {
             #[tokio::test(flavor = "multi_thread")]
             async fn $test() {
                 let (one, other, _keep) = $start().await;
-                conformance::locks::$test(&one, &other).await;
+                crate::conformance::locks::$test(&one, &other).await;
             }
         )*
     };
@@ -58,17 +57,17 @@ macro_rules! server_tests {
     (in $backend:expr; $($test:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread")]
-            async fn $test() -> support::Result {
-                conformance::servers::$test($backend).await
+            async fn $test() -> crate::support::Result {
+                crate::conformance::servers::$test($backend).await
             }
         )*
     };
     (by $start:expr; on $masters:literal masters with $replicas:literal: $($test:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread")]
-            async fn $test() -> support::Result {
+            async fn $test() -> crate::support::Result {
                 let servers = $start($masters, $replicas).await?;
-                conformance::servers::$test(&servers).await
+                crate::conformance::servers::$test(&servers).await
             }
         )*
     };
@@ -96,31 +95,9 @@ macro_rules! server_tests {
             failures_to_connect_are_told_apart
             a_single_server_will_do
         }
-        server_tests! { by conformance::site::real($backend) }
+        server_tests! { by crate::conformance::site::real($backend) }
     };
     ($backend:expr, with push) => {
-        server_tests! { by conformance::site::real($backend), with push }
+        server_tests! { by crate::conformance::site::real($backend), with push }
     };
-}
-
-/// Notes who is inside, and panics when a writer is not alone.
-#[derive(Debug, Default)]
-pub struct Inside(AtomicI32);
-
-impl Inside {
-    pub async fn reads(&self) {
-        assert!(self.0.fetch_add(1, Ordering::SeqCst) >= 0, "a reader beside a writer");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    pub async fn writes(&self) {
-        assert_eq!(self.0.swap(-1_000, Ordering::SeqCst), 0, "a writer beside others");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(
-            self.0.swap(0, Ordering::SeqCst),
-            -1_000,
-            "somebody came in beside a writer"
-        );
-    }
 }

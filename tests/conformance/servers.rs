@@ -8,9 +8,9 @@ use rwlease::{ErrorKind, Locks, Released, RwLock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::LONG;
 use super::site::Servers;
-use super::{Inside, LONG};
-use crate::support::{Backend, Result, ServerSettings, Single, WaitLimit};
+use crate::support::{Backend, Inside, Result, ServerSettings, Single, WaitLimit};
 
 /// What a lock's key begins with.
 const PREFIX: &str = "rwlease:";

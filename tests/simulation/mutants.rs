@@ -51,24 +51,9 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
         tests: &["core::", "router::", "protocol::", "worker", "retry::"],
     },
     Target {
-        name: "meanwhile",
-        arguments: &["--test", "meanwhile"],
-        tests: &[],
-    },
-    Target {
-        name: "leftovers",
-        arguments: &["--test", "leftovers"],
-        tests: &[],
-    },
-    Target {
-        name: "pushed",
-        arguments: &["--test", "pushed"],
-        tests: &[],
-    },
-    Target {
-        name: "quorum",
-        arguments: &["--test", "quorum"],
-        tests: &["embedded::"],
+        name: "it",
+        arguments: &["--test", "it"],
+        tests: &["meanwhile::", "leftovers::", "pushed::", "quorum::embedded::"],
     },
 ];
 

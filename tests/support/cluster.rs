@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 use redis::cmd;
 use tokio::time::Instant;
 
+use super::turn::turn;
 use super::{Entry, Error, Result, Server, ServerSettings, Version, View, WaitLimit};
 
 const SLOTS: usize = 16_384;
@@ -74,6 +75,7 @@ impl Cluster {
             .lines
             .insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
+        turn(count).await;
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
         Cluster::join(nodes, shape.masters).await
     }

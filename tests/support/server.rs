@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::container::Container;
 use super::tree::find;
+use super::turn::turn;
 use super::watchdog::{keeps_folders, watchdog};
 use super::{Error, Result, WaitLimit};
 
@@ -115,6 +116,7 @@ enum Body {
 impl Server {
     /// Starts a server and waits until it answers.
     pub async fn start(settings: &ServerSettings) -> Result<Server> {
+        turn(1).await;
         let binary = match &settings.binary {
             Some(binary) => binary.clone(),
             None => find_binary()?,

@@ -23,6 +23,8 @@ mod proxy;
 mod server;
 #[path = "../../../tests/support/tree.rs"]
 mod tree;
+#[path = "../../../tests/support/turn.rs"]
+mod turn;
 #[path = "../../../tests/support/view.rs"]
 mod view;
 #[path = "../../../tests/support/watchdog.rs"]

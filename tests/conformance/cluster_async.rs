@@ -1,0 +1,75 @@
+//! The conformance suite over a cluster connection of the application's, as far as that can do it.
+//!
+//! Left out is what `docs/backends.md` says that it cannot promise: hand-offs without polling, and leaving a frozen master. Connections
+//! that are cut under load are left out too: with some versions of tokio they stop that connection for ever.
+
+use std::time::Duration;
+
+use crate::support::{Backend, Cluster, Shape};
+use rwlease::{ErrorKind, Locks};
+
+lock_tests!(two_clients);
+server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 3 masters with 0: locks_follow_their_slot }
+server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 2 masters with 0:
+    scripts_are_sent_where_they_are_unknown
+    keys_of_others_are_left_alone
+    locks_are_taken_while_their_slot_migrates
+    exclusion_holds_while_slots_move
+    one_who_waits_follows_the_slot
+}
+server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 3 masters with 1:
+    a_failover_by_order_loses_no_lock
+    a_dead_master_is_replaced
+}
+
+async fn two_clients() -> (Locks, Locks, Cluster) {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let connect = async |node: usize| {
+        let url = cluster.node(node).url();
+        let connected = Backend::ClusterAsync.connect(Locks::builder(), &[url]).await;
+        connected.unwrap()
+    };
+    (connect(0).await, connect(1).await, cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_refused() {
+    let (locks, _other, _cluster) = two_clients().await;
+    let lock = locks.rwlock("replicated").unwrap();
+    let error = lock.write().replicas(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(lock.try_write().await.unwrap().is_some(), "nothing is left of it");
+}
+
+/// It makes no round trip, but its own task needs a runtime.
+#[test]
+fn outside_a_runtime_it_is_an_error_and_no_panic() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (connection, _cluster) = runtime.block_on(async {
+        let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+        (crate::support::cluster_connection(&cluster.urls()).await, cluster)
+    });
+    let error = Locks::builder().connect_shared(connection).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+}
+
+#[tokio::test]
+async fn what_is_the_connections_own_affair_is_refused() {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    let here = |host: &str, port| (host.to_owned(), port);
+    let own = [
+        (
+            "connect_timeout",
+            Locks::builder().connect_timeout(Duration::from_secs(1)),
+        ),
+        ("address_translator", Locks::builder().address_translator(here)),
+    ];
+    for (setting, settings) in crate::support::settings_beside_urls().into_iter().chain(own) {
+        let error = Backend::ClusterAsync
+            .connect(settings, &cluster.urls())
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
+        assert!(error.to_string().contains(setting), "{setting}: {error}");
+    }
+}

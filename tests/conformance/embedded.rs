@@ -1,0 +1,242 @@
+//! The conformance suite over the embedded engine.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::conformance::site::Servers;
+#[cfg(feature = "redis")]
+use crate::support::{Backend, Cluster, Shape};
+use crate::support::{Error, Move, Result};
+use rwlease::embedded::{Engine, Faults, Served};
+#[cfg(feature = "redis")]
+use rwlease::embedded::{Fate, Message, Network, Weather};
+use rwlease::{Builder, ErrorKind, Locks, Slot};
+use tokio::time::sleep;
+
+lock_tests!(two_clients);
+server_tests!(by start);
+server_tests!(by start, with push);
+
+async fn two_clients() -> (Locks, Locks, Engine) {
+    let engine = Engine::new();
+    let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
+    (connect().await, connect().await, engine)
+}
+
+/// An engine's servers.
+struct Embedded {
+    engine: Engine,
+    faults: Faults,
+    /// How often each was sent a script's text.
+    texts: Arc<Mutex<Vec<u64>>>,
+}
+
+async fn start(masters: u16, replicas: u16) -> Result<Embedded> {
+    let engine = Engine::builder().masters(masters).replicas(replicas).build();
+    let texts = Arc::new(Mutex::new(vec![0; usize::from(masters)]));
+    let counted = texts.clone();
+    engine.watch(move |served: &Served<'_>| {
+        let mut texts = counted.lock().unwrap();
+        if served.words()[0] == b"EVAL"
+            && let Some(texts) = texts.get_mut(served.server())
+        {
+            *texts += 1;
+        }
+    });
+    Ok(Embedded {
+        faults: engine.faults(),
+        engine,
+        texts,
+    })
+}
+
+impl Embedded {
+    /// What others notice only after a while.
+    fn replace(&self, master: usize) {
+        let faults = self.faults.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(1)).await;
+            faults.promote(master, 0)
+        });
+    }
+}
+
+impl Servers for Embedded {
+    async fn connect(&self, settings: Builder) -> rwlease::Result<Locks> {
+        settings.connect_embedded(&self.engine).await
+    }
+
+    fn push(&self) -> bool {
+        true
+    }
+
+    async fn master_of(&self, slot: Slot) -> Result<usize> {
+        Ok(self.faults.master_of(slot))
+    }
+
+    async fn masters(&self) -> Result<Vec<usize>> {
+        let slots = (0..).map_while(Slot::new).step_by(64);
+        let masters: BTreeSet<usize> = slots.map(|slot| self.faults.master_of(slot)).collect();
+        Ok(masters.into_iter().collect())
+    }
+
+    async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move> {
+        let from = self.faults.master_of(slot);
+        match self.faults.begin_move(slot, to) {
+            true => Ok(Move {
+                slot: slot.get(),
+                from,
+                to,
+            }),
+            false => Err(Error::new(format!("{slot} does not move to {to}"))),
+        }
+    }
+
+    async fn move_keys(&self, step: Move) -> Result {
+        while self.faults.move_key(slot(step)) {}
+        Ok(())
+    }
+
+    async fn finish_move(&self, step: Move) -> Result {
+        assert!(self.faults.finish_move(slot(step)));
+        Ok(())
+    }
+
+    /// Its source sends on those who ask for what it no longer has.
+    async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
+        let said = self.say(step.from, &["EXISTS", key]).await?;
+        Ok(said[0].starts_with("-ASK "))
+    }
+
+    async fn fail_over(&self, master: usize) -> Result {
+        self.faults.promote(master, 0);
+        Ok(())
+    }
+
+    async fn kill(&self, master: usize) -> Result {
+        self.faults.stop(master);
+        self.replace(master);
+        Ok(())
+    }
+
+    async fn freeze(&self, master: usize) -> Result {
+        self.faults.pause(master);
+        self.replace(master);
+        Ok(())
+    }
+
+    async fn thaw(&self, server: usize) -> Result {
+        self.faults.resume(server);
+        Ok(())
+    }
+
+    async fn storm(&self, rounds: usize, pause: Duration) -> Result {
+        for _ in 0..rounds {
+            for master in self.masters().await? {
+                self.faults.kill_connections(master);
+            }
+            sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    async fn flush_scripts(&self) -> Result {
+        for master in self.masters().await? {
+            self.faults.flush_scripts(master);
+        }
+        self.texts.lock().unwrap().fill(0);
+        Ok(())
+    }
+
+    async fn texts_since(&self) -> Result<Vec<u64>> {
+        Ok(self.texts.lock().unwrap().clone())
+    }
+
+    async fn say(&self, server: usize, words: &[&str]) -> Result<Vec<String>> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        Ok(self.engine.say(server, &words))
+    }
+}
+
+fn slot(step: Move) -> Slot {
+    Slot::new(step.slot).expect("one that moves")
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn what_only_urls_go_with_is_refused() {
+    for (setting, settings) in crate::support::settings_beside_urls() {
+        let error = settings.connect_embedded(&Engine::new()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
+        assert!(error.to_string().contains(setting), "{setting}: {error}");
+    }
+    let engine = Engine::builder().manual_time().build();
+    let host = Network::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
+    for (setting, settings) in crate::support::settings_beside_urls() {
+        let error = settings.connect_from(&host).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
+        assert!(error.to_string().contains(setting), "{setting}: {error}");
+    }
+}
+
+/// Changed scripts run in this process only: elsewhere nothing is sent.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn changed_scripts_are_refused_elsewhere() {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    for backend in [
+        Backend::Redis,
+        #[cfg(feature = "fred")]
+        Backend::Fred,
+        #[cfg(feature = "cluster-async")]
+        Backend::ClusterAsync,
+    ] {
+        let settings = Locks::builder()
+            .scripts_from(concat!(env!("CARGO_MANIFEST_DIR"), "/lua"))
+            .unwrap();
+        let error = backend.connect(settings, &cluster.urls()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{backend:?}");
+        assert!(error.to_string().contains("scripts_from"), "{backend:?}: {error}");
+    }
+}
+
+#[test]
+fn a_client_needs_a_runtime() {
+    let engine = Engine::new();
+    let connecting = Locks::builder().connect_embedded(&engine);
+    let error = futures::executor::block_on(connecting).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    assert!(error.to_string().contains("tokio"), "{error}");
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn no_password_is_shown() {
+    let builder = Locks::builder().servers(["redis://user:secret@127.0.0.1:1"]);
+    assert!(!format!("{builder:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn time_limits_of_the_router_are_checked() {
+    for (settings, what) in [
+        (Locks::builder().connect_timeout(Duration::ZERO), "connect timeout"),
+        (Locks::builder().response_timeout(Duration::ZERO), "response timeout"),
+        (Locks::builder().response_timeout(Duration::MAX), "response timeout"),
+        (Locks::builder().margin(Duration::MAX), "margin"),
+    ] {
+        let error = settings.connect_embedded(&Engine::new()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{what}");
+        assert!(error.to_string().contains(what), "{what}: {error}");
+    }
+}
+
+#[cfg(feature = "redis")]
+struct Calm;
+
+#[cfg(feature = "redis")]
+impl Weather for Calm {
+    fn sent(&self, _: &Message<'_>) -> Fate {
+        Fate::default()
+    }
+}

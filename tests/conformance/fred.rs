@@ -1,0 +1,33 @@
+//! The conformance suite over the `fred` crate.
+
+#[cfg(feature = "redis")]
+use crate::support::Single;
+use crate::support::{Backend, Cluster, Shape};
+#[cfg(feature = "redis")]
+use rwlease::ErrorKind;
+use rwlease::Locks;
+
+lock_tests!(two_clients);
+server_tests!(Backend::Fred);
+server_tests!(Backend::Fred, with push);
+
+async fn two_clients() -> (Locks, Locks, Cluster) {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let connect = async |node: usize| {
+        let url = cluster.node(node).url();
+        Backend::Fred.connect(Locks::builder(), &[url]).await.unwrap()
+    };
+    (connect(0).await, connect(1).await, cluster)
+}
+
+/// Above all, who asks for certificates must not be connected without.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn what_only_urls_go_with_is_refused() {
+    let server = Single::start().await.unwrap();
+    for (setting, settings) in crate::support::settings_beside_urls() {
+        let error = Backend::Fred.connect(settings, &[server.url()]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
+        assert!(error.to_string().contains(setting), "{setting}: {error}");
+    }
+}

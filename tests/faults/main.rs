@@ -1,0 +1,35 @@
+//! What is slow by nature: masters that die, slots that move, clients that are killed, TLS. One program, with a module for
+//! each subject.
+//!
+//! `cargo test --test faults -- redirects::` runs one of them. What locks promise beside that is in `tests/it`.
+
+// The bans on direct clocks, unwrapping and printing are for the library.
+#![allow(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+#[path = "../chaos/mod.rs"]
+mod chaos;
+#[macro_use]
+#[path = "../conformance/mod.rs"]
+mod conformance;
+#[path = "../chaos/known_faults.rs"]
+mod known_faults;
+#[path = "../chaos/smoke.rs"]
+mod smoke;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cluster;
+mod failing;
+mod failover;
+mod migration;
+mod redirects;
+// By the `redis` crate TLS needs a feature; with `fred` the application brings its own, here that of `fred-tls`.
+#[cfg(any(feature = "redis-tls", feature = "fred-tls"))]
+mod secure;

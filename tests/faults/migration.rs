@@ -1,0 +1,34 @@
+//! Locks under load while slots move: the rows of the scorecard in small. `make chaos` runs them in full.
+
+use crate::smoke::smoke;
+use crate::support::Result;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_done() -> Result {
+    smoke("steady").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_move_key_by_key() -> Result {
+    smoke("moves").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_move_in_one_piece() -> Result {
+    smoke("atomic").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_moves_to_a_new_node() -> Result {
+    smoke("drain").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_masters_name_each_other() -> Result {
+    smoke("split-master").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_are_forgotten() -> Result {
+    smoke("flush").await
+}

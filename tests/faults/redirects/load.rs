@@ -1,0 +1,155 @@
+//! Tasks that take and release locks without pause, and check everything that they are told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rwlease::{Locks, Mode, Released};
+use tokio::task::JoinSet;
+
+use super::PATIENCE;
+use super::book::{Book, Overlaps};
+use super::raw::Witness;
+use crate::support::{Error, Result, WaitLimit};
+
+/// The work of one task.
+#[derive(Clone, Debug)]
+struct Worker {
+    locks: Locks,
+    names: Arc<[String]>,
+    book: Arc<Book>,
+    witness: Option<Arc<Witness>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    rounds: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Tasks at work on some locks.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    tasks: JoinSet<Result>,
+}
+
+impl Load {
+    /// So many tasks for each client.
+    pub fn start(
+        clients: &[Locks],
+        tasks: usize,
+        names: &[String],
+        book: &Arc<Book>,
+        witness: Option<Arc<Witness>>,
+    ) -> Load {
+        let shared = Arc::new(Shared::default());
+        let mut set = JoinSet::new();
+        for locks in clients {
+            let worker = Worker {
+                locks: locks.clone(),
+                names: names.into(),
+                book: book.clone(),
+                witness: witness.clone(),
+                shared: shared.clone(),
+            };
+            for _ in 0..tasks {
+                set.spawn(worker.clone().run());
+            }
+        }
+        Load { shared, tasks: set }
+    }
+
+    /// How often a lock was taken and released.
+    pub fn rounds(&self) -> u64 {
+        self.shared.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more rounds are done. Fails at once if a task has failed.
+    pub async fn advance(&mut self, rounds: u64) -> Result {
+        let goal = self.rounds() + rounds;
+        let wait_limit = WaitLimit::new(format!("{rounds} more rounds"));
+        while self.rounds() < goal {
+            self.check()?;
+            wait_limit
+                .pause(format!("{} of {goal} are done", self.rounds()))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Fails if a task has failed.
+    pub fn check(&mut self) -> Result {
+        while let Some(ended) = self.tasks.try_join_next() {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// Lets every task finish its round; how many rounds there were.
+    pub async fn finish(mut self) -> Result<u64> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
+        }
+        Ok(self.rounds())
+    }
+}
+
+impl Worker {
+    async fn run(self) -> Result {
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let name = &self.names[fastrand::usize(..self.names.len())];
+            let mode = if fastrand::u8(..3) == 0 {
+                Mode::Write
+            } else {
+                Mode::Read
+            };
+            self.round(name, mode)
+                .await
+                .map_err(|error| Error::new(format!("{mode:?} of {name}: {error:?}")))?;
+            self.shared.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn round(&self, name: &str, mode: Mode) -> Result {
+        let lock = self.locks.rwlock(name)?;
+        let released = match mode {
+            Mode::Read => {
+                let guard = lock.read().timeout(PATIENCE).await.map_err(in_full)?;
+                self.stay(name, mode, guard.token()).await?;
+                guard.release().await.map_err(in_full)?
+            }
+            Mode::Write => {
+                let guard = lock.write().timeout(PATIENCE).await.map_err(in_full)?;
+                self.stay(name, mode, guard.token()).await?;
+                guard.release().await.map_err(in_full)?
+            }
+        };
+        match released {
+            Released::Released => Ok(()),
+            // What the promoted replica did not have.
+            Released::AlreadyLost | Released::Unknown if self.book.overlaps() == Overlaps::InFailovers => Ok(()),
+            other => Err(Error::new(format!("the release came to {other:?}"))),
+        }
+    }
+
+    /// Holds for a moment, in the book and before the witness.
+    async fn stay(&self, name: &str, mode: Mode, token: u64) -> Result {
+        let _stay = self.book.enter(name, mode, token)?;
+        match &self.witness {
+            Some(witness) => witness.confirm(name, mode, token).await,
+            None => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// With what the servers said.
+fn in_full(error: rwlease::Error) -> Error {
+    Error::new(format!("{error:?}"))
+}

@@ -1,0 +1,171 @@
+//! Masters that die, stop, come back, or tell a wrong story.
+
+use std::error::Error as _;
+
+use rwlease::{ErrorKind, Locks, Slot};
+
+use super::book::{Book, Overlaps};
+use super::load::Load;
+use super::{PATIENCE, client, key, raw};
+use crate::support::{Cluster, Error, Result, Shape, WaitLimit};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
+    // By this default of the servers the healthy shards do not serve either, for a while after the death was noticed.
+    let cluster = Cluster::start().await?;
+    let mut shards = Shards::start(&cluster).await?;
+    raw::reset_errors(&cluster).await?;
+    cluster.node(shards.sick).kill()?;
+    shards.outlive(&cluster).await?;
+    assert!(
+        raw::errors(&cluster, "CLUSTERDOWN").await? > 0,
+        "there was nothing to wait out"
+    );
+    cluster.node(shards.sick).restart().await?;
+    shards.finish(&cluster).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
+    let cluster = Cluster::start_with(Shape::default().line("cluster-require-full-coverage no")).await?;
+    let mut shards = Shards::start(&cluster).await?;
+    cluster.node(shards.sick).freeze()?;
+    let meanwhile = shards.outlive(&cluster).await?;
+    assert!(meanwhile >= 200, "{meanwhile} rounds while the shard had no master");
+    // It goes on as if no time had passed: with what was sent to it, and as a master until it hears the others.
+    cluster.node(shards.sick).thaw()?;
+    shards.advance(200).await?;
+    shards.finish(&cluster).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let locks = client(&cluster).await?;
+    let lock = locks.rwlock("odd")?;
+    let master = cluster.master_of(lock.slot().get()).await?;
+    let other = (master + 1) % 3;
+    let assign = |to: usize| format!("CLUSTER SETSLOT {} NODE {}", lock.slot().get(), cluster.id(to));
+
+    // Nobody claims the slot from here on, so nobody puts it right.
+    cluster.node(master).say::<()>(&assign(other)).await?;
+    for (at, named) in [(master, other), (other, master)] {
+        let said = cluster.node(at).say::<()>(&format!("GET {}", key("odd"))).await;
+        let said = said.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains(&cluster.node(named).address()), "{at} says {said}");
+    }
+    for _ in 0..3 {
+        let error = lock
+            .write()
+            .timeout(PATIENCE / 6)
+            .await
+            .err()
+            .ok_or_else(|| Error::new("it was granted"))?;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert_eq!(error.lock(), Some("odd"));
+        assert!(error.to_string().contains("redirects"), "{error}");
+        assert!(error.source().is_none(), "{error:?}");
+        let error = lock
+            .try_read()
+            .await
+            .err()
+            .ok_or_else(|| Error::new("it was granted"))?;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    }
+    // The other slots of both have nothing to do with it.
+    for name in on_each_master(&cluster, "well", 2).await?.concat() {
+        locks.rwlock(name)?.write().await?.release().await?;
+    }
+    for number in [master, other] {
+        cluster.node(number).say::<()>(&assign(master)).await?;
+    }
+    let wait_limit = WaitLimit::new("the two to agree");
+    while let Err(error) = lock.write().await {
+        wait_limit.pause(error).await?;
+    }
+    Ok(())
+}
+
+/// A load on every shard; one of them is about to lose its master.
+struct Shards {
+    sick: usize,
+    names: Vec<String>,
+    loads: Vec<Load>,
+    _clients: Vec<Locks>,
+}
+
+impl Shards {
+    async fn start(cluster: &Cluster) -> Result<Shards> {
+        let clients = vec![client(cluster).await?, client(cluster).await?];
+        let shards = on_each_master(cluster, "shard", 3).await?;
+        let book = Book::new(Overlaps::InFailovers);
+        let mut loads = Vec::new();
+        for names in &shards {
+            let mut load = Load::start(&clients, 2, names, &book, None);
+            load.advance(20).await?;
+            loads.push(load);
+        }
+        Ok(Shards {
+            sick: 0,
+            names: shards.concat(),
+            loads,
+            _clients: clients,
+        })
+    }
+
+    /// From the fault to long after the promotion; how many rounds the healthy shards made before it.
+    async fn outlive(&mut self, cluster: &Cluster) -> Result<u64> {
+        let slot = Slot::of(key(&self.names[0])).get();
+        let before = self.healthy();
+        let mut meanwhile = before;
+        let wait_limit = WaitLimit::new("a replica to be promoted");
+        while cluster.master_of(slot).await? == self.sick {
+            meanwhile = self.healthy();
+            for load in &mut self.loads {
+                load.check()?;
+            }
+            wait_limit.pause("the old master still has the slot").await?;
+        }
+        self.advance(100).await?;
+        cluster.new_master(slot, self.sick).await?;
+        self.advance(100).await?;
+        Ok(meanwhile - before)
+    }
+
+    async fn advance(&mut self, rounds: u64) -> Result {
+        for load in &mut self.loads {
+            load.advance(rounds).await?;
+        }
+        Ok(())
+    }
+
+    fn healthy(&self) -> u64 {
+        self.loads[1..].iter().map(Load::rounds).sum()
+    }
+
+    async fn finish(mut self, cluster: &Cluster) -> Result {
+        cluster.agree().await?;
+        self.advance(50).await?;
+        for load in self.loads {
+            load.finish().await?;
+        }
+        raw::vacant(cluster, &self.names).await
+    }
+}
+
+/// So many names of locks for each of the first three nodes, whose slots they have.
+pub async fn on_each_master(cluster: &Cluster, prefix: &str, count: usize) -> Result<Vec<Vec<String>>> {
+    let view = cluster.view().await?;
+    let mut names = vec![Vec::new(); 3];
+    let mut numbers = 0..;
+    while names.iter().any(|of_it| of_it.len() < count) {
+        let name = format!("{prefix}:{}", numbers.next().unwrap_or(0));
+        let master = view.master_of(Slot::of(key(&name)).get());
+        if let Some(at) = (0..3).find(|&node| master == Some(cluster.id(node)))
+            && names[at].len() < count
+        {
+            names[at].push(name);
+        }
+    }
+    Ok(names)
+}

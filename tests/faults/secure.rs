@@ -1,0 +1,670 @@
+//! TLS, and a user that has the rights it needs and no others.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use crate::support::{Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+#[cfg(feature = "legacy")]
+use rwlease::TwoKeyRwLock;
+use rwlease::{Builder, Error, ErrorKind, Locks, Released, Result as Outcome};
+use tokio::time::timeout;
+
+const USER: &str = "locker";
+const PASSWORD: &str = "a-password";
+
+/// As `docs/operating.md` lists them.
+const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
+                      +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait \
+                      +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
+
+/// What other kinds of locks need besides, and listing them.
+const BESIDES: &str = "+get +set +del +scan";
+
+/// An authority of one's own, and a certificate by it for 127.0.0.1.
+fn certificates() -> Certificates {
+    certificates_for("127.0.0.1")
+}
+
+fn certificates_for(name: &str) -> Certificates {
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    // Were it of the same name as the one below, that would pass for signed by itself.
+    authority.distinguished_name.push(DnType::CommonName, "authority");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let root = authority.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec![name.into()]).unwrap();
+    Certificates {
+        authority: root,
+        certificate: own.signed_by(&key, &issuer).unwrap().pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn settings(certificates: &Certificates, rights: &str) -> ServerSettings {
+    ServerSettings {
+        tls: Some(certificates.clone()),
+        ..ServerSettings::default()
+    }
+    .line(format!("user {USER} on >{PASSWORD} {rights}"))
+}
+
+async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
+    let certificates = certificates();
+    let shape = Shape {
+        settings: settings(&certificates, rights),
+        ..Shape::of(3, 1)
+    };
+    Ok((Cluster::start_with(shape).await?, certificates))
+}
+
+/// Connects with TLS as that user, trusting that authority.
+async fn connect(server: &Server, password: &str, authority: &str) -> rwlease::Result<Locks> {
+    let patient = Locks::builder().call_timeout(Duration::from_secs(20));
+    connect_with(patient, server, password, authority).await
+}
+
+async fn connect_with(settings: Builder, server: &Server, password: &str, authority: &str) -> rwlease::Result<Locks> {
+    let port = server.tls_port().expect("a server with TLS");
+    match Backend::chosen() {
+        #[cfg(feature = "redis-tls")]
+        Backend::Redis => by_redis(settings, port, password, authority).await,
+        #[cfg(feature = "fred-tls")]
+        Backend::Fred => by_fred(settings, port, password, authority).await,
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = settings;
+            panic!("{other:?} has no TLS here")
+        }
+    }
+}
+
+#[cfg(feature = "redis-tls")]
+async fn by_redis(settings: Builder, port: u16, password: &str, authority: &str) -> rwlease::Result<Locks> {
+    let url = format!("rediss://{USER}:{password}@127.0.0.1:{port}");
+    settings.tls_roots(authority).servers([url]).connect().await
+}
+
+#[cfg(feature = "fred-tls")]
+async fn by_fred(settings: Builder, port: u16, password: &str, authority: &str) -> rwlease::Result<Locks> {
+    use fred::types::config::Server;
+
+    let config = fred_config(Server::new("127.0.0.1", port), password, authority, None);
+    settings.connect_fred(config).await
+}
+
+/// With a certificate of the client's own, if one is given.
+#[cfg(feature = "fred-tls")]
+fn fred_config(
+    server: fred::types::config::Server,
+    password: &str,
+    authority: &str,
+    own: Option<&Certificates>,
+) -> fred::types::config::Config {
+    use fred::types::config::{Config, ServerConfig, TlsConnector};
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+    let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate(authority)).unwrap();
+    let tls = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let tls = match own {
+        None => tls.with_no_client_auth(),
+        Some(own) => {
+            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
+            tls.with_client_auth_cert(vec![certificate(&own.certificate)], key)
+                .unwrap()
+        }
+    };
+    Config {
+        server: ServerConfig::Centralized { server },
+        username: Some(USER.into()),
+        password: Some(password.into()),
+        tls: Some(TlsConnector::from(tls).into()),
+        ..Config::default()
+    }
+}
+
+async fn two_clients() -> (Locks, Locks, Cluster) {
+    let (cluster, certificates) = secure_cluster(RIGHTS).await.unwrap();
+    let one = connect(cluster.node(0), PASSWORD, &certificates.authority)
+        .await
+        .unwrap();
+    let other = connect(cluster.node(1), PASSWORD, &certificates.authority)
+        .await
+        .unwrap();
+    (one, other, cluster)
+}
+
+// The whole suite, once: as that user, with TLS, and nobody has installed a provider of cryptography for the process.
+lock_tests!(two_clients);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_follow_their_slot() -> Result {
+    let (cluster, certificates) = secure_cluster(RIGHTS).await?;
+    let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
+    let lock = locks.rwlock("followed")?;
+    let slot = lock.slot().get();
+    for turn in 0..3 {
+        let held = lock.write().await?;
+        let next = (cluster.master_of(slot).await? + 1) % 3;
+        let step = cluster.begin_move(slot, next).await?;
+        let other = locks.rwlock(format!("{{{}}}{turn}", "followed"))?;
+        drop(other.read().await?);
+        cluster.move_keys(step).await?;
+        cluster.finish_move(step).await?;
+        assert_eq!(held.release().await?, Released::Released);
+    }
+    let confirmed = lock.write().replicas(1).await?;
+    assert_eq!(confirmed.release().await?, Released::Released);
+    Ok(())
+}
+
+/// A push needs its rights on both sides; with looks so rare, only a push can tell in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_off_is_pushed() -> Result {
+    const LONG: Duration = Duration::from_secs(60);
+    let (cluster, certificates) = secure_cluster(RIGHTS).await?;
+    let rare = Locks::builder().poll_interval(LONG).waiter_ttl(LONG * 10);
+    let locks = connect_with(rare, cluster.node(0), PASSWORD, &certificates.authority).await?;
+    let lock = locks.rwlock("pushed")?;
+    let held = lock.write().await?;
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    held.release().await?;
+    drop(timeout(LONG / 2, waiting).await???);
+    Ok(())
+}
+
+/// The words of an error and of all its sources.
+fn words(error: &Error) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        said = format!("{said}: {inner}");
+        source = inner.source();
+    }
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_is_named() -> Result {
+    for right in ["time", "cluster|slots", "evalsha", "hset", "hmget", "pexpireat"] {
+        let lacking = format!("{RIGHTS} -{right}");
+        let certificates = certificates();
+        let server = Shape {
+            settings: settings(&certificates, &lacking),
+            ..Shape::of(1, 0)
+        };
+        let cluster = Cluster::start_with(server).await?;
+        let outcome = async {
+            let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
+            locks.rwlock("order")?.write().await.map(drop)
+        };
+        let error = outcome.await.unwrap_err();
+        names(&error, right);
+    }
+    Ok(())
+}
+
+/// Who may not ask for ids and epochs knows less of the servers, but is no stranger to them.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_rights_to_tell_nodes_apart_locks_work() -> Result {
+    let lacking = format!("{RIGHTS} -cluster|myid -cluster|info");
+    let (cluster, certificates) = secure_cluster(&lacking).await?;
+    let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
+    for number in 0..20 {
+        let lock = locks.rwlock(format!("order:{number}"))?;
+        assert_eq!(lock.write().await?.release().await?, Released::Released);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_of_the_other_kinds_is_named() -> Result {
+    for right in ["get", "set", "del"] {
+        let certificates = certificates();
+        let lacking = format!("{RIGHTS} {BESIDES} -{right}");
+        let server = Single::start_with(settings(&certificates, &lacking)).await?;
+        let locks = connect(&server, PASSWORD, &certificates.authority).await?;
+        names(&lock_mutex(&locks).await.unwrap_err(), right);
+        #[cfg(feature = "legacy")]
+        names(&lock_two_keys(&locks).await.unwrap_err(), right);
+    }
+    Ok(())
+}
+
+async fn lock_mutex(locks: &Locks) -> Outcome<Released> {
+    locks.mutex("rwlease:plain")?.lock().await?.release().await
+}
+
+#[cfg(feature = "legacy")]
+async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
+    const TIME: Duration = Duration::from_secs(10);
+    let lock = TwoKeyRwLock::tagged(locks, "rwlease:{two}")?;
+    lock.read(TIME, TIME).await?.release().await?;
+    lock.write(TIME, TIME).await?.release().await
+}
+
+/// By itself in quotes, or in the list of all.
+fn names(error: &Error, right: &str) {
+    assert_eq!(error.kind(), ErrorKind::Refused, "{right}: {error:?}");
+    let said = words(error);
+    assert!(
+        said.contains(&format!("'{right}'")) || said.contains(&format!("+{right}")),
+        "{right}: {said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
+    let (cluster, certificates) = secure_cluster(&format!("{RIGHTS} {BESIDES}")).await?;
+    let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
+    let lock = locks.rwlock("order")?;
+
+    let writing = lock.read().await?.upgrade().await.unwrap();
+    lock.revoke().await?.expect("held");
+    assert_eq!(writing.release().await?, Released::Released);
+    let reading = lock.write().await?.downgrade().await?;
+    assert_eq!(lock.status().await?.readers, 1);
+    assert_eq!(locks.list("order").next_page().await?, Some(vec!["order".into()]));
+    assert_eq!(reading.release().await?, Released::Released);
+    let _forced = lock.write().await?;
+    lock.force_release().await?.expect("held");
+
+    let reentrant = locks.reentrant();
+    let outer = reentrant.write(&lock).await?;
+    assert_eq!(reentrant.read(&lock).await?.release().await?, Released::Released);
+    assert_eq!(outer.release().await?, Released::Released);
+
+    assert_eq!(lock_mutex(&locks).await?, Released::Released);
+    assert!(locks.mutex("rwlease:plain")?.status().await?.is_none());
+    #[cfg(feature = "legacy")]
+    assert_eq!(lock_two_keys(&locks).await?, Released::Released);
+    Ok(())
+}
+
+/// A server that asks for a certificate lets in who has one, and nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_has_a_certificate_of_its_own() -> Result {
+    let certificates = certificates();
+    let settings = settings(&certificates, RIGHTS).line("tls-auth-clients yes");
+    let server = Single::start_with(settings).await?;
+    let port = server.tls_port().expect("a server with TLS");
+    assert!(connect(&server, PASSWORD, &certificates.authority).await.is_err());
+    let locks = connect_with_own(port, &certificates).await?;
+    assert_eq!(
+        locks.rwlock("order")?.write().await?.release().await?,
+        Released::Released
+    );
+    Ok(())
+}
+
+async fn connect_with_own(port: u16, certificates: &Certificates) -> Outcome<Locks> {
+    let Certificates {
+        authority,
+        certificate,
+        key,
+    } = certificates;
+    match Backend::chosen() {
+        #[cfg(feature = "redis-tls")]
+        Backend::Redis => {
+            let settings = Locks::builder().tls_client(certificate.as_str(), key.as_str());
+            by_redis(settings, port, PASSWORD, authority).await
+        }
+        #[cfg(feature = "fred-tls")]
+        Backend::Fred => {
+            let server = fred::types::config::Server::new("127.0.0.1", port);
+            let config = fred_config(server, PASSWORD, authority, Some(certificates));
+            Locks::builder().connect_fred(config).await
+        }
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = (authority, certificate, key);
+            panic!("{other:?} has no TLS here")
+        }
+    }
+}
+
+/// The nodes announce 127.0.0.1, and their certificate is for a name.
+#[cfg(feature = "fred-tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
+    use fred::types::config::{HostMapping, Server, TlsHostMapping};
+
+    #[derive(Debug)]
+    struct Localhost;
+
+    impl HostMapping for Localhost {
+        fn map(&self, ip: &std::net::IpAddr, _: &str) -> Option<String> {
+            ip.is_loopback().then(|| "localhost".into())
+        }
+    }
+
+    #[derive(Debug)]
+    struct Elsewhere;
+
+    impl HostMapping for Elsewhere {
+        fn map(&self, _: &std::net::IpAddr, _: &str) -> Option<String> {
+            Some("elsewhere".into())
+        }
+    }
+
+    let certificates = certificates_for("localhost");
+    let shape = Shape {
+        settings: settings(&certificates, RIGHTS),
+        ..Shape::of(2, 0)
+    };
+    let cluster = Cluster::start_with(shape).await?;
+    let port = cluster.node(0).tls_port().expect("a server with TLS");
+    let own_name = Server::new_with_tls("127.0.0.1", port, Some("localhost".into()));
+    for (server, hostnames) in [
+        (Server::new("localhost", port), TlsHostMapping::DefaultHost),
+        (
+            Server::new("127.0.0.1", port),
+            TlsHostMapping::Custom(std::sync::Arc::new(Localhost)),
+        ),
+        (own_name.clone(), TlsHostMapping::Custom(std::sync::Arc::new(Localhost))),
+    ] {
+        let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
+        config.tls.as_mut().expect("TLS").hostnames = hostnames;
+        let locks = Locks::builder().connect_fred(config).await?;
+        for name in ["a", "b", "c", "d"] {
+            let held = locks.rwlock(name)?.write().await?;
+            assert_eq!(held.release().await?, Released::Released);
+        }
+    }
+
+    let single = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let server = Server {
+        port: single.tls_port().expect("a server with TLS"),
+        ..own_name
+    };
+    let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
+    // Its own name counts, not what it would be mapped to.
+    config.tls.as_mut().expect("TLS").hostnames = TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
+    let locks = Locks::builder().connect_fred(config).await?;
+    assert!(locks.rwlock("order")?.try_write().await?.is_some());
+    Ok(())
+}
+
+/// That the other side speaks no TLS no retry can mend.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    let plain = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"-ERR unknown command\r\n").await;
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    let authority = certificates().authority;
+    #[cfg(feature = "redis-tls")]
+    {
+        let error = by_redis(Locks::builder(), port, PASSWORD, &authority)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    }
+    #[cfg(feature = "fred-tls")]
+    {
+        let error = by_fred(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    }
+    plain.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_why() -> Result {
+    let (own, strange) = (certificates(), certificates());
+    let server = Single::start_with(settings(&own, RIGHTS)).await?;
+    assert!(connect(&server, PASSWORD, &own.authority).await.is_ok());
+
+    let error = connect(&server, "wrong", &own.authority).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
+    let error = connect(&server, PASSWORD, &strange.authority).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(
+        words(&error).to_lowercase().contains("certificate"),
+        "{}",
+        words(&error)
+    );
+    Ok(())
+}
+
+/// A password that can be changed while clients run.
+#[cfg(feature = "redis-tls")]
+#[derive(Clone)]
+struct Rotated {
+    password: std::sync::Arc<std::sync::Mutex<&'static str>>,
+    /// How often it was asked for.
+    asked: tokio::sync::watch::Sender<u32>,
+}
+
+#[cfg(feature = "redis-tls")]
+impl Rotated {
+    fn new(password: &'static str) -> Self {
+        Rotated {
+            password: std::sync::Arc::new(password.into()),
+            asked: tokio::sync::watch::Sender::new(0),
+        }
+    }
+
+    fn set(&self, password: &'static str) {
+        *self.password.lock().unwrap() = password;
+    }
+
+    /// Waits until it was asked for that many times more.
+    async fn until_asked(&self, times: u32) {
+        let enough = *self.asked.borrow() + times;
+        let mut asked = self.asked.subscribe();
+        timeout(Duration::from_secs(20), asked.wait_for(|asked| *asked >= enough))
+            .await
+            .expect("asked in time")
+            .unwrap();
+    }
+}
+
+#[cfg(feature = "redis-tls")]
+impl rwlease::CredentialsProvider for Rotated {
+    fn credentials(&self) -> rwlease::CredentialsFuture<'_> {
+        self.asked.send_modify(|asked| *asked += 1);
+        let password = *self.password.lock().unwrap();
+        Box::pin(async move { Ok(rwlease::Credentials::new(USER, password)) })
+    }
+}
+
+/// Changes the password at the server, and ends the connections that the old one has opened.
+#[cfg(feature = "redis-tls")]
+async fn change_password(server: &Server, password: &str) -> Result {
+    server
+        .say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}"))
+        .await?;
+    server.say::<i64>(&format!("CLIENT KILL USER {USER}")).await?;
+    Ok(())
+}
+
+/// The server knows the new password before the provider does.
+#[cfg(feature = "redis-tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_of_credentials_is_asked_again_when_they_are_refused() -> Result {
+    let certificates = certificates();
+    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port().expect("a server with TLS"));
+    let builder = || {
+        let patient = Locks::builder().call_timeout(Duration::from_secs(40));
+        patient.tls_roots(certificates.authority.as_str()).servers([&url])
+    };
+    let rotated = Rotated::new(PASSWORD);
+    let locks = builder().credentials(rotated.clone()).connect().await?;
+    let lock = locks.rwlock("order")?;
+    drop(lock.write().await?);
+    let fixed = builder()
+        .credentials(rwlease::Credentials::new(USER, PASSWORD))
+        .connect()
+        .await?;
+
+    change_password(&server, "another").await?;
+    let asking = tokio::spawn(async move { lock.write().await });
+    rotated.until_asked(4).await;
+    assert!(!asking.is_finished(), "{:?}", asking.await);
+    rotated.set("another");
+    let held = timeout(Duration::from_secs(20), asking).await???;
+    assert_eq!(held.release().await?, Released::Released);
+
+    // What cannot change is not tried again.
+    let error = fixed.rwlock("order")?.write().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
+    Ok(())
+}
+
+/// Ends TLS before a server, and notes of each connection whether its session was a new one.
+struct Front {
+    port: u16,
+    handshakes: std::sync::Arc<std::sync::Mutex<Vec<rustls::HandshakeKind>>>,
+    /// Counted up, it ends all connections.
+    cuts: tokio::sync::watch::Sender<u32>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Front {
+    async fn start(certificates: &Certificates, server: u16) -> Result<Front> {
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+        let certificate = CertificateDer::from_pem_slice(certificates.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(certificates.key.as_bytes())?;
+        let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)?;
+        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let handshakes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let cuts = tokio::sync::watch::Sender::new(0);
+        let (noted, cut) = (handshakes.clone(), cuts.clone());
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, noted, mut cut) = (acceptor.clone(), noted.clone(), cut.subscribe());
+                tokio::spawn(async move {
+                    let mut outside = acceptor.accept(stream).await?;
+                    noted.lock().unwrap().extend(outside.get_ref().1.handshake_kind());
+                    let mut inside = tokio::net::TcpStream::connect(("127.0.0.1", server)).await?;
+                    tokio::select! {
+                        ended = tokio::io::copy_bidirectional(&mut outside, &mut inside) => ended.map(drop),
+                        _ = cut.changed() => Ok(()),
+                    }
+                });
+            }
+        });
+        Ok(Front {
+            port,
+            handshakes,
+            cuts,
+            task,
+        })
+    }
+
+    fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    fn handshakes(&self) -> Vec<rustls::HandshakeKind> {
+        self.handshakes.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
+    const CUTS: usize = 3;
+    let certificates = certificates();
+    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let front = Front::start(&certificates, server.port()).await?;
+    let locks = connect_at(front.port, &certificates.authority).await?;
+    for _ in 0..CUTS {
+        front.cut();
+        let held = locks.rwlock("order")?.write().await?;
+        assert_eq!(held.release().await?, Released::Released);
+    }
+    let handshakes = front.handshakes();
+    let resumed = handshakes
+        .iter()
+        .filter(|kind| **kind == rustls::HandshakeKind::Resumed);
+    assert!(handshakes.len() > CUTS, "{handshakes:?}");
+    assert_eq!(resumed.count(), handshakes.len() - 1, "{handshakes:?}");
+    Ok(())
+}
+
+/// Servers behind one host name do not know each other's sessions.
+#[cfg(feature = "redis-tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
+    const CUTS: usize = 3;
+    let certificates = certificates();
+    let settings = ServerSettings::default().line(format!("user {USER} on >{PASSWORD} {RIGHTS}"));
+    let shape = Shape {
+        settings,
+        ..Shape::of(2, 0)
+    };
+    let cluster = Cluster::start_with(shape).await?;
+    let mut fronts = Vec::new();
+    for node in cluster.nodes() {
+        fronts.push((node.port(), Front::start(&certificates, node.port()).await?));
+    }
+    let ports: Vec<_> = fronts.iter().map(|(port, front)| (*port, front.port)).collect();
+    let settings = Locks::builder().address_translator(move |host, port| {
+        let front = ports.iter().find(|(inside, _)| *inside == port);
+        (host.to_owned(), front.map_or(port, |(_, outside)| *outside))
+    });
+    let locks = by_redis(settings, fronts[0].1.port, PASSWORD, &certificates.authority).await?;
+    for _ in 0..=CUTS {
+        for name in ["a", "b", "c", "d"] {
+            let held = locks.rwlock(name)?.write().await?;
+            assert_eq!(held.release().await?, Released::Released);
+        }
+        fronts.iter().for_each(|(_, front)| front.cut());
+    }
+    for (_, front) in &fronts {
+        let handshakes = front.handshakes();
+        let new = handshakes
+            .iter()
+            .filter(|kind| **kind != rustls::HandshakeKind::Resumed);
+        assert!(handshakes.len() > CUTS, "{handshakes:?}");
+        assert_eq!(new.count(), 1, "{handshakes:?}");
+    }
+    Ok(())
+}
+
+async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
+    match Backend::chosen() {
+        #[cfg(feature = "redis-tls")]
+        Backend::Redis => by_redis(Locks::builder(), port, PASSWORD, authority).await,
+        #[cfg(feature = "fred-tls")]
+        Backend::Fred => by_fred(Locks::builder(), port, PASSWORD, authority).await,
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = (port, authority);
+            panic!("{other:?} has no TLS here")
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Every duration that can be given, at its extremes: it is refused or it works, and nothing panics. On servers in this process and in time that flies.
+
+use std::future::IntoFuture;
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{Builder, ErrorKind, Locks, Quorum, Result, Retry};
+use tokio::time::{sleep, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const EXTREMES: [Duration; 8] = [
+    Duration::ZERO,
+    Duration::from_nanos(1),
+    Duration::from_millis(1),
+    Duration::from_secs(30 * 24 * 3600),
+    Duration::from_millis(u32::MAX as u64 + 1),
+    Duration::from_secs(u64::MAX / 1_000),
+    Duration::from_secs(u64::MAX),
+    Duration::MAX,
+];
+
+/// What was asked for, for so long: it may go on for ever. Errors are those that such a request may end in.
+async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Option<T> {
+    match timeout(3 * SECOND, work).await {
+        Ok(Ok(done)) => Some(done),
+        Ok(Err(error)) => {
+            let expected = [
+                ErrorKind::Invalid,
+                ErrorKind::TimedOut,
+                ErrorKind::TriesUsedUp,
+                ErrorKind::Unavailable,
+                ErrorKind::Lost,
+            ];
+            assert!(expected.contains(&error.kind()), "{what}: {error:?}");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// All that a client does, over settings that may be strange.
+async fn walk(what: &str, settings: Builder) {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let other = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let locks = match settings.connect_embedded(&engine).await {
+        Ok(locks) => locks,
+        Err(error) => return assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}"),
+    };
+    let (lock, others) = (locks.rwlock("walked").unwrap(), other.rwlock("walked").unwrap());
+    let Some(read) = for_a_while(what, lock.read().into_future()).await else {
+        return;
+    };
+    let _ = for_a_while(what, read.renew()).await;
+    let upgraded = timeout(3 * SECOND, read.upgrade().into_future()).await;
+    if let Ok(Ok(write)) = upgraded
+        && let Some(read) = for_a_while(what, write.downgrade()).await
+    {
+        let theirs = others.read().lease(SECOND).await.unwrap();
+        let _ = timeout(3 * SECOND, read.upgrade().timeout(SECOND).into_future()).await;
+        drop(theirs);
+    }
+    sleep(SECOND).await;
+    let theirs = others.write().await.unwrap();
+    let waiting = for_a_while(what, lock.write().into_future());
+    let _ = tokio::join!(waiting, async {
+        sleep(SECOND).await;
+        drop(theirs);
+    });
+    locks.shutdown(3 * SECOND).await;
+}
+
+type Setter = fn(Builder, Duration) -> Builder;
+
+async fn settings_of_a_client(extreme: Duration) {
+    let setters: [(&str, Setter); 8] = [
+        ("lease", Builder::lease),
+        ("margin", Builder::margin),
+        ("poll_interval", Builder::poll_interval),
+        ("waiter_ttl", Builder::waiter_ttl),
+        ("claim_window", Builder::claim_window),
+        ("call_timeout", Builder::call_timeout),
+        ("connect_timeout", Builder::connect_timeout),
+        ("response_timeout", Builder::response_timeout),
+    ];
+    for (name, set) in setters {
+        walk(&format!("{name} {extreme:?}"), set(Locks::builder(), extreme)).await;
+    }
+    // With the longest lease, so that a long margin is none that is refused.
+    let longest = Locks::builder().lease(Duration::from_secs(30 * 24 * 3600));
+    walk("a margin of the longest lease", longest.margin(extreme)).await;
+}
+
+/// Each setter of a request, for a lock that is free and for one that is held for a second.
+async fn setters_of_requests(extreme: Duration) {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let other = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let (lock, mutex) = (locks.rwlock("asked").unwrap(), locks.mutex("mutex").unwrap());
+    let (others, others_mutex) = (other.rwlock("asked").unwrap(), other.mutex("mutex").unwrap());
+    let mut members = vec![locks.clone()];
+    for _ in 0..2 {
+        members.push(Locks::embedded().await.unwrap());
+    }
+    let quorum = Quorum::new(members).unwrap();
+    let retries = [
+        Retry::every(extreme).jitter(0.0),
+        Retry::every(extreme).jitter(1.0).timeout(extreme),
+        Retry::exponential(extreme, Duration::ZERO).jitter(0.0),
+        Retry::exponential(Duration::ZERO, extreme).jitter(0.0).tries(40),
+        Retry::default().timeout(extreme),
+    ];
+    for held in [false, true] {
+        let what = format!("{extreme:?}, held: {held}");
+        let begin = async || match held {
+            true => Some((others.write().await.unwrap(), others_mutex.lock().await.unwrap())),
+            false => None,
+        };
+        macro_rules! each {
+            ($($request:expr),* $(,)?) => {$(
+                let theirs = begin().await;
+                let asking = for_a_while(&what, $request);
+                let (had, ()) = tokio::join!(asking, async {
+                    sleep(SECOND).await;
+                    drop(theirs);
+                });
+                drop(had);
+                sleep(SECOND / 10).await;
+            )*};
+        }
+        each!(
+            lock.write().timeout(extreme).into_future(),
+            lock.write().lease(extreme).into_future(),
+            lock.read().max_hold(extreme).into_future(),
+            mutex.lock().timeout(extreme).into_future(),
+            mutex.lock().lease(extreme).into_future(),
+            mutex.lock().max_hold(extreme).into_future(),
+            lock.try_write().timeout(extreme).into_future(),
+            lock.try_write().lease(extreme).into_future(),
+            lock.try_read().max_hold(extreme).into_future(),
+            locks.multi().write("asked").timeout(extreme).into_future(),
+            locks.multi().write("asked").lease(extreme).into_future(),
+            locks.multi().write("asked").max_hold(extreme).into_future(),
+            locks.multi().write("asked").timeout(extreme).try_all(),
+            quorum.write("asked").timeout(extreme).into_future(),
+            quorum.write("asked").lease(extreme).into_future(),
+            quorum.write("asked").max_hold(extreme).into_future(),
+            quorum.write("asked").member_timeout(extreme).into_future(),
+            quorum.write("asked").drift(extreme).into_future(),
+        );
+        for retry in &retries {
+            each!(
+                lock.write().retry(retry.clone()).into_future(),
+                mutex.lock().retry(retry.clone()).into_future(),
+                locks.multi().write("asked").retry(retry.clone()).into_future(),
+                quorum.write("asked").retry(retry.clone()).into_future(),
+            );
+        }
+        #[cfg(feature = "legacy")]
+        {
+            let legacy = rwlease::TwoKeyRwLock::tagged(&locks, "legacy").unwrap();
+            each!(
+                legacy.try_read(extreme),
+                legacy.try_write(extreme),
+                legacy.read(extreme, extreme),
+                legacy.write(SECOND, extreme),
+            );
+        }
+    }
+    let read = lock.read().max_hold(extreme).await;
+    if let Ok(read) = read {
+        let theirs = others.read().await.unwrap();
+        let upgrading = timeout(3 * SECOND, read.upgrade().timeout(extreme).into_future());
+        let _ = tokio::join!(upgrading, async {
+            sleep(SECOND).await;
+            drop(theirs);
+        });
+    }
+    let _ = timeout(3 * SECOND, locks.shutdown(extreme)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_duration_panics() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let (count, tell) = (panics.clone(), panic::take_hook());
+    let here = thread::current().id();
+    panic::set_hook(Box::new(move |panic| {
+        // Those in tasks of the client too, which nobody awaits; not those of other tests.
+        if thread::current().id() == here {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        tell(panic);
+    }));
+    for extreme in EXTREMES {
+        settings_of_a_client(extreme).await;
+        setters_of_requests(extreme).await;
+    }
+    assert_eq!(panics.load(Ordering::Relaxed), 0);
+}

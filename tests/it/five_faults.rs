@@ -1,0 +1,213 @@
+//! The five faults of the published single-hash lock, each shown on it and then absent here, on a real server.
+//!
+//! Every test has two halves with the same story. In the first one the published lock does the wrong thing; in the
+//! second one, this library's lock does not.
+
+use std::time::Duration;
+
+use crate::support::published::{SingleHash, Timeouts};
+use crate::support::{Error, Result, Single, connect};
+use redis::{Value, cmd};
+use rwlease::{Released, Renewal};
+
+/// What a client's clock shows, in the published lock. Any will do: the server's clock does not count there.
+const NOW: u64 = 1_700_000_000_000;
+const HOUR: u64 = 3_600_000;
+
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(200);
+
+/// 1. A second reader overwrites the first one's timestamp, so its release lets a writer in while the first one reads.
+#[tokio::test]
+async fn a_readers_release_leaves_the_other_readers_in() -> Result {
+    let server = Single::start().await?;
+
+    let lock = published(&server, Timeouts::default()).await?;
+    assert!(lock.acquire_read(NOW).await?);
+    assert!(lock.acquire_read(NOW + 1).await?);
+    lock.release_read(NOW + 1).await?;
+    assert!(
+        lock.acquire_write(NOW + 2).await?,
+        "the published lock has lost its fault"
+    );
+
+    let lock = connect(&[server.url()]).await?.rwlock("order")?;
+    let first = granted(lock.try_read().await?)?;
+    let second = granted(lock.try_read().await?)?;
+    assert_eq!(second.release().await?, Released::Released);
+    assert!(lock.try_write().await?.is_none());
+    assert_eq!(first.release().await?, Released::Released);
+    assert!(lock.try_write().await?.is_some());
+    Ok(())
+}
+
+/// 2. The clocks of different clients are compared, so one whose clock is fast takes the lock from its holder.
+#[tokio::test]
+async fn a_clients_clock_does_not_count() -> Result {
+    let server = Single::start().await?;
+
+    let lock = published(&server, Timeouts::default()).await?;
+    assert!(lock.acquire_write(NOW).await?);
+    assert!(
+        lock.acquire_write(NOW + HOUR).await?,
+        "the published lock has lost its fault"
+    );
+
+    // By the scripts themselves, where a client can say what it likes: the only time it may name is the one until which
+    // its request is good.
+    let now = server_ms(&server).await?;
+    assert_eq!(acquire_write(&server, "holder-00001", now + 1_000).await?, "granted");
+    for claimed in [0, now + 1_000, now + HOUR, now + 10 * 365 * 24 * HOUR] {
+        assert_eq!(acquire_write(&server, "other-000001", claimed).await?, "refused");
+    }
+    for claimed in [1, NOW, now - HOUR] {
+        assert_eq!(acquire_write(&server, "other-000001", claimed).await?, "stale");
+    }
+    Ok(())
+}
+
+/// 3. Two acquisitions in the same millisecond are one, so either can release the other.
+#[tokio::test]
+async fn owners_of_one_moment_are_two() -> Result {
+    let server = Single::start().await?;
+
+    let lock = published(&server, Timeouts::default()).await?;
+    assert!(lock.acquire_write(NOW).await?);
+    assert!(!lock.acquire_write(NOW).await?);
+    lock.release_write(NOW).await?; // by the one that was refused
+    assert!(
+        lock.acquire_write(NOW + 1).await?,
+        "the published lock has lost its fault"
+    );
+
+    let locks = [connect(&[server.url()]).await?, connect(&[server.url()]).await?];
+    let [first, second] = [locks[0].rwlock("order")?, locks[1].rwlock("order")?];
+    let (held, also_held) = tokio::join!(first.try_read(), second.try_read());
+    let (held, also_held) = (granted(held?)?, granted(also_held?)?);
+    assert_ne!(held.token(), also_held.token());
+    assert_eq!(held.release().await?, Released::Released);
+    assert!(first.try_write().await?.is_none());
+    assert_eq!(also_held.release().await?, Released::Released);
+    assert!(first.try_write().await?.is_some());
+    Ok(())
+}
+
+/// 4. Each acquire sets the key's time to live anew, so a short lease cuts a long one short.
+#[tokio::test]
+async fn a_short_lease_leaves_a_long_one_whole() -> Result {
+    let server = Single::start().await?;
+
+    let long = published(
+        &server,
+        Timeouts {
+            key: ms(LONG),
+            read: ms(LONG),
+            write: ms(LONG),
+        },
+    )
+    .await?;
+    let short = published(
+        &server,
+        Timeouts {
+            key: ms(SHORT),
+            read: ms(LONG),
+            write: ms(LONG),
+        },
+    )
+    .await?;
+    assert!(long.acquire_read(NOW).await?);
+    assert!(short.acquire_read(NOW + 1).await?);
+    assert!(!long.acquire_write(NOW + 2).await?);
+    pass(SHORT).await;
+    assert!(
+        long.acquire_write(NOW + 2).await?,
+        "the published lock has lost its fault"
+    );
+
+    let lock = connect(&[server.url()]).await?.rwlock("order")?;
+    let long = granted(lock.try_read().lease(LONG).await?)?;
+    let short = granted(lock.try_read().lease(SHORT).renewal(Renewal::Manual).await?)?;
+    pass(SHORT).await;
+    assert_eq!(short.release().await?, Released::AlreadyLost);
+    assert!(lock.try_write().await?.is_none());
+    // The server removes a key that has ended, whatever its fields say.
+    assert!(server.say::<u64>("PTTL rwlease:order").await? > ms(LONG) / 2);
+    assert_eq!(long.release().await?, Released::Released);
+    assert!(lock.try_write().await?.is_some());
+    Ok(())
+}
+
+/// 5. The judge's timeout is applied to the holder's lease, so an impatient client takes the lock from its holder.
+#[tokio::test]
+async fn a_lease_is_as_long_as_its_holder_said() -> Result {
+    let server = Single::start().await?;
+
+    let holder = published(
+        &server,
+        Timeouts {
+            write: ms(LONG),
+            ..Timeouts::default()
+        },
+    )
+    .await?;
+    let judge = published(
+        &server,
+        Timeouts {
+            write: ms(SHORT),
+            ..Timeouts::default()
+        },
+    )
+    .await?;
+    assert!(holder.acquire_write(NOW).await?);
+    assert!(
+        judge.acquire_write(NOW + ms(SHORT) + 1).await?,
+        "the published lock has lost its fault"
+    );
+
+    let lock = connect(&[server.url()]).await?.rwlock("order")?;
+    let held = granted(lock.try_write().lease(LONG).await?)?;
+    pass(SHORT).await;
+    assert!(lock.try_write().lease(SHORT).await?.is_none());
+    assert_eq!(held.release().await?, Released::Released);
+    assert!(lock.try_write().lease(SHORT).await?.is_some());
+    Ok(())
+}
+
+async fn published(server: &Single, timeouts: Timeouts) -> Result<SingleHash> {
+    Ok(SingleHash::new(server.connect().await?, "published", timeouts))
+}
+
+/// A guard, where the lock must not refuse one.
+#[track_caller]
+fn granted<G>(guard: Option<G>) -> Result<G> {
+    match guard {
+        Some(guard) => Ok(guard),
+        None => Err(Error::new("the lock was refused")),
+    }
+}
+
+/// The status that the script answers to one try, for a lease that outlasts the test.
+async fn acquire_write(server: &Single, id: &str, not_after: u64) -> Result<String> {
+    let script = rwlease::scripts().find(|script| script.name() == "acquire_write");
+    let script = script.ok_or_else(|| Error::new("there is no script acquire_write"))?;
+    let mut try_once = cmd("EVAL");
+    try_once.arg(script.text()).arg(1).arg("rwlease:order");
+    try_once.arg("-").arg(not_after).arg(id).arg(ms(LONG)).arg("f");
+    let reply: Vec<Value> = server.run(&try_once).await?;
+    let status = reply.get(1).ok_or_else(|| Error::new("a reply without a status"))?;
+    Ok(redis::from_redis_value_ref(status)?)
+}
+
+async fn server_ms(server: &Single) -> Result<u64> {
+    let (seconds, micros): (u64, u64) = server.say("TIME").await?;
+    Ok(seconds * 1_000 + micros / 1_000)
+}
+
+/// Lets `lease` run out, and some time more.
+async fn pass(lease: Duration) {
+    tokio::time::sleep(2 * lease).await;
+}
+
+fn ms(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}

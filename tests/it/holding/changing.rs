@@ -1,0 +1,144 @@
+//! From write to read and back.
+
+use std::time::Duration;
+
+use rwlease::{ErrorKind, Locks, Mode};
+
+use super::bench::{Bench, eventually, soon};
+use crate::support::ConnectTo;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("down").unwrap();
+    let writing = lock.write().await.unwrap();
+    let token = writing.token();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.read().await.unwrap() }
+    });
+    eventually("the reader waits", || async {
+        bench.record("down").await.has_waiters()
+    })
+    .await;
+    let reading = writing.downgrade().await.unwrap();
+    assert_eq!((reading.mode(), reading.token()), (Some(Mode::Read), token));
+    let other = soon("the reader", waiting).await.unwrap();
+    assert_eq!(bench.record("down").await.readers(), 2);
+    assert!(lock.try_write().await.unwrap().is_none());
+    other.release().await.unwrap();
+    reading.release().await.unwrap();
+    assert!(bench.record("down").await.is_free());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_reader_becomes_the_writer_with_a_new_token() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("up").unwrap();
+    let reading = lock.read().await.unwrap();
+    let token = reading.token();
+    let writing = reading.try_upgrade().await.unwrap().expect("nobody else reads");
+    assert!(writing.token() > token);
+    assert_eq!(writing.mode(), Some(Mode::Write));
+    let reading = writing.downgrade().await.unwrap();
+    let other = lock.read().await.unwrap();
+    let reading = reading.try_upgrade().await.unwrap().expect_err("another reads");
+    assert!(reading.is_held());
+    assert!(!bench.record("up").await.has_waiters(), "a try leaves no wait");
+    other.release().await.unwrap();
+    let writing = reading.upgrade().await.unwrap();
+    assert!(bench.record("up").await.is_written());
+    writing.release().await.unwrap();
+    assert!(bench.record("up").await.is_free());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_upgraders_one_is_told() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("two").unwrap();
+    let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let waiting_writer = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().await.unwrap().token() }
+    });
+    eventually("the writer waits", || async { bench.record("two").await.has_waiters() }).await;
+    let upgrading = tokio::spawn(async move { first.upgrade().await });
+    eventually("the first one waits to be upgraded", || async {
+        bench.record("two").await.has_upgrader()
+    })
+    .await;
+    let refused = second.upgrade().timeout(Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    let second = refused.into_guard();
+    assert!(second.is_held(), "the refused one reads on");
+    assert!(lock.try_read().await.unwrap().is_none(), "no new reader meanwhile");
+    second.release().await.unwrap();
+    let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
+    let token = writing.token();
+    assert!(
+        !waiting_writer.is_finished(),
+        "the upgrader goes before the waiting writer"
+    );
+    writing.release().await.unwrap();
+    assert!(soon("the writer", waiting_writer).await.unwrap() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
+    let bench = Bench::new().await;
+    // A wait that nobody ends would go on for longer than this test.
+    let locks = Locks::builder()
+        .waiter_ttl(Duration::from_secs(600))
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    let lock = locks.rwlock("late").unwrap();
+    let (reading, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let refused = reading.upgrade().timeout(Duration::from_millis(300)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    let reading = refused.into_guard();
+    assert!(reading.is_held());
+    eventually("the wait ends", || async { !bench.record("late").await.has_waiters() }).await;
+    let third = lock.try_read().await.unwrap().expect("readers may come again");
+    drop((third, other));
+    let writing = soon("the upgrade", reading.upgrade().into_future()).await.unwrap();
+    writing.release().await.unwrap();
+    eventually("all is free", || async { bench.record("late").await.is_free() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_that_is_dropped_leaves_nothing() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("dropped").unwrap();
+    for pause in [0, 1, 2, 5, 20, 100] {
+        let (reading, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+        let upgrading = reading.upgrade().into_future();
+        let _ = tokio::time::timeout(Duration::from_millis(pause), upgrading).await;
+        other.release().await.unwrap();
+        eventually("all is free", || async { bench.record("dropped").await.is_free() }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrader_is_told_of_its_grant() {
+    let bench = Bench::new().await;
+    // One that only polls would not come by in the time of this test.
+    let locks = Locks::builder()
+        .poll_interval(Duration::from_secs(60))
+        .waiter_ttl(Duration::from_secs(600))
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    let lock = locks.rwlock("told").unwrap();
+    for _ in 0..3 {
+        let (reading, other) = (lock.read().await.unwrap(), bench.locks.rwlock("told").unwrap());
+        let other = other.read().await.unwrap();
+        let upgrading = tokio::spawn(async move { reading.upgrade().await });
+        eventually("it waits", || async { bench.record("told").await.has_waiters() }).await;
+        tokio::time::sleep(Duration::from_millis(100)).await; // and is subscribed
+        other.release().await.unwrap();
+        let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
+        assert_eq!(writing.mode(), Some(Mode::Write));
+        writing.release().await.unwrap();
+    }
+}

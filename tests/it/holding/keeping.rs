@@ -1,0 +1,84 @@
+//! Locks that are left to their lease.
+
+use std::time::Duration;
+
+use rwlease::{ErrorKind, LeaseState, Locks, Renewal};
+
+use super::bench::{Bench, soon};
+use crate::support::ConnectTo;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_lock_outlives_its_client_and_ends_with_its_lease() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    let guard = client.rwlock("kept").unwrap().write().lease(LEASE).await.unwrap();
+    let lease = guard.clone();
+    let left = guard.keep().await.unwrap();
+    assert!(left > LEASE / 2 && left <= LEASE, "{left:?}");
+    assert_eq!(lease.state(), LeaseState::Lost, "nobody here holds it any more");
+    soon("its end here", lease.lost()).await;
+
+    // Nothing of it is left with the client, which has nothing to release.
+    assert!(client.shutdown(Duration::from_secs(10)).await.is_empty());
+    drop(client);
+    let lock = bench.locks.rwlock("kept").unwrap();
+    let status = lock.status().await.unwrap();
+    let writer = status.writer.expect("it is taken still");
+    assert_eq!(writer.id, lease.id());
+    let next = soon("the end of the lease", lock.write().into_future()).await.unwrap();
+    assert!(next.token() > lease.token(), "nobody made it longer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_kept_for_a_whole_lease() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("whole").unwrap();
+    // What is handed over is short until it is claimed, and what is not renewed has run down.
+    let first = lock.write().await.unwrap();
+    let second = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            lock.read()
+                .lease(Duration::from_secs(60))
+                .renewal(Renewal::Manual)
+                .await
+        }
+    });
+    while lock.status().await.unwrap().waiters == 0 {}
+    first.release().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    let left = second.keep().await.unwrap();
+    assert!(left > Duration::from_secs(40), "{left:?}");
+    let status = lock.status().await.unwrap();
+    assert!(status.reading[0].remaining > Duration::from_secs(40), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lock_cannot_be_kept_and_a_silent_server_releases_nothing() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("lost").unwrap();
+    let guard = lock.write().await.unwrap();
+    lock.force_release().await.unwrap();
+    assert_eq!(guard.keep().await.unwrap_err().kind(), ErrorKind::Lost);
+
+    let hasty = Locks::builder().call_timeout(Duration::from_millis(300));
+    let hasty = hasty.connect_to(&[bench.server.url()]).await.unwrap();
+    let guard = hasty.rwlock("silent").unwrap().write().await.unwrap();
+    let id = guard.id().to_owned();
+    bench.server.freeze().unwrap();
+    let kept = soon("the answer", guard.keep()).await;
+    bench.server.thaw().unwrap();
+    assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(hasty.shutdown(Duration::from_secs(10)).await.is_empty());
+    assert!(bench.locks.rwlock("silent").unwrap().is_held_by(id).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mutex_can_be_kept() {
+    let bench = Bench::new().await;
+    let mutex = bench.locks.mutex("mutex").unwrap();
+    mutex.lock().lease(LEASE).await.unwrap().keep().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+}

@@ -1,0 +1,180 @@
+//! Renewals and their limits, and being told of the end.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rwlease::{ErrorKind, LeaseState, Locks, Loss, Mode, Released, Renewal};
+use tokio::time::Instant;
+
+use super::bench::{Bench, eventually, soon};
+use crate::support::ConnectTo;
+
+const LEASE: Duration = Duration::from_secs(1);
+
+/// On one thread, where the client's own task has no turn in between.
+#[tokio::test]
+async fn a_loss_is_told_of_though_the_guard_is_gone_at_once() {
+    let bench = Bench::new().await;
+    let losses = Arc::new(Mutex::new(0));
+    let heard = losses.clone();
+    let locks = Locks::builder()
+        .on_lost(move |_| *heard.lock().unwrap() += 1)
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    for name in ["released", "dropped"] {
+        let lock = locks.rwlock(name).unwrap();
+        let guard = lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+        std::thread::sleep(LEASE);
+        if name == "released" {
+            assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
+        } else {
+            drop(guard);
+        }
+        assert_eq!(std::mem::take(&mut *losses.lock().unwrap()), 1, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
+    let bench = Bench::new().await;
+    let losses: Arc<Mutex<Vec<Loss>>> = Arc::default();
+    let heard = losses.clone();
+    let locks = Locks::builder()
+        .on_lost(move |loss| heard.lock().unwrap().push(loss.clone()))
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    let lock = locks.rwlock("told").unwrap();
+    let guard = lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let next = tokio::spawn({
+        let lock = bench.locks.rwlock("told").unwrap();
+        async move { (lock.write().await.unwrap(), Instant::now()) }
+    });
+    let lease = guard.clone();
+    let watching = tokio::spawn(async move {
+        lease.lost().await;
+        Instant::now()
+    });
+    let token = guard.cancellation();
+    let cancelling = tokio::spawn(async move {
+        token.cancelled().await;
+        Instant::now()
+    });
+    let told = [
+        soon("lost", watching).await.unwrap(),
+        soon("cancelled", cancelling).await.unwrap(),
+    ];
+    let (next, let_in) = soon("the next one", next).await.unwrap();
+    assert!(told.iter().all(|told| *told < let_in));
+    assert!(next.token() > guard.token());
+    assert!(guard.cancellation().is_cancelled());
+    drop(guard);
+    let later = lock.read().lease(LEASE).renewal(Renewal::Manual);
+    next.release().await.unwrap();
+    let later = later.await.unwrap();
+    soon("the second loss", later.lost()).await;
+    eventually("it is heard of", || async { losses.lock().unwrap().len() == 2 }).await;
+    drop(later);
+    // What is given back is not lost.
+    lock.write().lease(LEASE).await.unwrap().release().await.unwrap();
+    drop(lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap());
+    tokio::time::sleep(2 * LEASE).await;
+    let losses = losses.lock().unwrap();
+    let told: Vec<_> = losses.iter().map(|loss| (&*loss.lock, loss.mode)).collect();
+    assert_eq!(told, [("told", Mode::Write), ("told", Mode::Read)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_panics_harms_nobody() {
+    let bench = Bench::new().await;
+    let locks = Locks::builder()
+        .on_lost(|_| panic!("as the test wants"))
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    let short = locks.rwlock("short").unwrap();
+    let short = short.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
+    soon("the loss", short.lost()).await;
+    tokio::time::sleep(2 * LEASE).await;
+    assert_eq!(long.state(), LeaseState::Held, "renewed by the same task");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_ends_with_its_guard_and_cancels_nobody_else() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("token").unwrap();
+    let guard = lock.write().await.unwrap();
+    let (one, two) = (guard.cancellation(), guard.cancellation());
+    one.cancel();
+    assert!(!two.is_cancelled() && guard.is_held());
+    drop(guard);
+    soon("the cancellation", two.cancelled()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_in_time_costs_no_lease() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("trouble").unwrap();
+    let guard = lock.write().lease(6 * LEASE).await.unwrap();
+    bench.server.freeze().unwrap();
+    eventually("renewals are late", || async { guard.state() == LeaseState::Uncertain }).await;
+    bench.server.thaw().unwrap();
+    eventually("all is well again", || async { guard.state() == LeaseState::Held }).await;
+    bench.server.freeze().unwrap();
+    soon("the loss", guard.lost()).await;
+    assert_eq!(guard.state(), LeaseState::Lost);
+    bench.server.thaw().unwrap();
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(guard.state(), LeaseState::Lost, "what was lost stays lost");
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+/// A process that was stalled finds the answer to a renewal when it wakes. By then the lease may have been seen to be lost.
+#[tokio::test(flavor = "current_thread")]
+async fn what_was_seen_to_be_lost_stays_lost() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("stalled").unwrap();
+    let guard = lock.write().lease(LEASE).await.unwrap();
+    guard.renew().await.unwrap(); // the server knows the script by now
+    bench.server.freeze().unwrap();
+    tokio::time::sleep(LEASE / 2).await; // the renewal is on its way
+    bench.server.thaw().unwrap();
+    std::thread::sleep(LEASE * 3 / 5); // and is answered meanwhile, with a lease that is longer than this
+    assert_eq!(guard.state(), LeaseState::Lost);
+    tokio::time::sleep(LEASE / 20).await;
+    assert_eq!(guard.state(), LeaseState::Lost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_end_where_they_were_told_to() {
+    let bench = Bench::new().await;
+    let renewed = bench
+        .locks
+        .rwlock("renewed")
+        .unwrap()
+        .read()
+        .lease(LEASE)
+        .await
+        .unwrap();
+    let twice = bench.locks.rwlock("twice").unwrap();
+    let twice = twice.write().lease(LEASE).renewal(Renewal::AtMost(2)).await.unwrap();
+    let longest = bench.locks.rwlock("longest").unwrap();
+    let longest = longest.write().lease(LEASE).max_hold(2 * LEASE).await.unwrap();
+    let manual = bench.locks.rwlock("manual").unwrap();
+    let manual = manual.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let start = Instant::now();
+    while start.elapsed() < 2 * LEASE {
+        manual.renew().await.unwrap();
+        let ends = Instant::now() + longest.remaining();
+        assert!(ends <= start + 2 * LEASE, "never longer than the longest hold");
+        tokio::time::sleep(LEASE / 5).await;
+    }
+    soon("two renewals", twice.lost()).await;
+    soon("the longest hold", longest.lost()).await;
+    soon("the one that nobody renews any more", manual.lost()).await;
+    assert_eq!(renewed.state(), LeaseState::Held);
+    let next = bench.locks.rwlock("longest").unwrap();
+    drop(soon("the next one", next.write().into_future()).await.unwrap());
+}

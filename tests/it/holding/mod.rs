@@ -1,0 +1,15 @@
+//! Holding locks on real servers: changing them, sharing them, losing them, giving them back.
+
+mod bench;
+
+mod changing;
+mod clocks;
+mod keeping;
+mod losing;
+mod reentrant;
+mod releasing;
+mod replicas;
+mod revoking;
+mod running;
+mod shards;
+mod stopped;

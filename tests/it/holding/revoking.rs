@@ -1,0 +1,65 @@
+//! Taking locks from their holders.
+
+use std::time::Duration;
+
+use rwlease::{ErrorKind, LeaseState, Locks, Renewal};
+
+use super::bench::{Bench, eventually, soon};
+use crate::support::ConnectTo;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("revoked").unwrap();
+    assert_eq!(lock.revoke().await.unwrap(), None);
+    let guard = lock.write().lease(Duration::from_secs(3)).await.unwrap();
+    let revocation = lock.revoke().await.unwrap().expect("somebody writes");
+    assert_eq!((revocation.token, revocation.readers), (guard.token(), 0));
+    assert!(revocation.writer.is_some_and(|left| left <= Duration::from_secs(3)));
+    eventually("it hears of that", || async { guard.state() == LeaseState::Uncertain }).await;
+    assert!(lock.try_write().await.unwrap().is_none(), "the lease is not cut short");
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    let next = soon("the next writer", lock.write().into_future()).await.unwrap();
+    assert_eq!(guard.state(), LeaseState::Lost, "it ended here first");
+    assert!(next.token() > guard.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_frees_at_once_and_tells_the_holders() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("forced").unwrap();
+    assert_eq!(lock.force_release().await.unwrap(), None);
+    let writing = lock.write().lease(Duration::from_secs(2)).await.unwrap();
+    let forced = lock.force_release().await.unwrap().expect("somebody writes");
+    assert!(forced.writer && forced.token > writing.token());
+    let next = lock.try_write().await.unwrap().expect("it is free at once");
+    assert!(next.token() > forced.token);
+    soon("the old holder hears of it", writing.lost()).await;
+    assert!(next.is_held());
+    next.release().await.unwrap();
+    // More readers than one call sweeps away, and one who would look again only after this test.
+    let patient = Locks::builder()
+        .poll_interval(Duration::from_secs(60))
+        .waiter_ttl(Duration::from_secs(600))
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    let mut readers = Vec::new();
+    for _ in 0..100 {
+        let read = lock.read().lease(Duration::from_secs(100)).renewal(Renewal::Manual);
+        readers.push(read.await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let lock = patient.rwlock("forced").unwrap();
+        async move { lock.write().await.unwrap() }
+    });
+    eventually("it waits", || async { bench.record("forced").await.has_waiters() }).await;
+    tokio::time::sleep(Duration::from_millis(100)).await; // and is subscribed
+    let forced = lock.force_release().await.unwrap().expect("many read");
+    assert_eq!((forced.readers, forced.writer), (100, false));
+    let next = soon("the waiting writer", waiting).await.unwrap();
+    for reader in &readers {
+        assert_eq!(reader.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    }
+    assert!(next.is_held() && next.token() > forced.token);
+}

@@ -1,0 +1,89 @@
+//! One shard in trouble, and the guards on the others.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use rwlease::{LeaseState, Locks, RwLock, WriteGuard};
+use tokio::time::Instant;
+
+use super::bench::{eventually, soon};
+use crate::support::{Cluster, Shape, connect};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Three masters that serve what they have, whatever becomes of the others.
+async fn cluster() -> Cluster {
+    let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
+    Cluster::start_with(shape).await.unwrap()
+}
+
+/// Guards by the numbers of their masters, taken at the same time, so that their renewals go out together.
+async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGuard>; 3] {
+    let view = cluster.view().await.unwrap();
+    let locks: Vec<RwLock> = (0..count)
+        .map(|number| locks.rwlock(format!("l{number}")).unwrap())
+        .collect();
+    let taking = locks
+        .iter()
+        .map(|lock| async { lock.write().lease(LEASE).await.unwrap() });
+    let mut guards = [const { Vec::new() }; 3];
+    for guard in join_all(taking).await {
+        let master = view.master_of(guard.slot().to_string().parse().unwrap()).unwrap();
+        let number = (0..3).find(|&number| cluster.id(number) == master).unwrap();
+        guards[number].push(guard);
+    }
+    guards
+}
+
+/// Looks at guards for a while: none of them may ever be anything but held.
+async fn stay_held<'a>(guards: impl Iterator<Item = &'a WriteGuard> + Clone, during: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < during {
+        for guard in guards.clone() {
+            assert_eq!(
+                guard.state(),
+                LeaseState::Held,
+                "{} after {:?}",
+                guard.name(),
+                start.elapsed()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_shard_leaves_the_others_held() {
+    let cluster = cluster().await;
+    let locks = connect(&cluster.urls()).await.unwrap();
+    let [sick, well, also_well] = guards(&cluster, &locks, 150).await;
+    cluster.node(0).freeze().unwrap();
+    stay_held(well.iter().chain(&also_well), 3 * LEASE).await;
+    for guard in &sick {
+        assert_eq!(guard.state(), LeaseState::Lost);
+        soon("the loss", guard.lost()).await;
+    }
+    cluster.node(0).thaw().unwrap();
+    stay_held(well.iter().chain(&also_well), LEASE).await;
+}
+
+/// The renewal of one lock is redirected to a shard that is blocked: it goes out with those of its neighbours, and must not hold them up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_on_its_way_to_a_blocked_shard_leaves_its_neighbours_held() {
+    let cluster = cluster().await;
+    let locks = connect(&cluster.urls()).await.unwrap();
+    let [_sick, mut well, _] = guards(&cluster, &locks, 150).await;
+    let moving = well.pop().unwrap();
+    let slot = moving.slot().to_string().parse().unwrap();
+    let step = cluster.begin_move(slot, 0).await.unwrap();
+    cluster
+        .move_key(step, format!("rwlease:{}", moving.name()))
+        .await
+        .unwrap();
+    let before = moving.remaining();
+    eventually("a renewal follows it", || async { moving.remaining() > before }).await;
+    cluster.node(0).freeze().unwrap();
+    stay_held(well.iter().filter(|guard| guard.slot() != moving.slot()), 3 * LEASE).await;
+    assert_eq!(moving.state(), LeaseState::Lost);
+    cluster.node(0).thaw().unwrap();
+}

@@ -1,0 +1,325 @@
+//! What is left of requests, guards and clients that were given up, on servers in this process and in time that flies.
+
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rwlease::embedded::{Engine, Served};
+use rwlease::{ErrorKind, LeaseState, Locks, Released, RwLock, Slot};
+use tokio::time::{sleep, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn client(engine: &Engine) -> Locks {
+    Locks::builder().connect_embedded(engine).await.unwrap()
+}
+
+/// A lock of that client whose slot the server has.
+fn lock_at(engine: &Engine, locks: &Locks, server: usize, prefix: &str) -> RwLock {
+    let mut all = (0..).map(|number| locks.rwlock(format!("{prefix}:{number}")).unwrap());
+    all.find(|lock| engine.faults().master_of(lock.slot()) == server)
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_keeps_its_client() {
+    let lock = Locks::embedded().await.unwrap().rwlock("kept").unwrap();
+    for _ in 0..3 {
+        sleep(60 * SECOND).await;
+        assert_eq!(lock.write().await.unwrap().release().await.unwrap(), Released::Released);
+    }
+}
+
+/// The client cannot drain, since one of its servers is silent, and takes nothing more all the same.
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let wanted = lock_at(&engine, &locks, 0, "wanted");
+    let others = other.rwlock(wanted.name()).unwrap();
+    let elsewhere = lock_at(&engine, &locks, 1, "elsewhere").write().await.unwrap();
+    let holding = others.write().await.unwrap();
+    let waiting = tokio::spawn(async move { wanted.write().await.map(|guard| guard.token()) });
+    sleep(SECOND).await;
+    engine.faults().pause(1);
+    let shutdown = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.shutdown(20 * SECOND).await }
+    });
+    sleep(SECOND).await;
+    holding.release().await.unwrap();
+    let outcome = timeout(5 * SECOND, waiting).await.expect("it is told").unwrap();
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
+    engine.faults().resume(1);
+    assert!(shutdown.await.unwrap().is_empty());
+    assert_eq!(elsewhere.state(), LeaseState::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "late");
+    let others = other.rwlock(lock.name()).unwrap();
+    drop(lock.read().await.unwrap());
+    sleep(SECOND).await;
+    engine.faults().pause(0);
+    let asking = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
+    sleep(SECOND / 10).await;
+    let shutdown = tokio::spawn(async move { locks.shutdown(20 * SECOND).await });
+    sleep(SECOND / 10).await;
+    engine.faults().resume(0);
+    let outcome = timeout(5 * SECOND, asking).await.expect("it is told").unwrap();
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(shutdown.await.unwrap().is_empty());
+    assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
+}
+
+/// In real time: a loop without a pause would never let time fly.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_waits_does_not_hammer_a_full_server() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = locks.rwlock("full").unwrap();
+    let holding = other.rwlock("full").unwrap().read().await.unwrap();
+    let also_holding = other.rwlock("full").unwrap().read().await.unwrap();
+    let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
+    sleep(SECOND / 10).await;
+    // The waiter's place has outlived itself by the server's clock, and the next call clears it away.
+    engine.faults().set_full_memory(0, true);
+    engine.faults().step_clock(0, 15_000);
+    also_holding.release().await.unwrap();
+    engine.reset_tally();
+    sleep(2 * SECOND).await;
+    let scripts = engine.tally().scripts;
+    engine.faults().set_full_memory(0, false); // first, so that a loop without a pause ends
+    assert!((1..100).contains(&scripts), "{scripts} scripts in two seconds");
+    let token = holding.token();
+    holding.release().await.unwrap();
+    assert!(waiting.await.unwrap().unwrap() > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sick_server_delays_no_renewal_at_another() {
+    let engine = Engine::new();
+    let locks = Locks::builder()
+        .lease(6 * SECOND)
+        .connect_embedded(&engine)
+        .await
+        .unwrap();
+    // Taken one after the other, they end so too, but some are renewed together. Then every fourth is at another server, which says nothing.
+    let names = (0..).map(|number| locks.rwlock(format!("crowd:{number}")).unwrap());
+    let mut guards = Vec::new();
+    for lock in names
+        .filter(|lock| engine.faults().master_of(lock.slot()) == 0)
+        .take(200)
+    {
+        guards.push(lock.write().await.unwrap());
+        sleep(SECOND / 200).await;
+    }
+    let (sick, well): (Vec<_>, Vec<_>) = guards.into_iter().enumerate().partition(|(at, _)| at % 4 == 0);
+    for (_, guard) in &sick {
+        give(&engine, guard.slot(), 1);
+    }
+    engine.faults().pause(1);
+    for _ in 0..200 {
+        sleep(SECOND / 10).await;
+        assert!(well.iter().all(|(_, guard)| guard.is_held()));
+    }
+    assert!(sick.iter().all(|(_, guard)| guard.state() == LeaseState::Lost));
+}
+
+fn give(engine: &Engine, slot: Slot, to: usize) {
+    assert!(engine.faults().begin_move(slot, to));
+    while engine.faults().move_key(slot) {}
+    assert!(engine.faults().finish_move(slot));
+}
+
+/// That a look is under way when the time is up says nothing about the server.
+#[tokio::test(start_paused = true)]
+async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "up");
+    let _holding = other.rwlock(lock.name()).unwrap().write().await.unwrap();
+    for (pause_at, kind) in [(2900, ErrorKind::TimedOut), (500, ErrorKind::Unavailable)] {
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.read().timeout(3 * SECOND).await.map(drop) }
+        });
+        sleep(Duration::from_millis(pause_at)).await;
+        engine.faults().pause(0);
+        assert_eq!(
+            waiting.await.unwrap().unwrap_err().kind(),
+            kind,
+            "paused at {pause_at} ms"
+        );
+        engine.faults().resume(0);
+        sleep(10 * SECOND).await;
+    }
+}
+
+/// What is dropped at any of its awaits leaves neither a holder nor a waiter.
+#[tokio::test(start_paused = true)]
+async fn a_request_dropped_at_any_moment_leaves_nothing() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "dropped");
+    let others = other.rwlock(lock.name()).unwrap();
+    for polls in 1..40 {
+        let holding = (polls % 2 == 0).then(|| others.write());
+        let holding = match holding {
+            Some(request) => Some(request.await.unwrap()),
+            None => None,
+        };
+        let mut request = Box::pin(lock.write().into_future());
+        for _ in 0..polls {
+            if futures::poll!(&mut request).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        if polls % 3 == 0 {
+            engine.faults().kill_connections(0);
+        }
+        drop(request);
+        drop(holding);
+        let next = timeout(5 * SECOND, others.write())
+            .await
+            .expect("nothing is in the way");
+        next.unwrap().release().await.unwrap();
+    }
+    assert!(locks.shutdown(10 * SECOND).await.is_empty());
+}
+
+/// A wait for an upgrade that timed out is ended, also if the one who gave it up tries again at once, before anything was sent.
+#[tokio::test(start_paused = true)]
+async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "upgraded");
+    let others = other.rwlock(lock.name()).unwrap();
+
+    let (mine, theirs) = (lock.read().await.unwrap(), others.read().await.unwrap());
+    let refused = mine.upgrade().timeout(SECOND).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    let mine = refused.into_guard().try_upgrade().await.unwrap().unwrap_err();
+    sleep(SECOND).await;
+    assert_eq!(lock.status().await.unwrap().waiters, 0);
+    theirs.release().await.unwrap();
+    assert!(lock.status().await.unwrap().writer.is_none(), "it still reads");
+    assert_eq!(mine.release().await.unwrap(), Released::Released);
+
+    let reentrant = locks.reentrant();
+    let (mine, theirs) = (reentrant.read(&lock).await.unwrap(), others.read().await.unwrap());
+    let refused = reentrant.write(&lock).timeout(SECOND).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    assert!(reentrant.try_write(&lock).await.unwrap().is_none());
+    sleep(SECOND).await;
+    assert_eq!(lock.status().await.unwrap().waiters, 0);
+    theirs.release().await.unwrap();
+    assert_eq!(mine.release().await.unwrap(), Released::Released);
+}
+
+/// The same for what changes a lease or ends it.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
+    let engine = Engine::new();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let lock = lock_at(&engine, &locks, 0, "changed");
+    let others = other.rwlock(lock.name()).unwrap();
+    for (polls, way) in (1..12).flat_map(|polls| (0..4).map(move |way| (polls, way))) {
+        let theirs = match way {
+            3 => Some(others.read().await.unwrap()), // so that the upgrade waits
+            _ => None,
+        };
+        let mut change: BoxFuture<'static, ()> = match way {
+            0 => Box::pin(lock.write().await.unwrap().release().map(drop)),
+            1 => Box::pin(lock.write().await.unwrap().downgrade().map(drop)),
+            2 => Box::pin(lock.read().await.unwrap().try_upgrade().map(drop)),
+            _ => Box::pin(lock.read().await.unwrap().upgrade().into_future().map(drop)),
+        };
+        for _ in 0..polls {
+            if futures::poll!(&mut change).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop((change, theirs));
+        let next = timeout(5 * SECOND, others.write())
+            .await
+            .expect("nothing is in the way");
+        next.unwrap().release().await.unwrap();
+        assert_eq!(lock.status().await.unwrap().waiters, 0);
+    }
+    assert!(locks.shutdown(10 * SECOND).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
+    let engine = Engine::builder().masters(1).replicas(1).build();
+    let (locks, other) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (locks.rwlock("few").unwrap(), other.rwlock("few").unwrap());
+    for _ in 0..3 {
+        let refused = lock.write().replicas(2).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        let next = timeout(SECOND, others.write().replicas(1))
+            .await
+            .expect("nothing is in the way");
+        next.unwrap().release().await.unwrap();
+    }
+    assert!(locks.shutdown(10 * SECOND).await.is_empty());
+}
+
+/// The server that an attempt without an answer went to refuses it from a known moment on: the release after that is the last.
+#[tokio::test(start_paused = true)]
+async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = client(&engine).await;
+    let lock = locks.rwlock("doubt").unwrap();
+    lock.write().await.unwrap().release().await.unwrap(); // the server knows the scripts
+    let digest = |name: &str| {
+        locks
+            .scripts()
+            .find(|script| script.name() == name)
+            .unwrap()
+            .digest()
+            .as_bytes()
+    };
+    let (acquire, release) = (digest("acquire_write"), digest("release"));
+    let seen: Arc<Mutex<(u64, Vec<u64>)>> = Arc::default();
+    let see = seen.clone();
+    engine.watch(move |served: &Served<'_>| {
+        let (words, mut see) = (served.words(), see.lock().unwrap());
+        if words.len() < 6 {
+            return;
+        }
+        if words[1] == acquire {
+            let not_after = std::str::from_utf8(words[5]).unwrap().parse().unwrap();
+            see.0 = see.0.max(not_after);
+        } else if words[1] == release {
+            see.1.push(served.now() / 1000);
+        }
+    });
+    engine.faults().pause(0);
+    let mut request = Box::pin(lock.write().into_future());
+    assert!(futures::poll!(&mut request).is_pending());
+    engine.faults().kill_connections(0); // whether that attempt is carried out, nobody knows
+    for _ in 0..20 {
+        assert!(futures::poll!(&mut request).is_pending());
+        tokio::task::yield_now().await;
+    }
+    engine.faults().resume(0);
+    let guard = request.await.unwrap();
+    let reentrant = guard.id().to_owned();
+    drop(guard);
+    sleep(10 * SECOND).await;
+    assert!(!locks.knows(&reentrant));
+    let (not_after, releases) = seen.lock().unwrap().clone();
+    assert_eq!(releases.len(), 2, "one at once and one when nothing can come any more");
+    let last = releases[1];
+    assert!(last > not_after && last <= not_after + 50, "{last} for {not_after}");
+}

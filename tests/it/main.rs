@@ -1,0 +1,39 @@
+//! What locks promise, on real servers and on servers in this process: one program, with a module for each subject.
+//!
+//! `cargo test --test it -- holding::` runs one of them. What is slow by nature is in `tests/faults`.
+
+// The bans on direct clocks, unwrapping and printing are for the library.
+#![allow(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[cfg(feature = "embedded")]
+mod extremes;
+mod five_faults;
+mod holding;
+#[cfg(feature = "embedded")]
+mod leftovers;
+#[cfg(feature = "embedded")]
+mod meanwhile;
+mod multi;
+mod mutex;
+#[cfg(feature = "embedded")]
+mod pushed;
+mod questions;
+mod quorum;
+mod reentry;
+mod replicas;
+mod rwlock;
+mod slots;
+#[cfg(feature = "legacy")]
+mod two_key;
+mod waiting;

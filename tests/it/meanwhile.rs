@@ -1,0 +1,689 @@
+//! What happens to a lease while something else of it is under way, on servers in this process and in time that flies.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use futures::FutureExt;
+use rwlease::embedded::{Engine, Served};
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, ReadGuard, Released, Renewal, RwLock};
+use tokio::time::{sleep, timeout};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// One server, two clients, and the same lock for both.
+struct Bench {
+    engine: Engine,
+    locks: Locks,
+    lock: RwLock,
+    others: RwLock,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        Bench::with(Locks::builder()).await
+    }
+
+    async fn with(settings: rwlease::Builder) -> Bench {
+        let engine = Engine::builder().masters(1).replicas(1).build();
+        let locks = settings.connect_embedded(&engine).await.unwrap();
+        let other = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let (lock, others) = (locks.rwlock("one").unwrap(), other.rwlock("one").unwrap());
+        Bench {
+            engine,
+            locks,
+            lock,
+            others,
+        }
+    }
+
+    /// Nobody holds the lock and nobody waits for it: what a client sends in the background has been carried out.
+    async fn must_be_free(&self) {
+        let next = timeout(5 * SECOND, self.others.write()).await;
+        let next = next.expect("nothing is in the way").unwrap();
+        assert_eq!(next.release().await.unwrap(), Released::Released);
+        assert_eq!(self.others.status().await.unwrap().waiters, 0);
+    }
+
+    /// A reader may come, so nobody writes.
+    async fn must_be_read(&self) {
+        let other = timeout(5 * SECOND, self.others.read()).await.expect("it reads only");
+        other.unwrap().release().await.unwrap();
+        let status = self.others.status().await.unwrap();
+        assert!(status.writer.is_none() && status.upgrader.is_none(), "{status:?}");
+        assert_eq!((status.reading.len(), status.waiters), (1, 0), "{status:?}");
+    }
+}
+
+/// Does something once, within the event that tells that a write is granted: its guard is not there yet. For each test what it wants,
+/// on its thread.
+struct OnGrant;
+
+type Act = Box<dyn FnOnce()>;
+
+thread_local! {
+    static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+}
+
+impl OnGrant {
+    fn then(act: impl FnOnce() + 'static) {
+        static LISTENS: Once = Once::new();
+        LISTENS.call_once(|| {
+            let subscriber = tracing_subscriber::registry().with(OnGrant);
+            tracing::subscriber::set_global_default(subscriber).unwrap();
+        });
+        ACT.set(Some(Box::new(act)));
+    }
+
+    fn has_acted() -> bool {
+        ACT.with_borrow(Option::is_none)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for OnGrant {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut is_write = IsWrite(false);
+        event.record(&mut is_write);
+        if event.metadata().name() == "rwlease.grant" && is_write.0 {
+            let act = ACT.take();
+            if let Some(act) = act {
+                act();
+            }
+        }
+    }
+}
+
+struct IsWrite(bool);
+
+impl Visit for IsWrite {
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0 |= field.name() == "mode" && value == "write";
+    }
+}
+
+/// Whether the grant comes by an answer or, after a wait for another reader, by a push.
+const WAYS: [bool; 2] = [false, true];
+
+#[tokio::test(start_paused = true)]
+async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write() {
+    for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
+        let bench = Bench::new().await;
+        let reentrant = bench.locks.reentrant();
+        let read = reentrant.read(&bench.lock).await.unwrap();
+        let other_read = match reads_on {
+            true => Some(reentrant.read(&bench.lock).await.unwrap()),
+            false => None,
+        };
+        let theirs = match waits {
+            true => Some(bench.others.read().await.unwrap()),
+            false => None,
+        };
+        OnGrant::then(move || drop(read));
+        let (write, _) = tokio::join!(reentrant.write(&bench.lock).into_future(), async {
+            sleep(SECOND).await;
+            drop(theirs);
+        });
+        let write = write.unwrap();
+        assert!(OnGrant::has_acted());
+        sleep(SECOND).await; // and whatever was asked for has been carried out
+        assert_eq!(write.mode(), Some(Mode::Write), "waits: {waits}, reads on: {reads_on}");
+        assert!(
+            bench.others.try_read().await.unwrap().is_none(),
+            "a reader beside a writer"
+        );
+        assert_eq!(write.release().await.unwrap(), Released::Released);
+        if let Some(read) = other_read {
+            bench.must_be_read().await;
+            drop(read);
+        }
+        bench.must_be_free().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_nothing_from_the_first() {
+    let bench = Bench::new().await;
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).await.unwrap();
+    let (again, lock) = (reentrant.clone(), bench.lock.clone());
+    OnGrant::then(move || {
+        let second = again.write(&lock).into_future().now_or_never();
+        drop(second.expect("it is no round trip").unwrap());
+    });
+    let write = reentrant.write(&bench.lock).await.unwrap();
+    assert!(OnGrant::has_acted());
+    sleep(SECOND).await;
+    assert_eq!(write.mode(), Some(Mode::Write));
+    assert!(
+        bench.others.try_read().await.unwrap().is_none(),
+        "a reader beside a writer"
+    );
+    drop(write);
+    sleep(SECOND).await;
+    bench.must_be_read().await;
+    drop(read);
+    bench.must_be_free().await;
+}
+
+/// A subscriber that panics ends the request after its upgrade was granted and before there is a guard.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
+    for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
+        let bench = Bench::new().await;
+        let reentrant = bench.locks.reentrant();
+        let mut read = Some(reentrant.read(&bench.lock).await.unwrap());
+        let theirs = match waits {
+            true => Some(bench.others.read().await.unwrap()),
+            false => None,
+        };
+        let goes = match reads_on {
+            true => None,
+            false => read.take(),
+        };
+        OnGrant::then(move || {
+            drop(goes);
+            panic!("as the test wants");
+        });
+        let (lock, asking) = (bench.lock.clone(), reentrant.clone());
+        let asking = tokio::spawn(async move { asking.write(&lock).await.map(|write| write.token()) });
+        sleep(SECOND).await;
+        drop(theirs);
+        let ended = timeout(5 * SECOND, asking).await.expect("it ends");
+        assert!(ended.unwrap_err().is_panic() && OnGrant::has_acted());
+        sleep(SECOND).await;
+        if let Some(read) = read {
+            assert_eq!(read.mode(), Some(Mode::Read), "waits: {waits}");
+            bench.must_be_read().await;
+            // And it can be had again.
+            let write = timeout(5 * SECOND, reentrant.write(&bench.lock))
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(write.mode(), Some(Mode::Write));
+        }
+        bench.must_be_free().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
+    let bench = Bench::new().await;
+    for (polls, way) in (1..16).flat_map(|polls| (0..6).map(move |way| (polls, way))) {
+        let reentrant = bench.locks.reentrant();
+        let (waits, when_it_goes) = (way % 2 == 1, way / 2);
+        let mut read = Some(reentrant.read(&bench.lock).await.unwrap());
+        let theirs = match waits {
+            true => Some(bench.others.read().await.unwrap()),
+            false => None,
+        };
+        let mut request = Box::pin(reentrant.write(&bench.lock).into_future());
+        for poll in 0..polls {
+            if futures::poll!(&mut request).is_ready() {
+                break;
+            }
+            if when_it_goes == 1 && poll == polls / 2 {
+                read = None; // then the request alone keeps the lease
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(theirs);
+        if polls % 3 == 0 {
+            sleep(SECOND / 10).await; // the grant is there, and nobody has looked at it
+        }
+        if when_it_goes == 2 {
+            drop(request);
+            drop(read.take());
+        } else {
+            drop(request);
+        }
+        sleep(SECOND).await;
+        if let Some(read) = read {
+            assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(Mode::Read)));
+            bench.must_be_read().await;
+        }
+        bench.must_be_free().await;
+    }
+    assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
+    let bench = Bench::new().await;
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).lease(7 * SECOND).replicas(1).await.unwrap();
+    let waits = Arc::new(Mutex::new(0));
+    let counted = waits.clone();
+    bench.engine.watch(move |served: &Served<'_>| {
+        *counted.lock().unwrap() += u32::from(served.words()[0] == b"WAIT");
+    });
+    let write = reentrant.write(&bench.lock).await.unwrap();
+    assert!(*waits.lock().unwrap() > 0, "a replica was asked for the write");
+    let status = bench.lock.status().await.unwrap();
+    let left = status.writer.unwrap().remaining;
+    assert!(left > 6 * SECOND && left <= 7 * SECOND, "{left:?}");
+    drop(write);
+    sleep(SECOND).await;
+    // What too few replicas confirm is not had, and the read reads on.
+    let (faults, replicas) = (bench.engine.faults(), bench.engine.faults().replicas(0));
+    assert!(!replicas.is_empty());
+    replicas.iter().for_each(|replica| faults.hold_back(*replica));
+    let refused = reentrant.write(&bench.lock).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    replicas.iter().for_each(|replica| faults.catch_up(*replica));
+    sleep(2 * SECOND).await;
+    assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(Mode::Read)));
+    bench.must_be_read().await;
+    drop(read);
+    bench.must_be_free().await;
+}
+
+type Words = Vec<Vec<u8>>;
+
+impl Bench {
+    /// Keeps the first call of that script, to send it again.
+    fn record(&self, script: &'static str) -> Arc<Mutex<Option<Words>>> {
+        let digest = self
+            .locks
+            .scripts()
+            .find(|known| known.name() == script)
+            .unwrap()
+            .digest();
+        let kept: Arc<Mutex<Option<Words>>> = Arc::default();
+        let keep = kept.clone();
+        self.engine.watch(move |served: &Served<'_>| {
+            if served.words().get(1).is_some_and(|word| *word == digest.as_bytes()) {
+                let words = || served.words().iter().map(|word| word.to_vec()).collect();
+                keep.lock().unwrap().get_or_insert_with(words);
+            }
+        });
+        kept
+    }
+
+    /// A duplicate of that call comes to the server, past the client: bytes of an abandoned connection. Gives the status.
+    fn again(&self, words: &Mutex<Option<Words>>) -> String {
+        let words = words.lock().unwrap().clone().expect("it was sent before");
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        self.engine.say(0, &words)[1].clone()
+    }
+
+    /// The lock is taken from its holder, another one has it and gives it back, and then the duplicate of its first call is granted anew.
+    async fn replace(&self, acquire: &Mutex<Option<Words>>) {
+        self.others.force_release().await.unwrap().expect("it was held");
+        let next = self.others.try_write().await.unwrap().expect("it is free");
+        next.release().await.unwrap();
+        assert_eq!(self.again(acquire), "granted", "before its not_after");
+    }
+}
+
+/// Of one name each, so that the scripts are known to the server.
+async fn knows_scripts(bench: &Bench) {
+    let before = bench.locks.rwlock("before").unwrap();
+    before.write().await.unwrap().release().await.unwrap();
+    before.read().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_answers_another_token_is_a_loss() {
+    for script in ["acquire_write", "acquire_read"] {
+        let losses = Arc::new(Mutex::new(Vec::new()));
+        let heard = losses.clone();
+        let settings = Locks::builder().lease(3 * SECOND);
+        let bench = Bench::with(settings.on_lost(move |loss| heard.lock().unwrap().push(loss.token))).await;
+        knows_scripts(&bench).await;
+        let acquire = bench.record(script);
+        let guard: Box<dyn std::ops::Deref<Target = rwlease::Lease>> = match script {
+            "acquire_write" => Box::new(bench.lock.write().await.unwrap()),
+            _ => Box::new(bench.lock.read().await.unwrap()),
+        };
+        let token = guard.token();
+        bench.replace(&acquire).await;
+        timeout(2 * SECOND, guard.lost()).await.expect("it is told of the loss");
+        assert_eq!(guard.state(), LeaseState::Lost);
+        assert!(guard.cancellation().is_cancelled());
+        assert_eq!(*losses.lock().unwrap(), [token]);
+        // Nothing is left of it at the server, though its holder has not noticed and keeps the guard.
+        bench.must_be_free().await;
+        drop(guard);
+        bench.must_be_free().await;
+        assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() {
+    let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
+    knows_scripts(&bench).await;
+    for way in ["release", "keep", "drop", "nothing"] {
+        let acquire = bench.record("acquire_write");
+        let guard = bench.lock.write().await.unwrap();
+        bench.replace(&acquire).await;
+        assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost, "{way}");
+        match way {
+            "release" => assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost),
+            "keep" => assert_eq!(guard.keep().await.unwrap_err().kind(), ErrorKind::Lost),
+            "drop" => drop(guard),
+            _ => {
+                bench.must_be_free().await;
+                drop(guard);
+            }
+        }
+        bench.must_be_free().await;
+    }
+    // And where only the renewal of `keep` finds it.
+    let acquire = bench.record("acquire_write");
+    let guard = bench.lock.write().lease(HOUR).await.unwrap();
+    bench.replace(&acquire).await;
+    assert_eq!(guard.keep().await.unwrap_err().kind(), ErrorKind::Lost);
+    bench.must_be_free().await;
+    assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
+}
+
+/// The server that is asked for the release of what took a lost lease's place says nothing at first.
+#[tokio::test(start_paused = true)]
+async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers_again() {
+    let bench = Bench::with(Locks::builder().lease(60 * SECOND)).await;
+    knows_scripts(&bench).await;
+    let acquire = bench.record("acquire_write");
+    let guard = bench.lock.write().await.unwrap();
+    bench.replace(&acquire).await;
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    bench.engine.faults().refuse(0, Some("ERR as the test wants"));
+    sleep(3 * SECOND).await;
+    bench.engine.faults().refuse(0, None);
+    bench.must_be_free().await;
+    drop(guard);
+}
+
+/// An upgrade that is answered so is the first to hear of the loss, and where nobody renews the only one.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
+    for (renewal, tries) in [Renewal::Automatic, Renewal::Manual]
+        .into_iter()
+        .flat_map(|one| WAYS.map(|way| (one, way)))
+    {
+        let losses: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let told = losses.clone();
+        let settings = Locks::builder().lease(HOUR);
+        let bench = Bench::with(settings.on_lost(move |loss| told.lock().unwrap().push(loss.token))).await;
+        knows_scripts(&bench).await;
+        let acquire = bench.record("acquire_read");
+        let read = bench.lock.read().renewal(renewal).await.unwrap();
+        let token = read.token();
+        bench.replace(&acquire).await;
+        let refused = match tries {
+            true => read.try_upgrade().await.unwrap_err(),
+            false => read.upgrade().await.unwrap_err(),
+        };
+        assert_eq!(refused.kind(), ErrorKind::Lost);
+        let read = refused.into_guard();
+        assert_eq!(read.state(), LeaseState::Lost);
+        assert_eq!(*losses.lock().unwrap(), [token]);
+        bench.must_be_free().await;
+        assert_eq!(read.release().await.unwrap(), Released::AlreadyLost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_whose_upgrade_is_told_of_the_loss_begins_anew() {
+    let bench = Bench::with(Locks::builder().lease(HOUR)).await;
+    knows_scripts(&bench).await;
+    let acquire = bench.record("acquire_read");
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).await.unwrap();
+    bench.replace(&acquire).await;
+    assert_eq!(reentrant.write(&bench.lock).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(read.state(), LeaseState::Lost);
+    let write = timeout(5 * SECOND, reentrant.write(&bench.lock))
+        .await
+        .expect("what was in its way is released");
+    let write = write.unwrap();
+    drop(read);
+    sleep(SECOND).await;
+    assert_eq!((write.state(), write.mode()), (LeaseState::Held, Some(Mode::Write)));
+    assert_eq!(write.release().await.unwrap(), Released::Released);
+    bench.must_be_free().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released() {
+    let bench = Bench::with(Locks::builder().lease(HOUR)).await;
+    knows_scripts(&bench).await;
+    let acquire = bench.record("acquire_write");
+    let reentrant = bench.locks.reentrant();
+    let write = reentrant.write(&bench.lock).await.unwrap();
+    let read = reentrant.read(&bench.lock).await.unwrap();
+    bench.replace(&acquire).await;
+    assert_eq!(write.release().await.unwrap(), Released::AlreadyLost);
+    assert_eq!(read.state(), LeaseState::Lost);
+    bench.must_be_free().await;
+}
+
+/// What took the place has ended by itself when its lease has, and nothing more is sent for it, however long the guard is kept.
+#[tokio::test(start_paused = true)]
+async fn what_took_the_place_of_a_lost_lease_is_not_asked_back_when_it_has_ended() {
+    let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
+    knows_scripts(&bench).await;
+    let acquire = bench.record("acquire_write");
+    let guard = bench.lock.write().await.unwrap();
+    bench.replace(&acquire).await;
+    // Its release is refused, each time.
+    let key = acquire.lock().unwrap().as_ref().unwrap()[3].clone();
+    let release = bench
+        .locks
+        .scripts()
+        .find(|script| script.name() == "release")
+        .unwrap()
+        .digest();
+    let sent = Arc::new(Mutex::new(0));
+    let count = sent.clone();
+    bench.engine.watch(move |served: &Served<'_>| {
+        let is_release = served.words().get(1).is_some_and(|word| *word == release.as_bytes());
+        *count.lock().unwrap() += u32::from(is_release);
+    });
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    bench.engine.say(0, &[b"SET", key.as_slice(), b"what is no lock"]);
+    sleep(20 * SECOND).await;
+    assert!(*sent.lock().unwrap() > 3, "it is tried again");
+    sleep(60 * SECOND).await;
+    *sent.lock().unwrap() = 0;
+    sleep(HOUR).await;
+    assert_eq!(*sent.lock().unwrap(), 0);
+    drop(guard);
+}
+
+/// A renewal may answer with the token of an upgrade that the client has not heard of yet.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
+    let bench = Bench::new().await;
+    let (read, theirs) = (bench.lock.read().await.unwrap(), bench.others.read().await.unwrap());
+    let (lease, token) = (read.clone(), read.token());
+    let mut upgrading = Box::pin(read.upgrade().into_future());
+    assert!(futures::poll!(&mut upgrading).is_pending());
+    sleep(SECOND / 100).await;
+    assert!(futures::poll!(&mut upgrading).is_pending());
+    theirs.release().await.unwrap(); // and it is granted, which nobody looks at
+    assert!(bench.others.status().await.unwrap().writer.is_some());
+    lease.renew().await.unwrap();
+    assert_eq!((lease.state(), lease.token()), (LeaseState::Held, token));
+    let write = upgrading.await.unwrap();
+    assert!(write.is_held() && write.token() > token && write.mode() == Some(Mode::Write));
+    write.renew().await.unwrap();
+    assert_eq!(write.release().await.unwrap(), Released::Released);
+    bench.must_be_free().await;
+}
+
+/// The same when the upgrade was given up: it is granted, and becomes a read again.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_loss() {
+    let bench = Bench::new().await;
+    let reentrant = bench.locks.reentrant();
+    let read = reentrant.read(&bench.lock).await.unwrap();
+    let theirs = bench.others.read().await.unwrap();
+    let token = read.token();
+    let mut upgrading = Box::pin(reentrant.write(&bench.lock).into_future());
+    assert!(futures::poll!(&mut upgrading).is_pending());
+    sleep(SECOND / 100).await;
+    assert!(futures::poll!(&mut upgrading).is_pending());
+    theirs.release().await.unwrap();
+    assert!(bench.others.status().await.unwrap().writer.is_some());
+    drop(upgrading);
+    read.renew().await.unwrap();
+    assert_eq!(
+        (read.state(), read.token()),
+        (LeaseState::Held, token),
+        "before the wait was ended"
+    );
+    sleep(SECOND).await;
+    assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(Mode::Read)));
+    assert!(read.token() > token);
+    bench.must_be_read().await;
+    read.renew().await.unwrap();
+    drop(read);
+    bench.must_be_free().await;
+}
+
+/// A renewal that was sent before an upgrade is answered after it, with the token of the read.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_the_upgrade_overtook_is_no_loss() {
+    let bench = Bench::new().await;
+    let read = bench.lock.read().lease(HOUR).await.unwrap();
+    let lease = read.clone();
+    read.renew().await.unwrap(); // the server knows the script
+    let mut renewing = Box::pin(lease.renew());
+    bench.engine.faults().pause(0);
+    assert!(futures::poll!(&mut renewing).is_pending());
+    let mut upgrading = Box::pin(read.upgrade().into_future());
+    assert!(futures::poll!(&mut upgrading).is_pending());
+    bench.engine.faults().resume(0); // it serves both, in this order
+    let write = upgrading.await.unwrap();
+    assert!(write.token() > 0 && write.mode() == Some(Mode::Write));
+    let renewed = renewing.await;
+    assert_eq!(write.state(), LeaseState::Held, "{renewed:?}");
+    renewed.unwrap();
+    assert_eq!(write.release().await.unwrap(), Released::Released);
+}
+
+/// The new master has not heard of the upgrade: it knows the read.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_a_failover_lost_is_noticed() {
+    let bench = Bench::with(Locks::builder().lease(3 * SECOND)).await;
+    let read = bench.lock.read().await.unwrap();
+    sleep(SECOND / 10).await;
+    let write = read.upgrade().await.unwrap();
+    bench.engine.faults().promote(0, 1).expect("there is a replica");
+    let read = bench.others.read().await.unwrap();
+    timeout(2 * SECOND, write.lost()).await.expect("it is told of the loss");
+    drop(write);
+    sleep(SECOND).await;
+    assert!(read.is_held());
+    read.release().await.unwrap();
+    bench.must_be_free().await;
+}
+
+impl Bench {
+    /// A read whose upgrade was given up, and which the server has not been told yet; and the other reader.
+    async fn gave_up_an_upgrade(&self) -> (ReadGuard, ReadGuard) {
+        let read = self.lock.read().lease(HOUR).await.unwrap();
+        let theirs = self.others.read().await.unwrap();
+        let waiting = read.upgrade().timeout(SECOND).into_future();
+        let refuse = async {
+            sleep(SECOND * 9 / 10).await;
+            self.engine.faults().refuse(0, Some("ERR as the test wants"));
+        };
+        let (refused, ()) = tokio::join!(waiting, refuse);
+        let read = refused.unwrap_err().into_guard();
+        sleep(SECOND / 10).await; // the end of the wait was sent, and refused
+        assert!(read.is_held());
+        (read, theirs)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_was_first_relieved_of_its_upgrade() {
+    for ends_before in [false, true] {
+        let bench = Bench::new().await;
+        let (read, theirs) = bench.gave_up_an_upgrade().await;
+        bench.engine.faults().refuse(0, None);
+        let theirs = match ends_before {
+            true => {
+                theirs.release().await.unwrap(); // the upgrade is granted now
+                None
+            }
+            false => Some(theirs),
+        };
+        let left = read.keep().await.unwrap();
+        assert!(left > HOUR - 10 * SECOND, "{left:?}");
+        drop(theirs);
+        sleep(SECOND).await;
+        let status = bench.others.status().await.unwrap();
+        assert!(
+            status.writer.is_none() && status.upgrader.is_none(),
+            "a kept read: {status:?}"
+        );
+        assert_eq!((status.reading.len(), status.waiters), (1, 0));
+        assert!(status.reading[0].remaining > HOUR - 10 * SECOND);
+        assert!(bench.others.try_read().await.unwrap().is_some());
+        assert!(
+            bench.locks.shutdown(10 * SECOND).await.is_empty(),
+            "nothing is left to do"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_relieved_of_its_upgrade_is_not_told_as_kept() {
+    let bench = Bench::with(Locks::builder().call_timeout(5 * SECOND)).await;
+    let (read, theirs) = bench.gave_up_an_upgrade().await;
+    let reentrant = read.id().to_owned();
+    let kept = timeout(20 * SECOND, read.keep()).await.expect("it ends");
+    assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
+    bench.engine.faults().refuse(0, None);
+    assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
+    assert!(
+        bench.others.is_held_by(reentrant).await.unwrap(),
+        "it is left to its lease"
+    );
+    drop(theirs);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_never_reaches_past_the_longest_hold() {
+    for waits in WAYS {
+        let bench = Bench::with(Locks::builder().lease(4 * SECOND)).await;
+        let began = bench.engine.now();
+        let read = bench.lock.read().max_hold(10 * SECOND).await.unwrap();
+        let theirs = match waits {
+            true => Some(bench.others.read().await.unwrap()),
+            false => None,
+        };
+        sleep(17 * SECOND / 2).await;
+        let (write, ()) = tokio::join!(read.upgrade().into_future(), async {
+            sleep(SECOND).await;
+            drop(theirs);
+        });
+        let write = write.unwrap();
+        let left = began + 10 * SECOND - bench.engine.now();
+        assert!(
+            write.is_held() && write.remaining() <= left,
+            "{:?} of {left:?}",
+            write.remaining()
+        );
+        let status = bench.others.status().await.unwrap();
+        let there = status.writer.expect("it writes").remaining;
+        // The window of a grant is as long as the hold was when the upgrader last looked.
+        let looked = if waits { SECOND / 2 } else { SECOND / 100 };
+        assert!(there <= left + looked, "{there:?} at the server, {left:?} of the hold");
+        timeout(2 * SECOND, write.lost()).await.expect("the hold ends");
+        assert!(bench.engine.now() <= began + 10 * SECOND);
+        drop(write);
+        bench.must_be_free().await;
+    }
+}

@@ -1,0 +1,212 @@
+//! Several locks, all or none, on a real cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::{Cluster, Shape, WaitLimit, connect};
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, Retry};
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn cluster() -> (Cluster, Locks) {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
+    (cluster, locks)
+}
+
+/// Waits until nobody holds the lock.
+async fn free(locks: &Locks, name: &str) {
+    let wait_limit = WaitLimit::new(format!("{name} to be free"));
+    while locks.rwlock(name).unwrap().is_locked().await.unwrap() {
+        wait_limit.pause("it is locked").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_are_held_in_their_modes_and_released_together() {
+    let (_cluster, locks) = cluster().await;
+    let request = || locks.multi().write("c").read("a").mutex("b").write("a{1}").read("c");
+    let held = request().await.unwrap();
+    let leases: Vec<_> = held
+        .leases()
+        .map(|lease| (lease.name().to_owned(), lease.mode().unwrap()))
+        .collect();
+    // By key: the mutex has no prefix, and a write stands for a read of the same lock.
+    let expected = [
+        ("b", Mode::Write),
+        ("a", Mode::Read),
+        ("a{1}", Mode::Write),
+        ("c", Mode::Write),
+    ];
+    assert_eq!(leases, expected.map(|(name, mode)| (name.to_owned(), mode)));
+    assert!(held.is_held() && held.remaining() > Duration::from_secs(1));
+    assert_eq!(held.state(), LeaseState::Held);
+    assert!(held.lease("c").unwrap().token() > 0 && held.lease("none").is_none());
+
+    assert!(request().try_all().await.unwrap().is_none());
+    assert!(locks.rwlock("a").unwrap().try_read().await.unwrap().is_some());
+    assert!(locks.mutex("b").unwrap().is_locked().await.unwrap());
+    held.renew().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    for name in ["a", "a{1}", "c"] {
+        free(&locks, name).await;
+    }
+    assert!(!locks.mutex("b").unwrap().is_locked().await.unwrap());
+    drop(request().try_all().await.unwrap().expect("all are free"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_had_together_is_not_kept() {
+    let (_cluster, locks) = cluster().await;
+    let middle = locks.rwlock("m").unwrap();
+    let theirs = middle.write().await.unwrap();
+    let request = || locks.multi().write("a").write("m").write("z");
+
+    assert!(request().try_all().await.unwrap().is_none());
+    for name in ["a", "z"] {
+        free(&locks, name).await;
+    }
+    let timed_out = request().timeout(Duration::from_millis(200)).await.unwrap_err();
+    assert_eq!((timed_out.kind(), timed_out.lock()), (ErrorKind::TimedOut, Some("m")));
+    let retry = Retry::every(Duration::from_millis(2)).tries(3);
+    assert_eq!(request().retry(retry).await.unwrap_err().kind(), ErrorKind::TriesUsedUp);
+    let cancelled = request().cancel_on(tokio::time::sleep(Duration::from_millis(50))).await;
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    for name in ["a", "z"] {
+        free(&locks, name).await;
+    }
+
+    // While it waits for the one in the middle, it holds those before it, and none behind.
+    let waiting = tokio::spawn(request().into_future());
+    let wait_limit = WaitLimit::new("the wait for the middle");
+    while middle.status().await.unwrap().waiters == 0 {
+        wait_limit.pause("nobody waits").await.unwrap();
+    }
+    assert!(locks.rwlock("a").unwrap().is_locked().await.unwrap());
+    free(&locks, "z").await;
+    theirs.release().await.unwrap();
+    let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(held.leases().len(), 3);
+    drop(held);
+    for name in ["a", "m", "z"] {
+        free(&locks, name).await;
+    }
+
+    assert_eq!(locks.multi().await.unwrap_err().kind(), ErrorKind::Invalid);
+    let mixed = locks.multi().mutex("rwlease:a").read("a").await.unwrap_err();
+    assert_eq!(mixed.kind(), ErrorKind::Invalid);
+    assert_eq!(
+        locks.multi().read("").read("a").await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_loss_of_one_is_told() {
+    let (_cluster, locks) = cluster().await;
+    let held = locks
+        .multi()
+        .write("a")
+        .write("b")
+        .lease(Duration::from_secs(2))
+        .await
+        .unwrap();
+    locks.rwlock("b").unwrap().force_release().await.unwrap();
+    timeout(LONG, held.lost()).await.unwrap();
+    assert_eq!((held.state(), held.remaining()), (LeaseState::Lost, Duration::ZERO));
+    assert!(held.lease("a").unwrap().is_held());
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+    free(&locks, "a").await;
+}
+
+/// A lock that was had and is lost while another is waited for is waited for anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_while_waiting_is_taken_again() {
+    let (_cluster, locks) = cluster().await;
+    let last = locks.rwlock("z").unwrap();
+    let theirs = last.write().await.unwrap();
+    let request = locks.multi().write("a").write("z");
+    let request = request.lease(Duration::from_millis(300)).renewal(Renewal::Manual);
+    let waiting = tokio::spawn(request.into_future());
+    let first = locks.rwlock("a").unwrap();
+    let mut tokens = std::collections::BTreeSet::new();
+    let wait_limit = WaitLimit::new("the first lock to be taken three times");
+    while tokens.len() < 3 {
+        let status = first.status().await.unwrap();
+        tokens.extend(status.writer.map(|writer| writer.token));
+        wait_limit.pause(format!("{tokens:?}")).await.unwrap();
+    }
+    theirs.release().await.unwrap();
+    let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(held.leases().len(), 2);
+}
+
+/// Many take the same locks in every order and mode: nobody waits for ever, and nobody writes beside another.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_them_never_wait_for_each_other() {
+    const TASKS: usize = 8;
+    const ROUNDS: usize = 25;
+    const NAMES: [&str; 5] = ["a", "b{2}", "c", "d{4}", "e"];
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let inside: Arc<[AtomicI64; 5]> = Arc::default();
+    let done = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for task in 0..TASKS {
+        let locks = connect(&cluster.urls()).await.unwrap();
+        let (inside, done) = (inside.clone(), done.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(task as u64);
+            for round in 0..ROUNDS {
+                let mut places: Vec<usize> = (0..NAMES.len()).collect();
+                random.shuffle(&mut places);
+                places.truncate(random.usize(2..=4));
+                let writes: Vec<bool> = places.iter().map(|_| random.bool()).collect();
+                let mut request = locks.multi();
+                for (place, write) in places.iter().zip(&writes) {
+                    request = match write {
+                        true => request.write(NAMES[*place]),
+                        false => request.read(NAMES[*place]),
+                    };
+                }
+                if round % 4 == 3 {
+                    request = request.retry(Retry::every(Duration::from_millis(3)));
+                }
+                let held = request.timeout(LONG).await.unwrap();
+                for (place, write) in places.iter().zip(&writes) {
+                    // A writer counts as a great many readers.
+                    let before = inside[*place].fetch_add(if *write { 1_000 } else { 1 }, Ordering::SeqCst);
+                    let alone = if *write { before == 0 } else { before < 1_000 };
+                    assert!(alone, "{} with {before} inside", NAMES[*place]);
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                for (place, write) in places.iter().zip(&writes) {
+                    inside[*place].fetch_sub(if *write { 1_000 } else { 1 }, Ordering::SeqCst);
+                }
+                assert_eq!(held.release().await.unwrap(), Released::Released);
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(done.load(Ordering::SeqCst), TASKS * ROUNDS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_dropped_leaves_nothing() {
+    let (_cluster, locks) = cluster().await;
+    let theirs = locks.rwlock("b").unwrap().write().await.unwrap();
+    for polls in 0..60u64 {
+        let request = locks.multi().write("a").write("b").write("c").into_future();
+        let _ = timeout(Duration::from_micros(150 * polls), request).await;
+    }
+    theirs.release().await.unwrap();
+    for name in ["a", "b", "c"] {
+        free(&locks, name).await;
+        assert_eq!(locks.rwlock(name).unwrap().status().await.unwrap().waiters, 0);
+    }
+    assert_eq!(locks.shutdown(LONG).await, Vec::<String>::new());
+}

@@ -1,0 +1,301 @@
+//! The plain mutex on real servers: alone, shared with redis-py, lost, retried, and on a cluster whose slots move.
+
+use std::time::Duration;
+
+use crate::support::{Cluster, Cut, Proxy, RedisPy, Shape, Single, WaitLimit, connect};
+use redis::cmd;
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, MutexGuard, Released, Renewal, Retry};
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn single() -> (Single, Locks) {
+    let server = Single::start().await.unwrap();
+    let locks = connect(&[server.url()]).await.unwrap();
+    (server, locks)
+}
+
+/// Calls of a script's digest, and of its text where the server does not know it yet.
+async fn scripts_run(server: &Single) -> u64 {
+    server.calls("evalsha").await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_one_string_key_that_anybody_can_read() {
+    let (server, locks) = single().await;
+    let mutex = locks.mutex("report").unwrap();
+    let held = mutex.lock().lease(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(server.say::<String>("GET report").await.unwrap(), held.id());
+    let left: u64 = server.say("PTTL report").await.unwrap();
+    assert!((1..=20_000).contains(&left), "{left}");
+    assert_eq!((held.token(), held.mode()), (0, Some(Mode::Write)));
+
+    let other = connect(&[server.url()]).await.unwrap().mutex("report").unwrap();
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(other.is_locked().await.unwrap());
+    assert!(other.is_held_by(held.id()).await.unwrap());
+    assert!(!other.is_held_by("somebody").await.unwrap());
+    let status = other.status().await.unwrap().expect("held");
+    assert_eq!(status.value, held.id().as_bytes());
+    assert!(status.remaining.is_some_and(|left| left <= Duration::from_secs(20)));
+
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    assert!(!other.is_locked().await.unwrap());
+    assert_eq!(server.say::<u64>("EXISTS report").await.unwrap(), 0);
+    drop(other.try_lock().await.unwrap().expect("free"));
+    let wait_limit = WaitLimit::new("the dropped guard to be released");
+    while mutex.is_locked().await.unwrap() {
+        wait_limit.pause("it is locked").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_py_and_this_one_exclude_each_other() {
+    let (server, locks) = single().await;
+    let mutex = locks.mutex("shared").unwrap();
+    let mut python = RedisPy::lock(&server, "shared", Duration::from_secs(30)).unwrap();
+
+    // They hold, we wait.
+    assert_eq!(python.say("try").unwrap(), "True");
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    let value = python.say("value").unwrap();
+    assert!(mutex.is_held_by(&value).await.unwrap());
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.lock().timeout(LONG).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished());
+    assert_eq!(python.say("release").unwrap(), "released");
+    let held = waiting.await.unwrap().unwrap();
+
+    // We hold, they wait.
+    assert_eq!(python.say("try").unwrap(), "False");
+    assert_eq!(
+        (python.say("locked").unwrap(), python.say("owned").unwrap()),
+        ("True".into(), "False".into())
+    );
+    python.begin("wait").unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(held.is_held());
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    assert_eq!(python.answer().unwrap(), "True");
+
+    // What one of them holds the other's release does not delete.
+    server.say::<u64>("DEL shared").await.unwrap();
+    let ours = mutex.lock().await.unwrap();
+    assert_eq!(python.say("release").unwrap(), "LockNotOwnedError");
+    assert!(mutex.is_held_by(ours.id()).await.unwrap());
+    server.say::<u64>("DEL shared").await.unwrap();
+    assert_eq!(python.say("try").unwrap(), "True");
+    assert_eq!(ours.release().await.unwrap(), Released::AlreadyLost);
+    assert_eq!(python.say("owned").unwrap(), "True");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_renewed_while_it_is_held_and_no_more_often_than_it_may() {
+    let (_server, locks) = single().await;
+    let lease = Duration::from_millis(600);
+    let renewed = locks.mutex("renewed").unwrap().lock().lease(lease).await.unwrap();
+    let twice = locks.mutex("twice").unwrap();
+    let twice = twice.lock().lease(lease).renewal(Renewal::AtMost(2)).await.unwrap();
+    let never = locks.mutex("never").unwrap();
+    let never = never.lock().lease(lease).renewal(Renewal::Manual).await.unwrap();
+    timeout(LONG, never.lost()).await.unwrap();
+    assert_eq!(never.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    timeout(LONG, twice.lost()).await.unwrap();
+    assert_eq!(twice.state(), LeaseState::Lost);
+    assert_eq!(renewed.state(), LeaseState::Held);
+    renewed.renew().await.unwrap();
+    assert_eq!(renewed.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_hears_that_somebody_has_taken_it() {
+    let (server, locks) = single().await;
+    let mutex = locks.mutex("taken").unwrap();
+    let held = mutex.lock().lease(Duration::from_secs(3)).await.unwrap();
+    server.say::<String>("SET taken by-force").await.unwrap();
+    timeout(LONG, held.lost()).await.unwrap();
+    assert_eq!(held.state(), LeaseState::Lost);
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+    assert_eq!(server.say::<String>("GET taken").await.unwrap(), "by-force");
+    assert!(mutex.is_held_by("by-force").await.unwrap());
+    assert_eq!(mutex.status().await.unwrap().unwrap().remaining, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_lost_is_asked_for_again() {
+    let server = Single::start().await.unwrap();
+    let proxy = Proxy::start(&server).await.unwrap();
+    let locks = connect(&[proxy.url()]).await.unwrap();
+    let mutex = locks.mutex("lost").unwrap();
+    mutex.lock().await.unwrap().release().await.unwrap(); // from here on the server knows the scripts
+    let digest = |name: &str| {
+        let script = rwlease::scripts().find(|script| script.name() == name).unwrap();
+        script.digest().to_owned()
+    };
+    for round in 0..10 {
+        let sprung = proxy.trap(&digest("mutex/acquire"), Cut::AfterIt);
+        server.reset_stats().await.unwrap();
+        let held = timeout(LONG, mutex.try_lock()).await.unwrap().unwrap();
+        timeout(LONG, sprung).await.unwrap().unwrap();
+        let held = held.unwrap_or_else(|| panic!("round {round}: refused by its own first attempt"));
+        assert_eq!(server.say::<String>("GET lost").await.unwrap(), held.id());
+        let sprung = proxy.trap(&digest("mutex/release"), Cut::AfterIt);
+        assert_eq!(held.release().await.unwrap(), Released::Released, "round {round}");
+        timeout(LONG, sprung).await.unwrap().unwrap();
+        assert_eq!(server.say::<u64>("EXISTS lost").await.unwrap(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
+    let (server, locks) = single().await;
+    let mutex = locks.mutex("tried").unwrap();
+    server.say::<String>("SET tried by-another").await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+
+    server.reset_stats().await.unwrap();
+    let retry = Retry::exponential(Duration::from_millis(1), Duration::from_millis(8)).tries(7);
+    let used_up = mutex.lock().retry(retry).await.unwrap_err();
+    assert_eq!(
+        (used_up.kind(), used_up.lock()),
+        (ErrorKind::TriesUsedUp, Some("tried"))
+    );
+    assert_eq!(scripts_run(&server).await, 7);
+
+    let short = Duration::from_millis(120);
+    let timed_out = mutex
+        .lock()
+        .retry(Retry::every(Duration::from_millis(5)).timeout(short))
+        .await
+        .unwrap_err();
+    assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+    assert_eq!(
+        mutex.lock().timeout(short).await.unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
+
+    let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.lock().cancel_on(async { drop(cancelled.await) }).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished());
+    drop(cancel);
+    let cancelled = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(
+        (cancelled.kind(), cancelled.lock()),
+        (ErrorKind::Cancelled, Some("tried"))
+    );
+
+    let zero = mutex.lock().timeout(Duration::ZERO).await.unwrap_err();
+    assert_eq!(zero.kind(), ErrorKind::Invalid);
+    assert_eq!(server.say::<String>("GET tried").await.unwrap(), "by-another");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_write_lock_is_retried_where_that_is_asked_for() {
+    let (server, locks) = single().await;
+    let lock = locks.rwlock("retried").unwrap();
+    let held = lock.write().await.unwrap();
+    let retry = Retry::every(Duration::from_millis(2)).tries(5);
+    let used_up = lock.read().retry(retry.clone()).await.unwrap_err();
+    assert_eq!(used_up.kind(), ErrorKind::TriesUsedUp);
+    let waiters: Option<String> = server
+        .run(cmd("HGET").arg("rwlease:retried").arg("waiters"))
+        .await
+        .unwrap();
+    assert_eq!(waiters, None, "nobody stands in the queue");
+    let cancelled = lock
+        .write()
+        .cancel_on(tokio::time::sleep(Duration::from_millis(50)))
+        .await;
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            lock.write()
+                .retry(Retry::every(Duration::from_millis(2)))
+                .await
+                .map(|guard| guard.token())
+        }
+    });
+    let token = held.token();
+    held.release().await.unwrap();
+    assert!(timeout(LONG, waiting).await.unwrap().unwrap().unwrap() > token);
+    assert!(lock.read().retry(retry).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_dropped_leaves_nothing() {
+    let (server, locks) = single().await;
+    let mutex = locks.mutex("dropped").unwrap();
+    for polls in 0..200u32 {
+        let mut request = std::pin::pin!(mutex.lock().into_future());
+        for _ in 0..polls % 8 {
+            let polled = std::future::poll_fn(|context| std::task::Poll::Ready(request.as_mut().poll(context)));
+            if polled.await.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+            if polls % 3 == 0 {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+    }
+    assert_eq!(locks.shutdown(LONG).await, Vec::<String>::new());
+    assert_eq!(server.say::<u64>("EXISTS dropped").await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_no_mutex_is_left_alone() {
+    let (server, locks) = single().await;
+    server.say::<u64>("HSET other a 1").await.unwrap();
+    let mutex = locks.mutex("other").unwrap();
+    assert_eq!(mutex.lock().await.unwrap_err().kind(), ErrorKind::Foreign);
+    assert_eq!(mutex.status().await.unwrap_err().kind(), ErrorKind::Foreign);
+    assert_eq!(server.say::<String>("HGET other a").await.unwrap(), "1");
+    assert_eq!(locks.mutex("").unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// One after the other, while the slot goes round: the count of an unprotected read, add and write is exact.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_excludes_while_its_slot_moves() {
+    const TASKS: usize = 6;
+    const ROUNDS: usize = 40;
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let slot = cluster.slot_of("{moving}mutex").await.unwrap();
+    let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..TASKS {
+        let locks = connect(&cluster.urls()).await.unwrap();
+        let count = count.clone();
+        tasks.push(tokio::spawn(async move {
+            let mutex = locks.mutex("{moving}mutex").unwrap();
+            for _ in 0..ROUNDS {
+                let held: MutexGuard = mutex
+                    .lock()
+                    .retry(Retry::every(Duration::from_millis(2)).timeout(LONG))
+                    .await
+                    .unwrap();
+                let before = count.load(std::sync::atomic::Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                count.store(before + 1, std::sync::atomic::Ordering::SeqCst);
+                assert_eq!(held.release().await.unwrap(), Released::Released);
+            }
+        }));
+    }
+    let mut turn = 0;
+    while !tasks.iter().all(|task| task.is_finished()) {
+        cluster.move_slot(slot, turn % 3).await.unwrap();
+        turn += 1;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(turn > 2, "the slot moved {turn} times");
+    assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), TASKS * ROUNDS);
+}

@@ -1,0 +1,53 @@
+//! What a waiter believes of a grant that was pushed to it, on servers in this process and in time that flies.
+
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{Builder, Locks};
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What is left of a pushed lease of 30 s when its guard is had: the claim has had no answer yet, unless it was waited for.
+async fn believed_at_first(settings: Builder) -> Duration {
+    believed_after(SECOND, settings).await
+}
+
+/// The same after a wait of that length.
+async fn believed_after(wait: Duration, settings: Builder) -> Duration {
+    let engine = Engine::new();
+    let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let waiter = settings.connect_embedded(&engine).await.unwrap();
+    let held = holder.rwlock("pushed").unwrap().write().await.unwrap();
+    let lock = waiter.rwlock("pushed").unwrap();
+    let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.remaining()) });
+    sleep(wait).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap()
+}
+
+/// Another server, with another clock, may be the one that ends a grant that has not been claimed.
+#[tokio::test(start_paused = true)]
+async fn a_pushed_grant_has_the_margin_of_its_lease() {
+    let left = believed_at_first(Locks::builder().claim_window(SECOND)).await;
+    assert!(!left.is_zero() && left <= SECOND / 2, "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_margin_leaves_nothing_of_a_pushed_grant_the_claim_is_answered_first() {
+    let left = believed_at_first(Locks::builder().claim_window(SECOND).margin(2 * SECOND)).await;
+    assert!((20 * SECOND..=28 * SECOND).contains(&left), "{left:?}");
+}
+
+/// Two clocks may run apart by what is allowed for in some seconds, and no longer.
+#[tokio::test(start_paused = true)]
+async fn where_the_server_was_not_heard_for_long_the_claim_of_a_pushed_grant_is_answered_first() {
+    let seldom = || {
+        let settings = Locks::builder().poll_interval(60 * SECOND);
+        settings.waiter_ttl(600 * SECOND).claim_window(SECOND)
+    };
+    let left = believed_after(30 * SECOND, seldom()).await;
+    assert!((20 * SECOND..=30 * SECOND).contains(&left), "{left:?}");
+    let left = believed_after(5 * SECOND, seldom()).await;
+    assert!(!left.is_zero() && left <= SECOND / 2, "{left:?}");
+}

@@ -1,0 +1,278 @@
+//! Questions about locks on real servers: who holds, who waits, is it locked, which locks are there.
+
+use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use crate::support::{Cluster, Shape, Single, WaitLimit, connect};
+use futures::StreamExt;
+use redis::cmd;
+use rwlease::{ErrorKind, Locks, Mode, RwLock, Status};
+
+async fn single() -> (Single, Locks) {
+    let server = Single::start().await.unwrap();
+    let locks = connect(&[server.url()]).await.unwrap();
+    (server, locks)
+}
+
+/// Waits until so many wait.
+async fn waiters(lock: &RwLock, count: u64) -> Status {
+    let wait_limit = WaitLimit::new(format!("{count} waiters"));
+    loop {
+        let status = lock.status().await.unwrap();
+        if status.waiters == count {
+            return status;
+        }
+        wait_limit.pause(format!("{} wait", status.waiters)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_nobody_knows_is_free() {
+    let (_server, locks) = single().await;
+    let lock = locks.rwlock("unknown").unwrap();
+    let status = lock.status().await.unwrap();
+    assert!(!status.is_locked() && status.is_last() && status.waiting.is_empty());
+    assert_eq!((status.token, status.readers, status.waiters), (0, 0, 0));
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_and_waiters_are_shown_in_order() {
+    let (_server, locks) = single().await;
+    let lock = locks.rwlock("order:{42}").unwrap();
+    let writing = lock.write().lease(Duration::from_secs(60)).await.unwrap();
+    let mut tasks = Vec::new();
+    for (place, mode) in [Mode::Read, Mode::Write, Mode::Write, Mode::Read]
+        .into_iter()
+        .enumerate()
+    {
+        let lock = lock.clone();
+        tasks.push(tokio::spawn(async move {
+            match mode {
+                Mode::Read => drop(lock.read().await.unwrap()),
+                Mode::Write => drop(lock.write().await.unwrap()),
+            }
+        }));
+        let lock = locks.rwlock("order:{42}").unwrap();
+        waiters(&lock, place as u64 + 1).await;
+    }
+    let status = lock.status().await.unwrap();
+    let writer = status.writer.as_ref().expect("somebody writes");
+    assert_eq!((writer.id.as_str(), writer.mode), (writing.id(), Mode::Write));
+    assert_eq!((writer.token, status.token), (writing.token(), writing.token()));
+    assert!(writer.remaining <= Duration::from_secs(60) && writer.remaining > Duration::from_secs(1));
+    assert!(writer.age < Duration::from_secs(60) && !writer.revoked);
+    let modes: Vec<Mode> = status.waiting.iter().map(|waiter| waiter.mode).collect();
+    assert_eq!(modes, [Mode::Read, Mode::Write, Mode::Write, Mode::Read]);
+    for pair in status.waiting.windows(2) {
+        assert!(pair[0].age >= pair[1].age, "{pair:?}");
+        assert!(!pair[0].remaining.is_zero());
+    }
+    assert!(lock.is_locked().await.unwrap());
+
+    lock.revoke().await.unwrap();
+    assert!(lock.status().await.unwrap().writer.unwrap().revoked);
+    writing.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
+    let (_server, locks) = single().await;
+    let lock = locks.rwlock("a").unwrap();
+    let (mine, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let id = mine.id().to_owned();
+    assert!(lock.status().await.unwrap().upgrader.is_none());
+    let upgrade = tokio::spawn(mine.upgrade().into_future());
+    let status = waiters(&lock, 1).await;
+    let upgrader = status.upgrader.expect("it waits");
+    assert_eq!((upgrader.id.as_str(), upgrader.mode), (id.as_str(), Mode::Write));
+    assert!(!upgrader.remaining.is_zero(), "{upgrader:?}");
+    assert!(status.reading.iter().any(|holder| holder.id == id) && status.waiting.is_empty());
+    // It gets older as long as it waits.
+    let wait_limit = WaitLimit::new("an older upgrader");
+    while lock.status().await.unwrap().upgrader.expect("it waits on").age <= upgrader.age {
+        wait_limit.pause("not yet").await.unwrap();
+    }
+    other.release().await.unwrap();
+    upgrade.await.unwrap().unwrap().release().await.unwrap();
+    assert!(lock.status().await.unwrap().upgrader.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_bounded_and_show_everybody_once() {
+    let (_server, locks) = single().await;
+    let lock = locks.rwlock("pages").unwrap();
+    let mut reading = Vec::new();
+    for _ in 0..23 {
+        reading.push(lock.read().await.unwrap());
+    }
+    let mut tasks = Vec::new();
+    for place in 0..17u64 {
+        let lock = lock.clone();
+        // A writer first, so that the readers after it wait.
+        tasks.push(tokio::spawn(async move {
+            if place % 3 == 0 {
+                drop(lock.write().await.unwrap());
+            } else {
+                drop(lock.read().await.unwrap());
+            }
+        }));
+        let lock = locks.rwlock("pages").unwrap();
+        waiters(&lock, place + 1).await;
+    }
+    let (mut readers, mut waiting) = (BTreeSet::new(), Vec::new());
+    let mut page = lock.status().page_size(5).await.unwrap();
+    loop {
+        assert!(page.reading.len() <= 5 && page.waiting.len() <= 5);
+        assert_eq!((page.readers, page.waiters), (23, 17));
+        readers.extend(page.reading.iter().map(|reader| reader.id.clone()));
+        waiting.extend(page.waiting.iter().map(|waiter| (waiter.id.clone(), waiter.mode)));
+        if page.is_last() {
+            break;
+        }
+        page = lock.status().page_size(5).after(&page).await.unwrap();
+    }
+    let held: BTreeSet<String> = reading.iter().map(|guard| guard.id().to_owned()).collect();
+    assert_eq!(readers, held);
+    let modes: Vec<bool> = waiting.iter().map(|(_, mode)| *mode == Mode::Write).collect();
+    assert_eq!(modes, (0..17).map(|place| place % 3 == 0).collect::<Vec<_>>());
+    let each: BTreeSet<_> = waiting.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(each.len(), 17, "each waiter once");
+    let behind = lock.status().after(&page).await.unwrap();
+    assert!(behind.is_last() && behind.reading.is_empty() && behind.waiting.is_empty());
+    drop(reading);
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_can_ask_for_an_acquisition() {
+    let (_server, locks) = single().await;
+    let lock = locks.rwlock("whose").unwrap();
+    let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    assert!(lock.is_held_by(first.id()).await.unwrap());
+    assert!(lock.is_held_by(second.id()).await.unwrap());
+    let id = first.id().to_owned();
+    first.release().await.unwrap();
+    assert!(!lock.is_held_by(&id).await.unwrap());
+    assert!(lock.is_locked().await.unwrap());
+    for nobody in ["", "nobody", "somebody else's text, with spaces"] {
+        assert!(!lock.is_held_by(nobody).await.unwrap());
+    }
+    second.release().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// Readers that are gone and were not swept yet hold nothing, however many they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dead_do_not_lock() {
+    let (server, locks) = single().await;
+    let lock = locks.rwlock("dead").unwrap();
+    // 120 readers whose lease is over, then one that lives.
+    let seed = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)
+        for i = 0, 120 do
+            local id = string.format('other%013d', i)
+            local ends = i == 120 and tonumber(ARGV[1]) > 0 and now + 60000 or now - 1000
+            redis.call('HSET', KEYS[1], 'r:' .. id, string.format('h%013.0f%016.0f%d', ends, i + 1, i), 'i:' .. i, id)
+        end
+        redis.call('HSET', KEYS[1], 'version', 1, 'fence', 121, 'readers', 121, 'read_min', 1)";
+    for living in [1, 0] {
+        let mut script = cmd("EVAL");
+        script.arg(seed).arg(1).arg("rwlease:dead").arg(living);
+        server.run::<()>(&script).await.unwrap();
+        assert_eq!(lock.is_locked().await.unwrap(), living == 1);
+        let page = lock.status().await.unwrap();
+        assert_eq!((page.readers, page.reading.len(), page.is_last()), (121, 0, false));
+        let next = lock.status().after(&page).await.unwrap();
+        assert_eq!((next.reading.len(), next.is_last()), (living, true));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_key_is_told_as_such() {
+    let (server, locks) = single().await;
+    server.say::<String>("SET rwlease:text 1").await.unwrap();
+    server.say::<u64>("HSET rwlease:hash a 1").await.unwrap();
+    for name in ["text", "hash"] {
+        let lock = locks.rwlock(name).unwrap();
+        assert_eq!(lock.status().await.unwrap_err().kind(), ErrorKind::Foreign);
+        assert_eq!(lock.is_locked().await.unwrap_err().kind(), ErrorKind::Foreign);
+        assert_eq!(
+            lock.is_held_by("other0000000").await.unwrap_err().kind(),
+            ErrorKind::Foreign
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_are_listed_on_all_masters() {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
+    let mut held = Vec::new();
+    let mut names = BTreeSet::new();
+    for number in 0..150 {
+        let name = format!("order*[{number}]");
+        held.push(locks.rwlock(&name).unwrap().read().await.unwrap());
+        names.insert(name);
+        held.push(locks.rwlock(format!("orders:{number}")).unwrap().read().await.unwrap());
+    }
+    let _strange: () = locks_of_others(&cluster).await;
+
+    let mut listed = Vec::new();
+    let mut listing = locks.list("order*[").step(20);
+    while let Some(page) = listing.next_page().await.unwrap() {
+        assert!(!page.is_empty());
+        listed.extend(page);
+    }
+    assert_eq!(listing.next_page().await.unwrap(), None, "it stays at its end");
+    assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), names);
+
+    let all: BTreeSet<String> = locks.list("").into_stream().map(Result::unwrap).collect().await;
+    assert_eq!(all.len(), 300);
+    assert_eq!(locks.list("none").into_stream().count().await, 0);
+}
+
+/// Keys that are no locks of this client.
+async fn locks_of_others(cluster: &Cluster) {
+    for (at, key) in ["order*[x]", "rwlease:order*[text]"].into_iter().enumerate() {
+        let slot = cluster.slot_of(key).await.unwrap();
+        let master = cluster.master_of(slot).await.unwrap();
+        let mut command = cmd(if at == 0 { "HSET" } else { "SET" });
+        command.arg(key).arg("a");
+        if at == 0 {
+            command.arg(1);
+        }
+        cluster.node(master).run::<redis::Value>(&command).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_does_not_answer_is_an_error_and_is_gone_on_with() {
+    let server = Single::start().await.unwrap();
+    let settings = Locks::builder().call_timeout(Duration::from_millis(300));
+    let locks = crate::support::Backend::chosen()
+        .connect(settings, &[server.url()])
+        .await
+        .unwrap();
+    let _held = locks.rwlock("one").unwrap().read().await.unwrap();
+    let mut listing = locks.list("");
+    server.freeze().unwrap();
+    let failed = listing.next_page().await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+    server.thaw().unwrap();
+    let wait_limit = WaitLimit::new("the listing to go on");
+    loop {
+        match listing.next_page().await {
+            Ok(page) => {
+                assert_eq!(page, Some(vec!["one".to_string()]));
+                break;
+            }
+            Err(error) => wait_limit.pause(error).await.unwrap(),
+        }
+    }
+}

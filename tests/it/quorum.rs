@@ -1,0 +1,617 @@
+//! A lock on most of five deployments: real servers that die, hang, answer late or lose their answers, and servers in this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::{Backend, Cluster, Cut, Flow, Proxy, Shape, Single, WaitLimit, connect};
+use rwlease::{ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, Renewal, Retry};
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Enough for a busy machine, and far below the leases here.
+const MEMBER: Duration = Duration::from_millis(400);
+
+struct Bench {
+    servers: Vec<Single>,
+    proxies: Vec<Proxy>,
+    members: Vec<Locks>,
+    quorum: Quorum,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        let (mut servers, mut proxies, mut members) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let server = Single::start().await.unwrap();
+            let proxy = Proxy::start(&server).await.unwrap();
+            members.push(member(&proxy.url()).await);
+            servers.push(server);
+            proxies.push(proxy);
+        }
+        let quorum = Quorum::new(members.clone()).unwrap();
+        Bench {
+            servers,
+            proxies,
+            members,
+            quorum,
+        }
+    }
+
+    /// Another client of the same five.
+    async fn another(&self) -> Quorum {
+        let mut members = Vec::new();
+        for proxy in &self.proxies {
+            members.push(member(&proxy.url()).await);
+        }
+        Quorum::new(members).unwrap()
+    }
+
+    /// At how many of the servers that can be asked the key is there.
+    async fn keys(&self, key: &str) -> usize {
+        let mut found = 0;
+        for server in self.servers.iter().filter(|server| server.is_running()) {
+            found += server.say::<usize>(&format!("EXISTS {key}")).await.unwrap();
+        }
+        found
+    }
+
+    async fn gone(&self, key: &str) {
+        let wait_limit = WaitLimit::new(format!("{key} to be gone everywhere"));
+        loop {
+            match self.keys(key).await {
+                0 => return,
+                left => wait_limit.pause(format!("at {left} servers")).await.unwrap(),
+            }
+        }
+    }
+}
+
+/// The members have a short time for it, and a busy machine a long one.
+async fn taken(request: QuorumAcquire) -> QuorumGuard {
+    request.member_timeout(MEMBER).timeout(LONG).await.unwrap()
+}
+
+async fn tried(request: QuorumAcquire) -> Option<QuorumGuard> {
+    request.member_timeout(MEMBER).try_once().await.unwrap()
+}
+
+async fn member(url: &str) -> Locks {
+    let settings = Locks::builder().call_timeout(Duration::from_secs(2));
+    Backend::chosen().connect(settings, &[url]).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
+    let bench = Bench::new().await;
+    let held = taken(bench.quorum.mutex("five")).await;
+    assert!(held.leases().len() >= bench.quorum.majority());
+    assert_eq!((held.state(), held.token()), (LeaseState::Held, None));
+    assert!(
+        held.remaining() < Duration::from_secs(30) - Duration::from_millis(300),
+        "less the drift"
+    );
+    assert!(bench.keys("five").await >= 3);
+    let other = bench.another().await;
+    assert!(tried(other.mutex("five")).await.is_none());
+    let retry = Retry::every(Duration::from_millis(2)).tries(3);
+    let used_up = other
+        .mutex("five")
+        .member_timeout(MEMBER)
+        .retry(retry)
+        .await
+        .unwrap_err();
+    assert_eq!((used_up.kind(), used_up.lock()), (ErrorKind::TriesUsedUp, Some("five")));
+    let timed_out = other
+        .mutex("five")
+        .timeout(Duration::from_millis(150))
+        .await
+        .unwrap_err();
+    assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+    let cancelled = other
+        .mutex("five")
+        .cancel_on(tokio::time::sleep(Duration::from_millis(50)))
+        .await;
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    held.renew().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    bench.gone("five").await;
+    drop(taken(other.mutex("five")).await);
+    bench.gone("five").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_may_be_dead() {
+    let bench = Bench::new().await;
+    bench.servers[0].kill().unwrap();
+    bench.servers[3].kill().unwrap();
+    for name in ["mutex", "again"] {
+        let held = taken(bench.quorum.mutex(name)).await;
+        assert_eq!(held.leases().len(), 3);
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+    }
+    let writing = taken(bench.quorum.write("lock")).await;
+    assert!(writing.token().is_some());
+    let reading = tried(bench.quorum.read("lock")).await;
+    assert!(reading.is_none());
+    drop(writing);
+    bench.servers[4].kill().unwrap();
+    let started = tokio::time::Instant::now();
+    let unavailable = bench.quorum.mutex("three").member_timeout(MEMBER).await.unwrap_err();
+    assert_eq!(unavailable.kind(), ErrorKind::Unavailable);
+    assert!(
+        started.elapsed() >= Duration::from_secs(2),
+        "it is not given up at the first try"
+    );
+    bench.gone("three").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_may_hang_and_are_released_when_they_wake() {
+    let bench = Bench::new().await;
+    // All connections are there, and nothing answers.
+    taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
+    bench.servers[1].freeze().unwrap();
+    bench.servers[2].freeze().unwrap();
+    let held = taken(bench.quorum.mutex("hang")).await;
+    assert_eq!(held.leases().len(), 3);
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    bench.gone("hang").await;
+    bench.servers[1].thaw().unwrap();
+    bench.servers[2].thaw().unwrap();
+    // What they were asked while they hung they carry out, or refuse as stale, now; the release comes after it.
+    bench.gone("hang").await;
+    let held = taken(bench.quorum.mutex("hang")).await;
+    drop(held);
+    bench.gone("hang").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_may_answer_late() {
+    let bench = Bench::new().await;
+    for late in [1, 4] {
+        bench.proxies[late].replies(Flow::Slow(Duration::from_secs(1)));
+    }
+    for _ in 0..3 {
+        let held = taken(bench.quorum.write("late")).await;
+        assert_eq!(held.leases().len(), 3, "the late ones are not waited for");
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+    }
+    bench.proxies.iter().for_each(Proxy::heal);
+    let wait_limit = WaitLimit::new("the late members to be free");
+    for member in &bench.members {
+        while member.rwlock("late").unwrap().is_locked().await.unwrap() {
+            wait_limit.pause("a late grant is there").await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_whose_answers_are_lost_leaves_nothing() {
+    let bench = Bench::new().await;
+    taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
+    let script = rwlease::scripts()
+        .find(|script| script.name() == "mutex/acquire")
+        .unwrap();
+    for proxy in &bench.proxies[..3] {
+        proxy.replies(Flow::Held); // carried out, and never answered
+    }
+    let failed = bench
+        .quorum
+        .mutex("lost")
+        .member_timeout(MEMBER)
+        .try_once()
+        .await
+        .unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+    bench.proxies.iter().for_each(Proxy::heal);
+    bench.gone("lost").await;
+
+    // Cut after it was carried out: asked again, it is the same one's.
+    let sprung = bench.proxies[0].trap(script.digest(), Cut::AfterIt);
+    bench.servers[3].kill().unwrap();
+    bench.servers[4].kill().unwrap();
+    let held = taken(bench.quorum.mutex("cut")).await;
+    timeout(LONG, sprung).await.unwrap().unwrap();
+    assert_eq!(held.leases().len(), 3);
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    bench.gone("cut").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_held_for_as_long_as_a_majority_renews_it() {
+    let bench = Bench::new().await;
+    let lease = Duration::from_secs(2);
+    let request = || {
+        bench
+            .quorum
+            .mutex("renewed")
+            .lease(lease)
+            .member_timeout(MEMBER)
+            .timeout(LONG)
+    };
+    let wait_limit = WaitLimit::new("all five members");
+    let held = loop {
+        let held = request().await.unwrap();
+        if held.leases().len() == 5 {
+            break held;
+        }
+        held.release().await.unwrap();
+        wait_limit.pause("a member was late").await.unwrap();
+    };
+    bench.servers[0].kill().unwrap();
+    bench.servers[1].freeze().unwrap();
+    assert!(timeout(3 * lease, held.lost()).await.is_err(), "three are enough");
+    assert_eq!(held.state(), LeaseState::Held);
+    held.renew().await.unwrap();
+    bench.servers[2].kill().unwrap();
+    timeout(LONG, held.lost()).await.unwrap();
+    assert_eq!((held.state(), held.remaining()), (LeaseState::Lost, Duration::ZERO));
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
+    let bench = Bench::new().await;
+    let lease = Duration::from_secs(2);
+    let held = bench
+        .quorum
+        .mutex("ends")
+        .lease(lease)
+        .renewal(Renewal::Manual)
+        .member_timeout(MEMBER);
+    let held = held.drift(Duration::from_millis(700)).timeout(LONG).await.unwrap();
+    assert!(held.remaining() <= lease - Duration::from_millis(700));
+    timeout(LONG, held.lost()).await.unwrap();
+    assert!(bench.keys("ends").await >= 3, "the drift is left");
+    assert!(held.leases().any(|lease| lease.is_held()));
+    drop(held);
+    bench.gone("ends").await;
+}
+
+/// The greatest token of a majority need not rise by itself: here the members' last tokens lie far apart, and the majorities differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_whichever_majority_gives_them() {
+    let bench = Bench::new().await;
+    for (place, member) in bench.members.iter().enumerate() {
+        let guard = member.rwlock("tokens").unwrap().write().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let ahead = token + 500_000 * (place as u64 * place as u64);
+        let command = format!("HSET rwlease:tokens fence {ahead}");
+        bench.servers[place].say::<u64>(&command).await.unwrap();
+    }
+    let mut last = 0;
+    for round in 0..12usize {
+        // Two others are silent each time, so that each majority is another one.
+        let silent = [round % 5, (round + 1 + round / 5) % 5];
+        for place in silent {
+            bench.proxies[place].close();
+        }
+        let held = taken(bench.quorum.write("tokens")).await;
+        let token = held.token().unwrap();
+        assert!(token > last, "round {round}: {token} after {last}");
+        last = token;
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+        for place in silent {
+            bench.proxies[place].heal();
+        }
+    }
+}
+
+/// One member's last token is an hour ahead, as if its clock were: it does not count, and the others' keys hear nothing of that hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_token_is_far_ahead_is_left_out() {
+    const FAR: usize = 3;
+    let bench = Bench::new().await;
+    let guard = bench.members[FAR].rwlock("far").unwrap().write().await.unwrap();
+    let far = guard.token() + 3_600_000_000;
+    guard.release().await.unwrap();
+    let command = format!("HSET rwlease:far fence {far}");
+    bench.servers[FAR].say::<u64>(&command).await.unwrap();
+
+    let held = loop {
+        let held = taken(bench.quorum.write("far")).await;
+        if held.leases().len() == 4 {
+            break held;
+        }
+        held.release().await.unwrap(); // a member was late
+    };
+    let token = held.token().unwrap();
+    assert!(held.leases().all(|lease| lease.token() <= token));
+    assert!(token < far - 3_000_000_000, "{token} of {far}");
+    for (place, server) in bench.servers.iter().enumerate().filter(|(place, _)| *place != FAR) {
+        let fence: u64 = server.say("HGET rwlease:far fence").await.unwrap();
+        assert_eq!(fence, token, "member {place}");
+        let left: u64 = server.say("PTTL rwlease:far").await.unwrap();
+        assert!(left < 120_000, "member {place} keeps the lock for {left} ms");
+    }
+    let wait_limit = WaitLimit::new("the member to be given back");
+    while bench.members[FAR].rwlock("far").unwrap().is_locked().await.unwrap() {
+        wait_limit.pause("locked").await.unwrap();
+    }
+    held.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_share_and_writers_exclude() {
+    let bench = Bench::new().await;
+    let other = bench.another().await;
+    let first = taken(bench.quorum.read("shared")).await;
+    let second = taken(other.read("shared")).await;
+    assert!(second.token() > first.token());
+    assert!(tried(other.write("shared")).await.is_none());
+    first.release().await.unwrap();
+    assert!(tried(other.write("shared")).await.is_none());
+    second.release().await.unwrap();
+    let writing = taken(other.write("shared")).await;
+    assert!(tried(bench.quorum.read("shared")).await.is_none());
+    writing.release().await.unwrap();
+}
+
+/// Several clients, while members die, hang and come back one at a time: never two inside.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_excludes_while_members_come_and_go() {
+    let bench = Bench::new().await;
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let (quorum, inside) = (bench.another().await, inside.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut last = 0;
+            for _ in 0..10 {
+                let request = quorum
+                    .write("hot")
+                    .member_timeout(MEMBER)
+                    .retry(Retry::every(Duration::from_millis(20)));
+                let held = request.timeout(2 * LONG).await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                let token = held.token().unwrap();
+                assert!(token > last, "{token} after {last}");
+                last = token;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                let _ = held.release().await.unwrap();
+            }
+        }));
+    }
+    let mut turn = 0;
+    while !tasks.iter().all(|task| task.is_finished()) {
+        // A frozen server forgets nothing; one that was killed would, and must stay away for a lease.
+        let server = &bench.servers[turn % 5];
+        server.freeze().unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.thaw().unwrap();
+        turn += 1;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_may_be_a_cluster_and_the_least_are_three() {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let single = Single::start().await.unwrap();
+    let second = Single::start().await.unwrap();
+    let members = [
+        connect(&cluster.urls()).await.unwrap(),
+        connect(&[single.url()]).await.unwrap(),
+        connect(&[second.url()]).await.unwrap(),
+    ];
+    assert_eq!(
+        Quorum::new(members[..2].to_vec()).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    let quorum = Quorum::new(members).unwrap();
+    assert_eq!(quorum.majority(), 2);
+    let held = quorum
+        .write("mixed")
+        .member_timeout(MEMBER)
+        .timeout(LONG)
+        .await
+        .unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    assert_eq!(quorum.write("").await.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[cfg(feature = "embedded")]
+mod embedded {
+    use rwlease::embedded::Engine;
+
+    use super::*;
+
+    async fn engines() -> (Vec<Engine>, Quorum) {
+        let engines: Vec<Engine> = (0..5).map(|_| Engine::builder().standalone().build()).collect();
+        let mut members = Vec::new();
+        for engine in &engines {
+            let settings = Locks::builder().call_timeout(Duration::from_secs(2));
+            members.push(settings.connect_embedded(engine).await.unwrap());
+        }
+        (engines, Quorum::new(members).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_of_five_may_be_gone() {
+        let (engines, quorum) = engines().await;
+        let held = quorum.write("lock").await.unwrap();
+        let token = held.token().unwrap();
+        engines[0].faults().stop(0);
+        engines[1].faults().pause(0);
+        tokio::time::sleep(LONG).await;
+        assert_eq!(held.state(), LeaseState::Held, "renewed on three");
+        held.release().await.unwrap();
+        let again = quorum.write("lock").await.unwrap();
+        assert_eq!(again.leases().len(), 3);
+        assert!(again.token() > Some(token));
+        engines[2].faults().stop(0);
+        again.lost().await;
+        assert_eq!(again.state(), LeaseState::Lost);
+        assert_eq!(
+            quorum.mutex("other").try_once().await.unwrap_err().kind(),
+            ErrorKind::Unavailable
+        );
+    }
+
+    /// The members' clocks are far apart, and the lock is idle in between for longer than it is remembered.
+    #[tokio::test(start_paused = true)]
+    async fn tokens_rise_over_members_whose_clocks_differ() {
+        let engines: Vec<Engine> = (0..5u64)
+            .map(|place| {
+                let epoch = Duration::from_secs(1_735_689_600) + Duration::from_millis(1_900 * place);
+                Engine::builder().standalone().starts_at(epoch).build()
+            })
+            .collect();
+        let mut members = Vec::new();
+        for engine in &engines {
+            members.push(Locks::builder().connect_embedded(engine).await.unwrap());
+        }
+        let quorum = Quorum::new(members).unwrap();
+        let mut tokens = std::collections::BTreeSet::new();
+        for round in 0..20usize {
+            for place in [round % 5, (round + 2) % 5] {
+                engines[place].faults().pause(0);
+            }
+            let held = quorum.write("lock").await.unwrap();
+            let token = held.token().unwrap();
+            assert!(tokens.last().is_none_or(|last| token > *last), "round {round}");
+            tokens.insert(token);
+            held.release().await.unwrap();
+            for place in [round % 5, (round + 2) % 5] {
+                engines[place].faults().resume(0);
+            }
+            if round % 3 == 2 {
+                tokio::time::sleep(LONG).await;
+            }
+        }
+    }
+
+    /// Members whose clocks are ahead by so many seconds.
+    async fn with_clocks<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Quorum) {
+        let epoch = Duration::from_secs(1_735_689_600);
+        let (mut engines, mut members) = (Vec::new(), Vec::new());
+        for seconds in ahead {
+            let engine = Engine::builder().standalone().starts_at(epoch).build();
+            engine.faults().set_clock(0, seconds * 1_000);
+            let settings = Locks::builder().call_timeout(Duration::from_secs(2));
+            members.push(settings.connect_embedded(&engine).await.unwrap());
+            engines.push(engine);
+        }
+        (engines, Quorum::new(members).unwrap())
+    }
+
+    /// The last token at each member that knows the lock.
+    fn tokens(engines: &[Engine]) -> Vec<Option<u64>> {
+        let fence = |engine: &Engine| engine.say(0, &[b"HGET", b"rwlease:lock", b"fence"])[0].parse().ok();
+        engines.iter().map(fence).collect()
+    }
+
+    const HOUR: i64 = 3_600;
+
+    /// What is granted is by the clocks of the others, and members that are left out are free again.
+    #[tokio::test(start_paused = true)]
+    async fn members_whose_clocks_are_ahead_are_left_out() {
+        for ahead in [
+            [0, HOUR, 0, 0, 0],
+            [2 * HOUR, 0, 0, HOUR, 0],
+            [HOUR, 0, 0, 0, HOUR],
+            [0, 61, 0, 0, 0],
+        ] {
+            let (engines, quorum) = with_clocks(ahead).await;
+            let right = ahead.iter().filter(|seconds| **seconds == 0).count();
+            let mut last = 0;
+            for _ in 0..3 {
+                let held = quorum.write("lock").await.unwrap();
+                assert_eq!(held.leases().len(), right, "{ahead:?}");
+                let token = held.token().unwrap();
+                assert!(
+                    token > last && token <= engines[0].now().as_micros() as u64,
+                    "{ahead:?}"
+                );
+                last = token;
+                for (seconds, kept) in ahead.iter().zip(tokens(&engines)) {
+                    assert_eq!(kept == Some(token), *seconds == 0, "{ahead:?}: {kept:?} after {token}");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
+                for (seconds, engine) in ahead.iter().zip(&engines) {
+                    let writer = engine.say(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]);
+                    assert_eq!(writer == ["1"], *seconds == 0, "{ahead:?}");
+                }
+                held.release().await.unwrap();
+            }
+        }
+    }
+
+    /// Up to a minute is what a token may be ahead.
+    #[tokio::test(start_paused = true)]
+    async fn clocks_that_differ_by_less_than_a_minute_are_raised_to() {
+        let (engines, quorum) = with_clocks([0, 59, 0, 0, 0]).await;
+        let held = quorum.write("lock").await.unwrap();
+        assert_eq!(held.leases().len(), 5);
+        assert_eq!(tokens(&engines), [held.token(); 5]);
+        held.release().await.unwrap();
+    }
+
+    /// A member that is behind all others takes no token of theirs, and is not needed.
+    #[tokio::test(start_paused = true)]
+    async fn a_member_whose_clock_is_behind_does_not_stop_the_others() {
+        let (engines, quorum) = with_clocks([0, 0, -HOUR, 0, 0]).await;
+        let mut last = None;
+        for _ in 0..3 {
+            let held = quorum.write("lock").await.unwrap();
+            assert!(held.token() > last);
+            last = held.token();
+            let kept = tokens(&engines);
+            assert!(kept[2] < last, "{kept:?}");
+            assert!(
+                kept.iter().enumerate().all(|(place, kept)| place == 2 || *kept == last),
+                "{kept:?}"
+            );
+            held.release().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Its token is within a minute of one of the others, but that one does not get it: else its own tokens would be too far ahead for the rest from then on.
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_is_left_out_spoils_the_tokens_of_no_other() {
+        let (engines, quorum) = with_clocks([59, 0, -30, -30, 0]).await;
+        engines[4].faults().stop(0);
+        for _ in 0..5 {
+            let held = quorum.write("lock").try_once().await.unwrap().unwrap();
+            assert_eq!(held.leases().len(), 3);
+            let kept = tokens(&engines[..4]);
+            assert!(kept[0] > held.token(), "{kept:?}");
+            assert_eq!(kept[1..], [held.token(); 3]);
+            held.release().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
+        }
+    }
+
+    /// Without the one that is ahead there is no majority: it is named, and nothing is held.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_ahead_is_named_when_the_others_are_too_few() {
+        let (engines, quorum) = with_clocks([0, HOUR, 0]).await;
+        engines[2].faults().stop(0);
+        for tried_once in [true, false] {
+            let request = quorum.write("lock");
+            let error = match tried_once {
+                true => request.try_once().await.unwrap_err(),
+                false => request.await.unwrap_err(),
+            };
+            assert_eq!((error.kind(), error.lock()), (ErrorKind::Unavailable, Some("lock")));
+            let said = error.to_string();
+            assert!(said.contains("member 2 (embedded:7000) of 3"), "{said}");
+            assert!(said.contains("3600 s ahead of the clock of member 1"), "{said}");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for engine in &engines[..2] {
+            assert_eq!(engine.say(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]), ["0"]);
+        }
+        assert!(tokens(&engines)[0] <= Some(engines[0].now().as_micros() as u64));
+        // It is of no account for a lock that has no tokens.
+        quorum.mutex("lock").await.unwrap().release().await.unwrap();
+    }
+}

@@ -1,0 +1,132 @@
+//! One reentrant that holds the same lock again: a count per reentrant, of read/write locks and of mutexes.
+
+use std::time::Duration;
+
+use crate::support::{Single, WaitLimit, connect};
+use rwlease::{ErrorKind, Locks, Mode, Released, Retry};
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn single() -> (Single, Locks) {
+    let server = Single::start().await.unwrap();
+    let locks = connect(&[server.url()]).await.unwrap();
+    (server, locks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
+    let (server, locks) = single().await;
+    let (reentrant, mutex) = (locks.reentrant(), locks.mutex("again").unwrap());
+    let mut held = vec![reentrant.lock(&mutex).await.unwrap()];
+    let value = server.say::<String>("GET again").await.unwrap();
+    server.reset_stats().await.unwrap();
+    for _ in 0..20 {
+        held.push(reentrant.lock(&mutex).await.unwrap());
+        held.push(reentrant.clone().try_lock(&mutex).await.unwrap().expect("its own"));
+    }
+    assert_eq!(server.calls("evalsha").await.unwrap(), 0, "no round trip");
+    assert!(held.iter().all(|guard| guard.id() == value));
+    while held.len() > 1 {
+        let guard = held.swap_remove(held.len() / 2);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        assert!(mutex.is_held_by(&value).await.unwrap(), "{} are left", held.len());
+        assert!(mutex.try_lock().await.unwrap().is_none());
+    }
+    drop(held);
+    let wait_limit = WaitLimit::new("the last one to be released");
+    while mutex.is_locked().await.unwrap() {
+        wait_limit.pause("it is locked").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_owner_waits_and_is_told_of_its_limits() {
+    let (_server, locks) = single().await;
+    let (one, other, mutex) = (locks.reentrant(), locks.reentrant(), locks.mutex("others").unwrap());
+    let first = one.lock(&mutex).await.unwrap();
+    let second = one.lock(&mutex).await.unwrap();
+    assert!(other.try_lock(&mutex).await.unwrap().is_none());
+    let retry = Retry::every(Duration::from_millis(2)).tries(3);
+    let refused = other.lock(&mutex).retry(retry).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TriesUsedUp);
+    let waiting = tokio::spawn({
+        let (other, mutex) = (other.clone(), mutex.clone());
+        async move { other.lock(&mutex).await.unwrap().release().await.unwrap() }
+    });
+    first.release().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished(), "one is left");
+    second.release().await.unwrap();
+    assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tasks_of_one_owner_share_one_lease() {
+    let (server, locks) = single().await;
+    let (reentrant, mutex) = (locks.reentrant(), locks.mutex("tasks").unwrap());
+    let holding = reentrant.lock(&mutex).await.unwrap();
+    let mut tasks = Vec::new();
+    for _ in 0..50 {
+        let (reentrant, mutex) = (reentrant.clone(), mutex.clone());
+        tasks.push(tokio::spawn(async move {
+            let held = reentrant.lock(&mutex).await.unwrap();
+            tokio::task::yield_now().await;
+            let value = held.id().to_owned();
+            held.release().await.unwrap();
+            value
+        }));
+    }
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), holding.id());
+    }
+    assert_eq!(server.say::<String>("GET tasks").await.unwrap(), holding.id());
+    assert_eq!(holding.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_lost_is_not_shared() {
+    let (server, locks) = single().await;
+    let (reentrant, mutex) = (locks.reentrant(), locks.mutex("lost").unwrap());
+    let lost = reentrant.lock(&mutex).lease(Duration::from_secs(2)).await.unwrap();
+    server.say::<u64>("DEL lost").await.unwrap();
+    timeout(LONG, lost.lost()).await.unwrap();
+    let again = reentrant.lock(&mutex).await.unwrap();
+    assert!(again.is_held() && again.id() != lost.id());
+    assert_eq!(lost.release().await.unwrap(), Released::AlreadyLost);
+    assert!(again.is_held());
+    assert!(mutex.is_held_by(again.id()).await.unwrap());
+    assert_eq!(again.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_write_lock_counts_reads_and_writes() {
+    let (_server, locks) = single().await;
+    let (reentrant, lock) = (locks.reentrant(), locks.rwlock("both").unwrap());
+    let outer = reentrant.write(&lock).await.unwrap();
+    let inner = reentrant.write(&lock).await.unwrap();
+    let reading = reentrant.read(&lock).await.unwrap();
+    assert!(lock.is_held_by(outer.id()).await.unwrap());
+    assert_eq!(outer.release().await.unwrap(), Released::Released);
+    assert_eq!(
+        lock.status().await.unwrap().writer.map(|writer| writer.mode),
+        Some(Mode::Write)
+    );
+    assert_eq!(inner.release().await.unwrap(), Released::Released);
+    let status = lock.status().await.unwrap();
+    assert!(status.writer.is_none() && status.readers == 1, "{status:?}");
+    assert_eq!(reading.release().await.unwrap(), Released::Released);
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// A mutex and a read/write lock whose keys are the same are two things to an reentrant.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_key_of_two_kinds_is_not_shared() {
+    let (_server, locks) = single().await;
+    let (reentrant, lock) = (locks.reentrant(), locks.rwlock("same").unwrap());
+    let held = reentrant.write(&lock).await.unwrap();
+    let mutex = locks.mutex("rwlease:same").unwrap();
+    let foreign = reentrant.try_lock(&mutex).await.unwrap_err();
+    assert_eq!(foreign.kind(), ErrorKind::Foreign);
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+}

@@ -1,0 +1,252 @@
+//! What `replicas(n)` confirms is at n replicas, on every server: also when an answer was lost and the call is sent again.
+
+use std::time::Duration;
+
+use crate::support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit};
+use redis::cmd;
+use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
+
+/// Longer than a test: only what a test sends is sent.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How much later than other requests one arrives that is made slow.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// A master with one replica, and a client of the master whose connections can be cut.
+struct Stage {
+    master: Single,
+    replica: Single,
+    proxy: Proxy,
+    locks: Locks,
+}
+
+impl Stage {
+    async fn new() -> Stage {
+        let master = Single::start().await.unwrap();
+        let follows = format!("replicaof 127.0.0.1 {}", master.port());
+        let replica = ServerSettings::default().line(follows);
+        let replica = Single::start_with(replica).await.unwrap();
+        let proxy = Proxy::start(&master).await.unwrap();
+        let settings = Locks::builder().response_timeout(10 * SLOW);
+        let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
+        let stage = Stage {
+            master,
+            replica,
+            proxy,
+            locks,
+        };
+        stage.in_step().await;
+        stage
+    }
+
+    /// Waits until the replica confirms what is written now.
+    async fn in_step(&self) {
+        let wait_limit = WaitLimit::new("the replica to confirm");
+        let mut connection = self.master.connect().await.unwrap();
+        loop {
+            let mut write_and_wait = redis::pipe();
+            write_and_wait.cmd("SET").arg("noise").arg(1).ignore();
+            write_and_wait.cmd("WAIT").arg(1).arg(100);
+            let (confirmed,): (u32,) = write_and_wait.query_async(&mut connection).await.unwrap();
+            if confirmed == 1 {
+                return;
+            }
+            wait_limit.pause("it does not").await.unwrap();
+        }
+    }
+
+    fn freeze(&self) {
+        self.replica.freeze().unwrap();
+    }
+
+    /// Runs a call whose first answer is lost with its connection, so that it is sent again on a new one.
+    async fn losing_the_answer<T>(&self, call: impl Future<Output = T>) -> T {
+        let lost = self.proxy.trap("WAIT", Cut::AfterIt);
+        let outcome = call.await;
+        lost.await.expect("an answer was lost");
+        outcome
+    }
+
+    /// The writer's record of the lock `a` at the master.
+    async fn record(&self) -> String {
+        self.master.say("HGET rwlease:a writer").await.unwrap()
+    }
+
+    async fn is_gone(&self, key: &str, field: &str) {
+        let wait_limit = WaitLimit::new("what was refused to be released");
+        let exists = || async {
+            self.master
+                .run::<u64>(cmd("HEXISTS").arg(key).arg(field))
+                .await
+                .unwrap()
+        };
+        while exists().await == 1 {
+            wait_limit.pause("it is held").await.unwrap();
+        }
+    }
+}
+
+fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
+    let error = outcome.expect_err("no replica has it");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_asked_for_again_is_not_confirmed_by_a_replica_that_stands_still() {
+    let stage = Stage::new().await;
+    let lock = stage.locks.rwlock("a").unwrap();
+    let write = || lock.write().lease(LONG).replicas(1).into_future();
+    write().await.unwrap().release().await.unwrap();
+    stage.freeze();
+    must_be_unconfirmed(stage.losing_the_answer(write()).await);
+    stage.is_gone("rwlease:a", "writer").await;
+    stage.replica.thaw().unwrap();
+    stage.in_step().await;
+    let held = stage.losing_the_answer(write()).await;
+    assert!(held.unwrap().is_held(), "with the replica in step it is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_a_read() {
+    let stage = Stage::new().await;
+    let lock = stage.locks.rwlock("a").unwrap();
+    let read = || lock.read().lease(LONG).replicas(1).into_future();
+    read().await.unwrap().release().await.unwrap();
+    stage.freeze();
+    must_be_unconfirmed(stage.losing_the_answer(read()).await);
+    stage.is_gone("rwlease:a", "readers").await;
+    stage.replica.thaw().unwrap();
+    stage.in_step().await;
+    assert!(stage.losing_the_answer(read()).await.unwrap().is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_an_upgrade() {
+    let stage = Stage::new().await;
+    let lock = stage.locks.rwlock("a").unwrap();
+    let read = || lock.read().lease(LONG).replicas(1).into_future();
+    read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
+    let reading = read().await.unwrap();
+    stage.freeze();
+    let refused = stage.losing_the_answer(reading.upgrade().into_future()).await;
+    let (error, reading) = refused.expect_err("no replica has it").into_parts();
+    must_be_unconfirmed::<()>(Err(error));
+    stage.is_gone("rwlease:a", "writer").await;
+    assert!(reading.is_held());
+    stage.replica.thaw().unwrap();
+    stage.in_step().await;
+    let writing = stage.losing_the_answer(reading.upgrade().into_future()).await;
+    assert!(writing.unwrap().is_held(), "with the replica in step it is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_a_mutex() {
+    let stage = Stage::new().await;
+    let mutex = stage.locks.mutex("m").unwrap();
+    let lock = || mutex.lock().lease(LONG).replicas(1).into_future();
+    lock().await.unwrap().release().await.unwrap();
+    stage.freeze();
+    must_be_unconfirmed(stage.losing_the_answer(lock()).await);
+    stage.replica.thaw().unwrap();
+    stage.in_step().await;
+    assert!(stage.losing_the_answer(lock()).await.unwrap().is_held());
+}
+
+/// Each renewal asks for the end of the longest hold. One that takes longer on its way makes the lease a little longer than the one after it asks for,
+/// which changes nothing then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stands_still() {
+    let stage = Stage::new().await;
+    let lock = stage.locks.rwlock("a").unwrap();
+    let request = lock.write().lease(LONG).max_hold(LONG).renewal(Renewal::Manual);
+    let written = request.replicas(1).await.unwrap();
+    let mutex = stage.locks.mutex("m").unwrap();
+    let request = mutex.lock().lease(LONG).max_hold(LONG).renewal(Renewal::Manual);
+    let locked = request.replicas(1).await.unwrap();
+    let leases: [&Lease; 2] = [&written, &locked];
+    for lease in leases {
+        lease.renew().await.unwrap();
+    }
+    stage.freeze();
+    for lease in leases {
+        stage.proxy.requests(Flow::Slow(SLOW));
+        must_be_unconfirmed(lease.renew().await);
+        stage.proxy.requests(Flow::Open);
+        let record = stage.record().await;
+        stage.proxy.cut();
+        must_be_unconfirmed(lease.renew().await);
+        assert_eq!(stage.record().await, record, "it changed nothing");
+    }
+    stage.replica.thaw().unwrap();
+    stage.in_step().await;
+    for lease in leases {
+        lease.renew().await.unwrap();
+        assert_eq!(lease.state(), LeaseState::Held);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_one_that_the_client_makes_by_itself() {
+    let stage = Stage::new().await;
+    let lock = stage.locks.rwlock("a").unwrap();
+    let lease = Duration::from_secs(12);
+    // The first renewal, at a third of the lease, asks for the end of the hold.
+    let request = lock.write().lease(lease).max_hold(lease + lease / 4);
+    let guard = request.replicas(1).await.unwrap();
+    guard.renew().await.unwrap(); // the server knows the script from here on
+    stage.freeze();
+    let first = stage.record().await;
+    stage.proxy.requests(Flow::Slow(SLOW));
+    let wait_limit = WaitLimit::new("a renewal at the master");
+    while stage.record().await == first {
+        wait_limit.pause("there is none").await.unwrap();
+    }
+    let wait_limit = WaitLimit::new("its failure");
+    while guard.state() != LeaseState::Uncertain {
+        wait_limit.pause("it has not failed").await.unwrap();
+    }
+    // The next one comes after a pause.
+    stage.proxy.requests(Flow::Open);
+    stage.proxy.cut();
+    let wait_limit = WaitLimit::new("the loss");
+    loop {
+        match guard.state() {
+            LeaseState::Lost => return,
+            state => assert_eq!(state, LeaseState::Uncertain, "no replica has confirmed it since"),
+        }
+        wait_limit.pause("it is not lost").await.unwrap();
+    }
+}
+
+#[cfg(feature = "embedded")]
+mod embedded {
+    use rwlease::embedded::{Engine, WaitCovers};
+    use rwlease::{Locks, Renewal, Slot};
+
+    /// A slot takes its locks to a master whose replicas have confirmed nothing of them: there the next renewal counts.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_confirmed_before_a_move_is_confirmed_after_it_by_the_next_renewal() {
+        for covers in [WaitCovers::EveryCommand, WaitCovers::WritesAlone] {
+            for renews in [false, true] {
+                let engine = Engine::builder().wait_covers(covers).build();
+                let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
+                let other = Locks::builder().connect_embedded(&engine).await.unwrap();
+                let lock = holder.rwlock("a").unwrap();
+                let request = lock.write().renewal(Renewal::Manual);
+                let held = request.replicas(1).await.unwrap();
+                let (faults, slot) = (engine.faults(), Slot::of(b"rwlease:a"));
+                let from = faults.master_of(slot);
+                let to = (0..3).find(|master| *master != from).unwrap();
+                assert!(faults.begin_move(slot, to) && faults.finish_move(slot));
+                if renews {
+                    held.renew().await.unwrap();
+                }
+                faults.promote(to, 1_000).unwrap();
+                let second = other.rwlock("a").unwrap().try_write().await.unwrap();
+                assert!(held.is_held());
+                assert_eq!(second.is_none(), renews, "{covers:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Slots are what servers say they are: `Slot::of` against `CLUSTER KEYSLOT`, for the odd tags and for many generated names.
+//!
+//! The seed is printed. `RWLEASE_SEED` replays one.
+
+use crate::support::{Cluster, Error, Result, Shape};
+use redis::pipe;
+use rwlease::Slot;
+
+const GENERATED: usize = 40_000;
+const BATCH: usize = 1_000;
+const BRACES: &[u8] = b"{}{}{}ab\0";
+
+/// Names around the rule: the tag is what stands between the first `{` and the first `}` after it, if that is not empty.
+const ODD: &[&[u8]] = &[
+    b"",
+    b"a",
+    b"123456789",
+    b"{",
+    b"}",
+    b"{}",
+    b"}{",
+    b"{}a",
+    b"a{}",
+    b"{}{a}",
+    b"a{}{b}",
+    b"{{}",
+    b"{}}",
+    b"{{}}",
+    b"{{a}}b",
+    b"{a}",
+    b"a{b}",
+    b"{a}b",
+    b"a{b}c",
+    b"a{b}{c}",
+    b"{a}{b}",
+    b"foo{bar",
+    b"foo}bar",
+    b"foo}bar{",
+    b"foo}{bar}",
+    b"foo{bar{zap}",
+    b"foo{{bar}}zap",
+    b"{ }",
+    b"{\0}",
+    b"\0{a}\0",
+    b"{\r\n}x",
+    b"a{\xff\xfe}b",
+    b"\xff{\xff}\xff",
+    "schl\u{fc}ssel:{\u{20ac}}".as_bytes(),
+];
+
+#[tokio::test]
+async fn slots_are_those_of_a_server() -> Result {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let seed = seed()?;
+    println!("RWLEASE_SEED={seed}");
+
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut names: Vec<Vec<u8>> = ODD.iter().map(|name| name.to_vec()).collect();
+    names.extend((0..GENERATED).map(|_| name(&mut random)));
+
+    let mut connection = cluster.node(0).connect().await?;
+    for names in names.chunks(BATCH) {
+        let mut question = pipe();
+        for name in names {
+            question.cmd("CLUSTER").arg("KEYSLOT").arg(name);
+        }
+        let slots: Vec<u16> = question.query_async(&mut connection).await?;
+        for (name, slot) in names.iter().zip(slots) {
+            assert_eq!(Slot::of(name).get(), slot, "{}", name.escape_ascii());
+        }
+    }
+    Ok(())
+}
+
+/// A name of up to 40 bytes. A third of them are ordinary, a third full of braces, a third any bytes at all.
+fn name(random: &mut fastrand::Rng) -> Vec<u8> {
+    let length = random.usize(..=40);
+    let kind = random.u8(..3);
+    let byte = |random: &mut fastrand::Rng| match kind {
+        0 => random.alphanumeric() as u8,
+        1 => BRACES[random.usize(..BRACES.len())],
+        _ => random.u8(..),
+    };
+    std::iter::repeat_with(|| byte(random)).take(length).collect()
+}
+
+fn seed() -> Result<u64> {
+    match std::env::var("RWLEASE_SEED") {
+        Ok(seed) => seed
+            .parse()
+            .map_err(|_| Error::new(format!("RWLEASE_SEED={seed} is no number"))),
+        Err(_) => Ok(fastrand::u64(..)),
+    }
+}

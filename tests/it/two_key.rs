@@ -1,0 +1,535 @@
+//! The two-key lock beside the fleet that has always run it: what they agree on, what is added, and what stays dangerous.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::Inside;
+use crate::support::published::TwoKeys;
+use crate::support::{Cluster, Cut, Flow, Proxy, Result, Shape, Single, WaitLimit, connect};
+use futures::future::{OptionFuture, join_all};
+use redis::cmd;
+use rwlease::{ErrorKind, Locks, Mode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock, WriteGuard};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+const LEASE: Duration = Duration::from_secs(60);
+const NAME: &str = "order";
+
+/// A server, the lock on it, and one client of the old fleet.
+async fn stage() -> Result<(Single, TwoKeyRwLock, TwoKeys)> {
+    let server = Single::start().await?;
+    let locks = connect(&[server.url()]).await?;
+    let old = old_client(&server).await?;
+    Ok((server, TwoKeyRwLock::tagged(&locks, NAME)?, old))
+}
+
+async fn old_client(server: &crate::support::Server) -> Result<TwoKeys> {
+    Ok(TwoKeys::new(
+        server.connect().await?,
+        "{order}:read",
+        "{order}:write",
+        LEASE.as_secs(),
+    ))
+}
+
+async fn try_read(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
+    Ok(lock.try_read(LEASE).await?)
+}
+
+async fn try_write(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
+    Ok(lock.try_write(LEASE).await?)
+}
+
+#[tokio::test]
+async fn two_keys_must_be_of_one_slot() -> Result {
+    let server = Single::start().await?;
+    let locks = connect(&[server.url()]).await?;
+    let error = TwoKeyRwLock::new(&locks, "order:read", "order:write").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CrossSlot);
+    let said = error.to_string();
+    for key in ["order:read", "order:write"] {
+        assert!(
+            said.contains(key) && said.contains(&Slot::of(key).to_string()),
+            "{said}"
+        );
+    }
+    for (name, keys) in [
+        ("order", ["{order}:read", "{order}:write"]),
+        ("order:{42}", ["order:{42}:read", "order:{42}:write"]),
+    ] {
+        let lock = TwoKeyRwLock::tagged(&locks, name)?;
+        assert_eq!(lock.keys(), keys.map(str::as_bytes));
+        assert_eq!(lock.slot(), Slot::of(keys[1]));
+    }
+    assert_eq!(
+        TwoKeyRwLock::tagged(&locks, "a}b").unwrap_err().kind(),
+        ErrorKind::CrossSlot
+    );
+    assert_eq!(
+        TwoKeyRwLock::new(&locks, "a", "a").unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_fleets_exclude_each_other() -> Result {
+    let (server, lock, old) = stage().await?;
+
+    assert!(old.acquire_write().await?);
+    assert!(try_read(&lock).await?.is_none() && try_write(&lock).await?.is_none());
+    old.release_write().await?;
+
+    assert!(old.acquire_read().await?);
+    assert!(try_write(&lock).await?.is_none());
+    let reading = try_read(&lock).await?.expect("readers share");
+    assert!(old.acquire_read().await?);
+    old.release_read().await?;
+    drop(reading);
+
+    let writing = try_write(&lock).await?.expect("free");
+    assert_eq!(writing.mode(), Mode::Write);
+    assert!(!old.acquire_read().await? && !old.acquire_write().await?);
+    let (value, left): (String, u64) = redis::pipe()
+        .cmd("GET")
+        .arg("{order}:write")
+        .cmd("TTL")
+        .arg("{order}:write")
+        .query_async(&mut server.connect().await?)
+        .await?;
+    assert!(value.len() > 10, "the master, not {value}");
+    assert!((1..=60).contains(&left));
+    assert!(writing.remaining() <= LEASE);
+    assert_eq!(writing.release().await?, Released::Released);
+
+    let reading = try_read(&lock).await?.expect("free");
+    assert!(!old.acquire_write().await?);
+    assert_eq!(reading.release().await?, Released::Released);
+    assert!(old.acquire_write().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_release_deletes_only_what_is_its_own() -> Result {
+    let (server, lock, old) = stage().await?;
+    for mode in [Mode::Write, Mode::Read] {
+        let short = Duration::from_secs(1);
+        let guard = match mode {
+            Mode::Write => lock.try_write(short).await?,
+            Mode::Read => lock.try_read(short).await?,
+        };
+        let guard = guard.expect("free");
+        let key = ["{order}:read", "{order}:write"][usize::from(mode == Mode::Write)];
+        let wait_limit = WaitLimit::new("the key to run out");
+        while server.run::<bool>(cmd("EXISTS").arg(key)).await? {
+            wait_limit.pause("it is there").await?;
+        }
+        assert_eq!(guard.remaining(), Duration::ZERO);
+        assert!(old.acquire_write().await?);
+        assert_eq!(guard.release().await?, Released::AlreadyLost);
+        assert!(try_read(&lock).await?.is_none(), "the old fleet still writes");
+        old.release_write().await?;
+    }
+    // One that came later has the readers' key: the earlier one's release leaves it.
+    let first = try_read(&lock).await?.expect("free");
+    let second = try_read(&lock).await?.expect("readers share");
+    assert_eq!(first.release().await?, Released::AlreadyLost);
+    assert!(!old.acquire_write().await?);
+    assert_eq!(second.release().await?, Released::Released);
+    let first = try_read(&lock).await?.expect("free");
+    assert!(old.acquire_read().await?);
+    assert_eq!(first.release().await?, Released::AlreadyLost);
+    assert!(try_write(&lock).await?.is_none(), "the old fleet still reads");
+    Ok(())
+}
+
+#[tokio::test]
+async fn short_reads_do_not_cut_a_long_one_short() -> Result {
+    const NOW: &str = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)";
+    // Where time goes on within a script, the one tells a moment that is too early if any, and the other one that is too late.
+    let no_later = format!("{NOW} return now + redis.call('PTTL', KEYS[1])");
+    let no_earlier = format!("local left = redis.call('PTTL', KEYS[1]) {NOW} return now + left");
+    let (server, lock, _) = stage().await?;
+    let deadline =
+        async |script: &str| -> Result<u64> { server.run(cmd("EVAL").arg(script).arg(1).arg("{order}:read")).await };
+    let mut held = vec![try_read(&lock).await?.expect("free")];
+    for left in [59_999, 59_499, 59_001, 30_499, 5_250, 1_499] {
+        // As if so much of it had passed.
+        assert!(server.run(cmd("PEXPIRE").arg("{order}:read").arg(left)).await?, "gone");
+        let before = deadline(&no_later).await?;
+        let short = lock.try_read(Duration::from_secs(1)).await?.expect("readers share");
+        assert!(short.remaining() <= Duration::from_secs(1));
+        let after = deadline(&no_earlier).await?;
+        assert!(after >= before, "{} ms less of {left}", before - after);
+        held.push(short);
+    }
+    Ok(())
+}
+
+/// Takes the lock for reading by the script alone, for 60 s.
+async fn call_to_read(server: &crate::support::Server, master: &str) -> Result<String> {
+    let mut scripts = rwlease::scripts();
+    let script = scripts.find(|script| script.name() == "legacy/acquire_read");
+    let mut call = cmd("EVAL");
+    call.arg(script.expect("a script").text()).arg(2);
+    call.arg(&["{order}:read", "{order}:write", "here", "0", master, "60"]);
+    let (_, status, _, left): (u64, String, u64, u64) = server.run(&call).await?;
+    assert!(left <= LEASE.as_millis().try_into()?);
+    Ok(status)
+}
+
+#[tokio::test]
+async fn a_repeated_call_to_read_changes_nothing() -> Result {
+    let server = Single::start().await?;
+    assert_eq!(call_to_read(&server, "first").await?, "granted");
+    server.say::<()>("PEXPIRE {order}:read 30000").await?;
+    assert_eq!(call_to_read(&server, "first").await?, "granted");
+    assert_eq!(server.say::<String>("GET {order}:read").await?, "first");
+    assert!(server.say::<u64>("PTTL {order}:read").await? <= 30_000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lost_answer_makes_no_second_owner() -> Result {
+    let server = Single::start().await?;
+    let proxy = Proxy::start(&server).await?;
+    let locks = connect(&[proxy.url()]).await?;
+    let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
+    try_write(&lock).await?.expect("free").release().await?; // the server knows the scripts now
+    for cut in [Cut::AfterIt, Cut::BeforeIt] {
+        let sprung = proxy.trap("EVALSHA", cut);
+        let guard = try_write(&lock).await?.expect("free");
+        sprung.await?;
+        assert_eq!(guard.release().await?, Released::Released);
+        assert!(!server.say::<bool>("EXISTS {order}:write").await?);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_given_back() -> Result {
+    let (_server, lock, old) = stage().await?;
+    drop(try_write(&lock).await?.expect("free"));
+    let guard = lock.read(LEASE, LEASE).await?;
+    std::thread::spawn(move || drop(guard))
+        .join()
+        .expect("dropped outside a runtime");
+    drop(lock.write(LEASE, LEASE).await?);
+    for pause in [0, 1, 2] {
+        let waited = tokio::time::timeout(Duration::from_millis(pause), lock.write(LEASE, LEASE)).await;
+        drop(waited);
+        let wait_limit = WaitLimit::new("the lock to be given back");
+        while !old.acquire_write().await? {
+            wait_limit.pause("it is taken").await?;
+        }
+        old.release_write().await?;
+    }
+    assert!(old.acquire_read().await?);
+    let error = lock.write(LEASE, Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
+    let server = Single::start().await?;
+    let proxy = Proxy::start(&server).await?;
+    let lock = TwoKeyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
+    assert!(old_client(&server).await?.acquire_write().await?);
+    let waiting = tokio::spawn(async move { lock.write(LEASE, Duration::from_secs(3)).await });
+    sleep(Duration::from_millis(2_750)).await;
+    proxy.replies(Flow::Held);
+    assert_eq!(waiting.await?.unwrap_err().kind(), ErrorKind::TimedOut);
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_of_another_type_are_left_alone() -> Result {
+    let (server, lock, _) = stage().await?;
+    server.say::<()>("HSET {order}:read f v").await?;
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
+    assert_eq!(server.say::<String>("HGET {order}:read f").await?, "v");
+    server.say::<()>("DEL {order}:read").await?;
+    server.say::<()>("HSET {order}:write f v").await?;
+    assert_eq!(lock.try_write(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_fails_says_what_to_do() -> Result {
+    let (server, lock, _) = stage().await?;
+    for waiting in [
+        lock.read(LEASE, Duration::ZERO).await,
+        lock.write(LEASE, Duration::ZERO).await,
+        lock.read(Duration::ZERO, LEASE).await,
+    ] {
+        assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    server.say::<()>("ACL SETUSER default -set").await?;
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
+    server.say::<()>("ACL SETUSER default +@all -del").await?;
+    let held = try_write(&lock).await?.expect("free");
+    assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Refused);
+
+    let locks = connect(&[server.url()]).await?;
+    let lock = TwoKeyRwLock::tagged(&locks, "other")?;
+    assert!(locks.shutdown(LEASE).await.is_empty());
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Cancelled);
+    Ok(())
+}
+
+/// The hazards of the protocol, which the documentation warns of.
+#[tokio::test]
+async fn hazards() -> Result {
+    let (server, lock, old) = stage().await?;
+    // The reader that came last releases, and a writer comes in beside the first one.
+    let first = try_read(&lock).await?.expect("free");
+    let second = try_read(&lock).await?.expect("readers share");
+    second.release().await?;
+    let writing = try_write(&lock)
+        .await?
+        .expect("the hazard is gone: say so in the documentation");
+    assert!(first.remaining() > Duration::ZERO);
+    // It may be the first one, if its call had to be repeated.
+    writing.release().await?;
+    for master in ["first", "second", "first"] {
+        assert_eq!(call_to_read(&server, master).await?, "granted");
+    }
+    assert_eq!(
+        server.say::<String>("GET {order}:read").await?,
+        "first",
+        "the hazard is gone: say so in the documentation"
+    );
+    server.say::<()>("DEL {order}:read").await?;
+    // A release of the old fleet deletes whatever is there.
+    let writing = try_write(&lock).await?.expect("free");
+    old.release_write().await?;
+    assert!(
+        try_write(&lock).await?.is_some(),
+        "the hazard is gone: say so in the documentation"
+    );
+    assert_eq!(writing.release().await?, Released::AlreadyLost);
+    // A reader of the old fleet sets the readers' key to its own time, also a shorter one.
+    server.say::<()>("DEL {order}:write").await?;
+    let short = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 5);
+    let reading = try_read(&lock).await?.expect("free");
+    assert!(short.acquire_read().await?);
+    assert!(
+        server.say::<u64>("PTTL {order}:read").await? <= 5_000,
+        "the hazard is gone: say so in the documentation"
+    );
+    assert!(reading.remaining() > Duration::from_secs(5));
+    Ok(())
+}
+
+/// Another one: with one of the two keys moved, no server can run the script.
+#[tokio::test]
+async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let url = cluster.node(0).url();
+    let locks = crate::support::Backend::chosen()
+        .connect(Locks::builder().call_timeout(Duration::from_secs(1)), &[url])
+        .await?;
+    let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
+    let slot = lock.slot().get();
+    let master = cluster.master_of(slot).await?;
+    let held = try_write(&lock).await?.expect("free");
+    let step = cluster.begin_move(slot, 1 - master).await?;
+    let error = lock.try_read(LEASE).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(format!("{error:?}").contains("TRYAGAIN"), "{error:?}");
+    cluster.move_keys(step).await?;
+    assert_eq!(held.release().await?, Released::Released);
+    cluster.finish_move(step).await?;
+    assert!(try_write(&lock).await?.is_some());
+    Ok(())
+}
+
+/// The longest time that the work may take, and the longest wait for each lock of those who take both: as in `docs/migrating.md`, but more patient.
+const WORK: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(29);
+/// No longer than that of the old fleet, for the sake of the readers.
+const LEASE_OF_BOTH: Duration = LEASE;
+
+/// One member of a fleet on its way from the two-key lock to the single hash.
+enum Member {
+    /// Has not been changed yet.
+    Old(TwoKeys),
+    /// Takes both: first the old one, then the new one.
+    Both(TwoKeyRwLock, RwLock),
+    /// Has arrived.
+    New(RwLock),
+}
+
+/// What a member holds while it works.
+enum Held<'a> {
+    Old(&'a TwoKeys, Mode),
+    Both(TwoKeyGuard, Hash),
+    New(Hash),
+}
+
+/// The single hash, held.
+enum Hash {
+    Read(ReadGuard),
+    Write(WriteGuard),
+}
+
+impl Member {
+    async fn take(&self, mode: Mode) -> Result<Held<'_>> {
+        match self {
+            Member::Old(old) => {
+                let acquire = async || match mode {
+                    Mode::Read => old.acquire_read().await,
+                    Mode::Write => old.acquire_write().await,
+                };
+                while !acquire().await? {
+                    sleep(Duration::from_millis(5)).await;
+                }
+                Ok(Held::Old(old, mode))
+            }
+            Member::Both(old, new) => {
+                let (legacy, hash) = take_both(old, new, mode, LEASE_OF_BOTH).await?.expect("in time");
+                Ok(Held::Both(legacy, hash))
+            }
+            Member::New(new) => Ok(Held::New(Hash::take(new, mode).await?)),
+        }
+    }
+}
+
+async fn take_both(
+    old: &TwoKeyRwLock,
+    new: &RwLock,
+    mode: Mode,
+    lease: Duration,
+) -> Result<Option<(TwoKeyGuard, Hash)>> {
+    let legacy = match mode {
+        Mode::Read => old.read(lease, PATIENCE).await?,
+        Mode::Write => old.write(lease, PATIENCE).await?,
+    };
+    let hash = Hash::take(new, mode).await?;
+    let lasts = legacy.remaining() >= WORK;
+    Ok(lasts.then_some((legacy, hash)))
+}
+
+impl Hash {
+    async fn take(lock: &RwLock, mode: Mode) -> Result<Hash> {
+        Ok(match mode {
+            Mode::Read => Hash::Read(lock.read().timeout(PATIENCE).max_hold(WORK).await?),
+            Mode::Write => Hash::Write(lock.write().timeout(PATIENCE).max_hold(WORK).await?),
+        })
+    }
+
+    async fn release(self) -> Result {
+        let released = match self {
+            Hash::Read(guard) => guard.release().await?,
+            Hash::Write(guard) => guard.release().await?,
+        };
+        assert_eq!(released, Released::Released);
+        Ok(())
+    }
+}
+
+impl Held<'_> {
+    /// In the opposite order.
+    async fn release(self) -> Result {
+        match self {
+            Held::Old(old, Mode::Read) => old.release_read().await?,
+            Held::Old(old, Mode::Write) => old.release_write().await?,
+            Held::Both(old, new) => {
+                new.release().await?;
+                let (mode, released) = (old.mode(), old.release().await?);
+                // The key of the readers may be another's by now.
+                assert!(released == Released::Released || mode == Mode::Read, "{released:?}");
+            }
+            Held::New(new) => new.release().await?,
+        }
+        Ok(())
+    }
+}
+
+/// Two generations side by side, a writer and a reader of each.
+async fn work_together(step: &'static str, members: [Member; 4], one_reader: bool) -> Result {
+    let (inside, reading) = (Arc::new(Inside::default()), Arc::new(Mutex::new(())));
+    let tasks = members.into_iter().enumerate().map(|(number, member)| {
+        let (inside, reading) = (inside.clone(), reading.clone());
+        tokio::spawn(async move {
+            for _ in 0..15 {
+                if number % 2 == 0 {
+                    let held = member.take(Mode::Write).await?;
+                    inside.writes().await;
+                    held.release().await?;
+                } else {
+                    let alone = one_reader.then(|| reading.lock());
+                    let _alone = OptionFuture::from(alone).await;
+                    let held = member.take(Mode::Read).await?;
+                    inside.reads().await;
+                    held.release().await?;
+                }
+            }
+            Ok::<_, crate::support::Error>(())
+        })
+    });
+    for task in join_all(tasks).await {
+        task.map_err(|panicked| crate::support::Error::new(format!("{step}: {panicked}")))??;
+    }
+    Ok(())
+}
+
+/// Each step of the change-over. `node` is the server of the two keys, whom the old fleet asks.
+async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result {
+    let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
+    let both = async || -> Result<Member> {
+        let locks = connect(urls).await?;
+        Ok(Member::Both(TwoKeyRwLock::tagged(&locks, NAME)?, locks.rwlock(NAME)?))
+    };
+    let new = async || -> Result<Member> { Ok(Member::New(connect(urls).await?.rwlock(NAME)?)) };
+    // In the old fleet a reader's release is that of all readers: so there is one at a time.
+    work_together(
+        "old and both",
+        [old().await?, old().await?, both().await?, both().await?],
+        true,
+    )
+    .await?;
+    work_together(
+        "both",
+        [both().await?, both().await?, both().await?, both().await?],
+        false,
+    )
+    .await?;
+    work_together(
+        "both and new",
+        [both().await?, both().await?, new().await?, new().await?],
+        false,
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_moves_to_the_single_hash() -> Result {
+    let server = Single::start().await?;
+    a_fleet_moves(&[server.url()], &server).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_moves_to_the_single_hash_on_a_cluster() -> Result {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let master = cluster.master_of(Slot::of("{order}:read").get()).await?;
+    a_fleet_moves(&cluster.urls(), cluster.node(master)).await
+}
+
+#[tokio::test]
+async fn who_has_too_little_left_of_the_two_keys_does_not_begin() -> Result {
+    let (server, old, _) = stage().await?;
+    let new = connect(&[server.url()]).await?.rwlock(NAME)?;
+    for mode in [Mode::Write, Mode::Read] {
+        assert!(take_both(&old, &new, mode, LEASE_OF_BOTH).await?.is_some());
+        // As if all the rest had gone by in the wait for the hash.
+        assert!(take_both(&old, &new, mode, WORK).await?.is_none());
+    }
+    old.write(LEASE, PATIENCE).await?.release().await?;
+    new.write().timeout(PATIENCE).await?.release().await?;
+    Ok(())
+}

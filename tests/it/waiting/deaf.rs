@@ -1,0 +1,77 @@
+//! Where there is no push, those who wait look by themselves, and that is all there is to it.
+
+use std::time::Duration;
+
+use rwlease::{Builder, Locks};
+use tokio::task::JoinSet;
+
+use super::queue::{Queue, until};
+use super::{LONG, soon};
+use crate::support::{Cluster, ConnectTo, Result, Shape};
+
+const WAITERS: usize = 5;
+
+/// Their user may neither subscribe nor publish, as on a server that knows neither.
+#[tokio::test(flavor = "multi_thread")]
+async fn hand_offs_go_on_by_looking() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let mut urls = cluster.urls();
+    if cluster.version().has_sharded_pubsub() {
+        for node in cluster.nodes() {
+            node.say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
+                .await?;
+        }
+        urls = urls
+            .iter()
+            .map(|url| url.replace("redis://", "redis://deaf:secret@"))
+            .collect();
+    }
+    let settings = || -> Builder {
+        let poll = Duration::from_millis(30);
+        Locks::builder().lease(LONG).poll_interval(poll)
+    };
+    let clients = [settings().connect_to(&urls).await?, settings().connect_to(&urls).await?];
+    let lock = clients[0].rwlock("deaf")?;
+    let held = lock.write().await?;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for at in 0..WAITERS {
+        let (lock, tell) = (clients[at % 2].rwlock("deaf")?, tell.clone());
+        tasks.spawn(async move {
+            let guard = lock.write().await?;
+            let _ = tell.send((guard.token(), at));
+            guard.release().await
+        });
+        until(&cluster, &lock_of(&clients)?, "one more waits", |queue| {
+            queue.waiters().len() == at + 1
+        })
+        .await?;
+    }
+    let queue = Queue::of(&cluster, &lock).await?;
+    assert!(queue.waiters().iter().all(|waiter| waiter.node.is_none()), "{queue:?}");
+    for node in cluster.nodes() {
+        node.reset_stats().await?;
+    }
+    held.release().await?;
+    while let Some(done) = soon(tasks.join_next()).await? {
+        done??;
+    }
+    drop(tell);
+    let mut order = Vec::new();
+    while let Some(one) = told.recv().await {
+        order.push(one);
+    }
+    order.sort_unstable();
+    assert_eq!(
+        order.into_iter().map(|(_, at)| at).collect::<Vec<_>>(),
+        (0..WAITERS).collect::<Vec<_>>()
+    );
+    for node in cluster.nodes() {
+        assert_eq!(node.calls("spublish").await?, 0);
+    }
+    Ok(())
+}
+
+fn lock_of(clients: &[Locks; 2]) -> Result<rwlease::RwLock> {
+    Ok(clients[0].rwlock("deaf")?)
+}

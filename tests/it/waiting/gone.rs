@@ -1,0 +1,98 @@
+//! Waiters whose process is gone, or stopped.
+
+use rwlease::{Locks, Released};
+use tokio::task::JoinSet;
+
+use super::child::{self, Child};
+use super::queue::{Queue, until, until_listening};
+use super::{by_push, hearing, soon};
+use crate::support::{Cluster, ConnectTo, Failover, Result, Shape, scripts_run};
+
+const DEAD: usize = 3;
+
+/// Waits in the queue with several requests, one after the other, and tells the tokens that it was granted.
+async fn wait_in_the_child(name: &str, count: usize) -> Result {
+    let locks: Locks = by_push().connect_to(&child::urls()?).await?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..count {
+        let lock = locks.rwlock(name)?;
+        tasks.spawn(async move {
+            let guard = lock.write().await?;
+            child::tell(&guard.token().to_string());
+            guard.release().await
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() -> Result {
+    const TEST: &str = "waiting::gone::those_whose_process_was_killed_are_passed_over_by_the_release_itself";
+    if child::is(TEST) {
+        return wait_in_the_child("passed over", DEAD).await;
+    }
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    if !cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let lock = hearing(&cluster).await?.rwlock("passed over")?;
+    let held = lock.write().await?;
+    let mut child = Child::start(TEST, &cluster)?;
+    until_listening(&cluster, &lock, DEAD).await?;
+    let alive = hearing(&cluster).await?.rwlock("passed over")?;
+    let alive = tokio::spawn(async move { alive.write().await });
+    let queue = until_listening(&cluster, &lock, DEAD + 1).await?;
+    let last = queue.waiters()[DEAD].id.clone();
+
+    child.kill().await?;
+    let server = cluster.node(0);
+    server.reset_stats().await?;
+    assert_eq!(held.release().await?, Released::Released);
+    let (after, stats) = (Queue::of(&cluster, &lock).await?, server.command_stats().await?);
+    assert_eq!(after.writer(), Some(last.as_str()), "{after:?}");
+    assert!(after.waiters().is_empty(), "{after:?}");
+    let calls = |name: &str| stats.get(name).map_or(0, |stat| stat.calls);
+    assert_eq!(calls("spublish") as usize, DEAD + 1, "one for each, heard or not");
+    // The release, and the claim of the one that was granted.
+    let scripts = scripts_run(&stats);
+    assert!((1..=2).contains(&scripts), "{scripts} scripts");
+    soon(alive).await???.release().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_loses_a_place_when_nobody_hears_after_a_failover() -> Result {
+    const TEST: &str = "waiting::gone::nobody_loses_a_place_when_nobody_hears_after_a_failover";
+    const STOPPED: usize = 2;
+    if child::is(TEST) {
+        return wait_in_the_child("stopped", STOPPED).await;
+    }
+    let cluster = Cluster::start_with(Shape::of(1, 1)).await?;
+    let lock = hearing(&cluster).await?.rwlock("stopped")?;
+    let held = lock.write().await?;
+    let mut child = Child::start(TEST, &cluster)?;
+    until_listening(&cluster, &lock, STOPPED).await?;
+    let behind = hearing(&cluster).await?.rwlock("stopped")?;
+    let behind = tokio::spawn(async move { behind.write().await });
+    let queue = until_listening(&cluster, &lock, STOPPED + 1).await?;
+    let first = queue.waiters()[0].id.clone();
+
+    // The child cannot subscribe at the new master, so nobody hears of the grant: it must not be taken for gone.
+    child.freeze()?;
+    cluster.fail_over(1, Failover::Orderly).await?;
+    assert_eq!(held.release().await?, Released::Released);
+    let after = until(&cluster, &lock, "it is granted", |queue| queue.writer().is_some()).await?;
+    assert_eq!(after.writer(), Some(first.as_str()), "{after:?}");
+    assert_eq!(after.waiters().len(), STOPPED, "{after:?}");
+    child.thaw()?;
+    let (one, two): (u64, u64) = (child.told().await?.parse()?, child.told().await?.parse()?);
+    let last = soon(behind).await???;
+    assert!(one < two && two < last.token(), "{one}, {two}, {}", last.token());
+    last.release().await?;
+    let (well, said) = child.end().await?;
+    assert!(well, "{said}");
+    Ok(())
+}

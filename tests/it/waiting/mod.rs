@@ -1,0 +1,57 @@
+//! Waiting on a real cluster: in what order locks are granted, how those who wait are told, and that nobody who has gone, or who
+//! loses interest, leaves anything behind.
+
+mod child;
+mod counts;
+mod deaf;
+mod dropping;
+mod ending;
+mod gone;
+mod order;
+mod queue;
+mod trouble;
+
+use std::time::Duration;
+
+use crate::support::{Cluster, ConnectTo, Result};
+use rwlease::{Builder, Locks};
+use tokio::sync::OnceCell;
+
+/// So long that no test is helped by a lease, a claim window or a place in the queue that ends.
+const LONG: Duration = Duration::from_secs(180);
+
+/// So long that no test is helped by one who looks by itself.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// The longest that anything is waited for that must come.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A cluster for the tests that change nothing about it. It ends with the process.
+async fn shared() -> Result<&'static Cluster> {
+    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+    SHARED.get_or_try_init(Cluster::start).await
+}
+
+/// A client that hears of its grants by push or not at all.
+async fn hearing(cluster: &Cluster) -> Result<Locks> {
+    Ok(by_push().connect_to(&cluster.urls()).await?)
+}
+
+fn by_push() -> Builder {
+    Locks::builder()
+        .lease(LONG)
+        .claim_window(LONG)
+        .waiter_ttl(LONG)
+        .poll_interval(NEVER)
+}
+
+/// A client with the times that it has by default, except for those that would end something.
+async fn client(cluster: &Cluster) -> Result<Locks> {
+    let settings = Locks::builder().lease(LONG).waiter_ttl(LONG);
+    Ok(settings.connect_to(&cluster.urls()).await?)
+}
+
+/// What comes within [`PATIENCE`].
+async fn soon<T>(what: impl Future<Output = T>) -> Result<T> {
+    Ok(tokio::time::timeout(PATIENCE, what).await?)
+}

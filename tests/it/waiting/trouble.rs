@@ -1,0 +1,174 @@
+//! Hand-offs go on by push after whatever may end a subscription: those who wait here do not look by themselves.
+
+use rwlease::{Locks, RwLock, WriteGuard};
+use tokio::task::JoinHandle;
+
+use super::queue::{Queue, name_of, until, until_listening};
+use super::{hearing, soon};
+use crate::support::{Clients, Cluster, Failover, Result, Server, WaitLimit, scripts_run};
+
+/// One who holds, and a client that waits.
+struct Two {
+    cluster: Cluster,
+    holder: RwLock,
+    waiter: RwLock,
+    _clients: [Locks; 2],
+}
+
+impl Two {
+    async fn start(name: &str) -> Result<Two> {
+        let cluster = Cluster::start().await?;
+        let clients = [hearing(&cluster).await?, hearing(&cluster).await?];
+        Ok(Two {
+            holder: clients[0].rwlock(name)?,
+            waiter: clients[1].rwlock(name)?,
+            cluster,
+            _clients: clients,
+        })
+    }
+
+    async fn master(&self) -> Result<&Server> {
+        let master = self.cluster.master_of(self.holder.slot().get()).await?;
+        Ok(self.cluster.node(master))
+    }
+
+    /// From here on one waits.
+    fn waits(&self) -> JoinHandle<rwlease::Result<WriteGuard>> {
+        let waiter = self.waiter.clone();
+        tokio::spawn(async move { waiter.write().await })
+    }
+
+    /// One waits, then something happens; when it listens again (`seen` is what it was before), the hand-off takes a release, a push and the claim: no
+    /// other call.
+    async fn through(&self, happens: impl AsyncFnOnce() -> Result) -> Result {
+        let held = self.holder.write().await?;
+        let waiting = self.waits();
+        let before = until_listening(&self.cluster, &self.holder, 1).await?.waiters()[0].seen;
+        happens().await?;
+        let server = self.master().await?;
+        let name = name_of(server).await?;
+        until(&self.cluster, &self.holder, "it listens again", |queue: &Queue| {
+            let waiters = queue.waiters();
+            waiters.iter().any(|one| one.seen > before) && queue.all_listen_at(&name)
+        })
+        .await?;
+
+        server.reset_stats().await?;
+        held.release().await?;
+        let next = soon(waiting).await???;
+        let stats = server.command_stats().await?;
+        let calls = |name: &str| stats.get(name).map_or(0, |stat| stat.calls);
+        assert_eq!(calls("spublish"), 1);
+        // The release, and the claim.
+        assert!(scripts_run(&stats) <= 2, "{stats:?}");
+        next.release().await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_slot_has_moved() -> Result {
+    let two = Two::start("moved").await?;
+    if !two.cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let slot = two.holder.slot().get();
+    for _ in 0..2 {
+        let to = (two.cluster.master_of(slot).await? + 1) % 3;
+        two.through(async || two.cluster.move_slot(slot, to).await).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failover() -> Result {
+    let two = Two::start("failed over").await?;
+    if !two.cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    for _ in 0..2 {
+        let master = two.cluster.master_of(two.holder.slot().get()).await?;
+        let replica = two.cluster.replicas_of(master).await?[0];
+        two.through(async || two.cluster.fail_over(replica, Failover::Orderly).await)
+            .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_connection_was_cut() -> Result {
+    let two = Two::start("cut").await?;
+    if !two.cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    for _ in 0..3 {
+        let server = two.master().await?;
+        two.through(async || {
+            assert!(server.kill_clients(Clients::Subscribed).await? > 0);
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// While the slot is on its way and the lock is at the target already, the source hears nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_slot_is_moving() -> Result {
+    let two = Two::start("moving").await?;
+    if !two.cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let slot = two.holder.slot().get();
+    let to = (two.cluster.master_of(slot).await? + 1) % 3;
+    let held = two.holder.write().await?;
+    let waiting = two.waits();
+    until_listening(&two.cluster, &two.holder, 1).await?;
+    let step = two.cluster.begin_move(slot, to).await?;
+    two.cluster.move_keys(step).await?;
+    // Its release is sent on with ASK. The one who waits has not looked since, and is told nothing: it keeps its grant, and looks when the slot
+    // has moved.
+    held.release().await?;
+    two.cluster.finish_move(step).await?;
+    soon(waiting).await???.release().await?;
+    Ok(())
+}
+
+/// One who asks while the slot is on its way is sent on with ASK, and then hears at the target too.
+#[tokio::test(flavor = "multi_thread")]
+async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
+    let two = Two::start("both sides").await?;
+    if !two.cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let slot = two.holder.slot().get();
+    let from = two.cluster.master_of(slot).await?;
+    let target = (from + 1) % 3;
+    let held = two.holder.write().await?;
+    let step = two.cluster.begin_move(slot, target).await?;
+    two.cluster.move_keys(step).await?;
+    let waiting = two.waits();
+    let (source, server) = (two.cluster.node(from), two.cluster.node(target));
+    let wait_limit = WaitLimit::new("it hears at both");
+    loop {
+        let here: Vec<String> = source.say("PUBSUB SHARDCHANNELS").await?;
+        let there: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
+        let queue = Queue::at_target(server, &two.waiter).await?;
+        let says_so = queue.waiters().iter().any(|waiter| waiter.node.is_some());
+        if says_so && there.len() == 1 && here == there {
+            break;
+        }
+        wait_limit
+            .pause(format!("{here:?} at the source, {there:?} at the target, {queue:?}"))
+            .await?;
+    }
+    server.reset_stats().await?;
+    held.release().await?;
+    let next = soon(waiting).await???;
+    let stats = server.command_stats().await?;
+    assert_eq!(stats.get("spublish").map_or(0, |stat| stat.calls), 1);
+    assert_eq!(two.cluster.master_of(slot).await?, from, "the slot has not moved yet");
+    two.cluster.finish_move(step).await?;
+    next.release().await?;
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Whether locks exclude: a writer that is not alone is noticed.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+/// Notes who is inside, and panics when a writer is not alone.
+#[derive(Debug, Default)]
+pub struct Inside(AtomicI32);
+
+impl Inside {
+    pub async fn reads(&self) {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) >= 0, "a reader beside a writer");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub async fn writes(&self) {
+        assert_eq!(self.0.swap(-1_000, Ordering::SeqCst), 0, "a writer beside others");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(
+            self.0.swap(0, Ordering::SeqCst),
+            -1_000,
+            "somebody came in beside a writer"
+        );
+    }
+}

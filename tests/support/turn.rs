@@ -1,0 +1,26 @@
+//! A bound for the servers of the tests that run at a time: a program has many tests, and a machine few processors.
+//!
+//! A test waits for its turn before it starts its first server, and for nothing later: whoever waits has nothing that
+//! another one could wait for.
+
+use std::sync::Arc;
+
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+
+/// Three clusters of six nodes.
+const NODES: u32 = 18;
+
+static FREE: Semaphore = Semaphore::const_new(NODES as usize);
+
+thread_local! {
+    /// Each test has a thread of its own, with which its turn ends.
+    static TURN: Arc<OnceCell<Option<SemaphorePermit<'static>>>> = Arc::default();
+}
+
+/// Waits until so many nodes may be started, if this thread has started none yet.
+pub(super) async fn turn(nodes: usize) {
+    let turn = TURN.with(Arc::clone);
+    let nodes = u32::try_from(nodes).unwrap_or(NODES).min(NODES);
+    // Several may be started together: one of them waits for all.
+    turn.get_or_init(async || FREE.acquire_many(nodes).await.ok()).await;
+}
