@@ -315,7 +315,10 @@ async fn nothing_is_dialled_for_confirmed_calls_after_the_end() {
     bench.call("k").await.unwrap();
     bench.router.close().await;
     let (at, call) = (address("a"), call("k"));
-    let sending = bench.router.replicated.send(&at, &call, 1, false, false, Arc::default());
+    let sending = bench
+        .router
+        .replicated
+        .send(&at, &call, 1, false, false, Arc::default());
     drop(tokio::time::timeout(Duration::from_secs(1), sending).await);
     assert!(!bench.router.replicated.is_ready(&at, 1));
 }
