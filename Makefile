@@ -10,6 +10,7 @@ REDIS_8 := target/servers/redis-8.2
 VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry questions
 # How many tests of a program run at a time: most of them wait most of the time. The servers that they start have a bound
 # of their own, in tests/support/turn.rs.
+# A suite of the command goes with one of the library: alone, it has all built again, with fewer features.
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
@@ -24,8 +25,7 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 
 test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time)
 	cargo build --quiet --all-features --examples
-	$(TESTS) --lib --bins --test architecture --test it --test protocol --test simulation --test metrics --test tracing --test examples
-	$(TESTS) --test cli -- --skip counter::
+	$(TESTS) --lib --bins --test architecture --test it --test protocol --test simulation --test metrics --test tracing --test examples --test cli -- --skip counter::
 	$(TESTS) --test conformance -- embedded::
 	$(TESTS) --doc
 
@@ -33,7 +33,7 @@ test-faults: faults test-compose test-valkey test-servers test-backends ## Run w
 
 faults: servers redis-py ## Run the slow tests on the server that `make servers` finds
 	$(TESTS) --test faults
-	$(TESTS) --test cli -- counter::
+	$(TESTS) --test faults --test cli -- counter::
 	$(TESTS) --test conformance -- --skip embedded::
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out)
