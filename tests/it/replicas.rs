@@ -89,7 +89,7 @@ impl Stage {
 fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
     let error = outcome.expect_err("no replica has it");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert!(error.to_string().contains("0 of the 1 requested replicas"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
