@@ -155,7 +155,7 @@ impl RwLock {
     /// let mut status = order.status().await?;
     /// loop {
     ///     for waiter in &status.waiting {
-    ///         println!("{} has waited for {:?}", waiter.acquisition, waiter.age);
+    ///         println!("{} has waited for {:?}", waiter.id, waiter.age);
     ///     }
     ///     if status.is_last() {
     ///         break;
