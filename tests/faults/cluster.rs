@@ -169,12 +169,13 @@ async fn connections_are_killed() -> Result {
     let server = Single::start().await?;
     let mut connection = server.connect().await?;
     assert_eq!(server.kill_clients(Clients::Subscribed).await?, 0);
-    assert_eq!(server.kill_clients(Clients::Commanding).await?, 1);
+    // At least this one: the server may not have seen yet that the connection of the command before is closed.
+    assert!(server.kill_clients(Clients::Commanding).await? >= 1);
     assert!(ping(&mut connection).await.is_err());
 
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let mut connection = cluster.node(0).connect().await?;
-    assert_eq!(spawnable(cluster.storm(2, Duration::ZERO)).await?, 1);
+    assert!(spawnable(cluster.storm(2, Duration::ZERO)).await? >= 1);
     assert!(ping(&mut connection).await.is_err());
     Ok(())
 }
