@@ -174,7 +174,7 @@ impl Known {
         match (&self.kind, identity) {
             (Kind::Cluster, Identity::Alone) => Admission::Refused(Stranger::Standalone),
             (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => Admission::AskItsMap,
-            (Kind::Single(Some(first)), Identity::Alone | Identity::Unknown)
+            (Kind::Single(Some(first)), _)
                 if self.map.has(address) && process.is_some_and(|process| process != &*first.name) =>
             {
                 Admission::FindTheFirst

@@ -53,10 +53,24 @@ impl Membership {
     ) -> Result<Arc<Connection>, NodeError> {
         let connection = Arc::new(Connection::open(connector, clock.clone(), address, None, limits).await?);
         match self.admission(address, &connection) {
-            Admission::Welcome => Ok(connection),
+            Admission::Welcome => {
+                self.note_place(&connection);
+                Ok(connection)
+            }
             Admission::AskItsMap => self.ask_its_map(&**clock, address, connection).await,
             Admission::FindTheFirst => self.find_the_first(connector, clock, address, limits, connection).await,
             Admission::Refused(why) => Err(refused(address, why)),
+        }
+    }
+
+    /// The first process has the say at the address where it was found last.
+    fn note_place(&self, connection: &Connection) {
+        let Some(met) = connection.met().filter(|met| met.place.is_some()) else {
+            return;
+        };
+        let first = self.known().first();
+        if let Some(first) = first.filter(|first| first.name == met.name && first.place != met.place) {
+            self.known_mut().succeed(&first, met);
         }
     }
 
@@ -110,7 +124,10 @@ impl Membership {
             .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
         let dialled = join_all(dials).await;
         match weigh(&first, found, places.iter().zip(dialled)) {
-            Whereabouts::Found(connection) => self.judge(address, connection),
+            Whereabouts::Found(connection) => {
+                self.note_place(&connection);
+                self.judge(address, connection)
+            }
             Whereabouts::Unknown => Err(refused(address, Stranger::OtherServer)),
             Whereabouts::Gone(heir) => {
                 if let Some(heir) = heir.met() {

@@ -66,7 +66,7 @@ impl Identity {
     pub(crate) fn told(reply: Option<Reply>) -> Result<Identity, NodeError> {
         Ok(match reply {
             Some(Reply::Text(id)) if !id.is_empty() => Identity::Node(String::from_utf8_lossy(&id).into()),
-            Some(Reply::Error(error)) if error.detail.contains(DISABLED) => Identity::Alone,
+            Some(Reply::Error(error)) if is_alone(&error) => Identity::Alone,
             Some(Reply::Error(error)) if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") => {
                 return Err(NodeError {
                     source: Some(Arc::new(error)),
@@ -129,12 +129,9 @@ mod tests {
         assert_eq!(Identity::told(Some(text("abc"))).unwrap(), Identity::Node("abc".into()));
         let disabled = error("This instance has cluster support disabled");
         assert_eq!(Identity::told(Some(disabled)).unwrap(), Identity::Alone);
-        for reply in [
-            error("unknown subcommand 'MYID'"),
-            error("unknown command"),
-            text(""),
-            Reply::Nil,
-        ] {
+        let renamed = error("unknown command `CLUSTER`, with args beginning with: `MYID`");
+        assert_eq!(Identity::told(Some(renamed)).unwrap(), Identity::Alone);
+        for reply in [error("unknown subcommand 'MYID'"), text(""), Reply::Nil] {
             assert_eq!(
                 Identity::told(Some(reply.clone())).unwrap(),
                 Identity::Unknown,

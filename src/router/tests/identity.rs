@@ -457,6 +457,54 @@ async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_place_of_the_first_server_is_where_it_was_found_last() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+        fakes.restart(host, "first"); // one server with two addresses
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    let call = async || {
+        let deadline = clock.now().after(Duration::from_secs(3));
+        router.call(&call("k"), deadline).await
+    };
+    // The first address is not reached any more, and the client goes on at the second.
+    fakes.set_door("a", Door::Hangs);
+    fakes.cut("a");
+    fakes.set_name("both", &["b", "a"]);
+    call().await.unwrap();
+    fakes.restart("b", "again");
+    call().await.unwrap();
+    // Now that one hangs, and another server is at the first address.
+    fakes.restart("a", "another");
+    fakes.set_door("a", Door::Open);
+    fakes.set_door("b", Door::Hangs);
+    fakes.cut("b");
+    fakes.set_name("both", &["a", "b"]);
+    call().await.unwrap_err();
+    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_node_does_not_take_the_place_of_a_single_server_that_may_come_back() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["a", "b"]);
+    let router = connect(&fakes, &["both"]).await.unwrap();
+    let clock = TestClock::start();
+    fakes.set_slots_of("b", slots(&[(0, 16383, "both")]));
+    fakes.set_id_of("b", Reply::Text("b's id".into()));
+    fakes.restart("b", "of a cluster");
+    fakes.set_door("a", Door::Hangs);
+    fakes.cut("a");
+    let deadline = clock.now().after(Duration::from_secs(3));
+    router.call(&call("k"), deadline).await.unwrap_err();
+    assert_eq!(fakes.count("b", "EVAL"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile() {
     let fakes = Fakes::new(&[]);
     fakes.set_alone("a");
