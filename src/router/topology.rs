@@ -93,6 +93,8 @@ struct Survey<'a> {
     asking: FuturesUnordered<BoxFuture<'a, Heard>>,
     asked: usize,
     views: Vec<View>,
+    /// The node that is in trouble: only queried if the others cannot settle it.
+    spared: Option<Address>,
     /// Where nobody listens, or a stranger does.
     gone: HashSet<Address>,
     last_failure: NodeError,
@@ -240,6 +242,7 @@ impl Topology {
             asking: FuturesUnordered::new(),
             asked: 0,
             views: Vec::new(),
+            spared: None,
             gone: HashSet::new(),
             last_failure: NodeError::unsent("no node is known"),
         };
@@ -253,7 +256,16 @@ impl Topology {
             tokio::select! {
                 biased;
                 Some(heard) = survey.asking.next() => {
-                    let Some(view) = self.admit(&mut survey, heard) else { continue };
+                    let Some(view) = self.admit(&mut survey, heard) else {
+                        if survey.views.is_empty() {
+                            continue;
+                        }
+                        // One that is gone has no say in what the others tell.
+                        match self.choose(&mut survey)? {
+                            Some(view) => return Ok(self.install(view, since)),
+                            None => continue,
+                        }
+                    };
                     let is_enough = !matches!(from, RefreshFrom::Several) || survey.views.len() > 1;
                     if is_enough && self.membership.known().is_confirmed_by(&view) {
                         telemetry::refreshed(&view.node, false);
@@ -266,6 +278,7 @@ impl Topology {
             if let Some(view) = self.choose(&mut survey)? {
                 return Ok(self.install(view, since));
             }
+            survey.candidates.extend(survey.spared.take());
         }
     }
 
@@ -313,7 +326,9 @@ impl Topology {
         }
         survey.views.push(view);
         if let RefreshFrom::Another(troubled) = from {
+            let all = survey.candidates.len();
             survey.candidates.retain(|node| node != troubled);
+            survey.spared = (survey.candidates.len() < all).then(|| troubled.clone());
         }
         let most = if is_alone && begins { usize::MAX } else { SAMPLE };
         while survey.asked < most && !survey.candidates.is_empty() {

@@ -238,6 +238,24 @@ async fn masters_that_are_gone_have_no_say_in_an_older_epoch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_for_a_master_that_is_gone_takes_its_say() {
+    let bench = Bench::new(&HALVES).await;
+    for host in ["b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
+        bench.fakes.set_info_of(host, cluster_info("ok", 9));
+    }
+    refresh(&bench, "b").await;
+    bench.fakes.set_door("c", Door::Refuses);
+    bench.fakes.cut("c");
+    for host in ["a", "b"] {
+        bench.fakes.set_slots_of(host, slots(&HALVES));
+        bench.fakes.set_info_of(host, cluster_info("ok", 3));
+    }
+    bench.call("k").await.unwrap();
+    assert_eq!(master_of(&bench, "k").as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_lags_is_outvoted() {
     let ranges = [(0, 8191, "a"), (8192, 12287, "b"), (12288, 16383, "c")];
     let bench = Bench::new(&ranges).await;
