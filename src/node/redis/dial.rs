@@ -35,7 +35,10 @@ where
         .map(|resolved| async move { Ok((handshake(connect(resolved).await?).await?, resolved.ip())) }.boxed())
         .collect();
     if dials.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address"));
+        return Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            "the host has no address",
+        ));
     }
     select_ok(dials).await.map(|(dialled, _)| dialled)
 }
