@@ -1,4 +1,5 @@
-//! Allocations of taking and giving back a free lock, less those of the same scripts by the bare client: `cargo bench -p rwlease-bench --bench allocations`. It exits with 3 above the goal.
+//! Allocations of taking and giving back a free lock, less those of the same scripts by the bare
+//! client: `cargo bench -p rwlease-bench --bench allocations`. It exits with 3 above the goal.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,12 +38,8 @@ async fn main() -> Result<ExitCode> {
     let bare = Bare::connect(Backend::Redis, &cluster).await;
     let mut good = true;
     println!("{}, three local masters.\n", cluster.version());
-    let mut table = Table::new(&[
-        "allocations of a pair",
-        "rwlease",
-        "the same scripts by `redis`",
-        "more",
-    ]);
+    let mut table =
+        Table::new(&["allocations of a pair", "rwlease", "the same scripts by `redis`", "more"]);
     for (name, kind) in [("write", Kind::Write), ("read", Kind::Read)] {
         let lock = locks.rwlock("counted")?;
         let ours = match kind {
@@ -54,10 +51,7 @@ async fn main() -> Result<ExitCode> {
         table.add([name.into()].into_iter().chain(counts));
         good &= ours - bare <= MOST;
     }
-    println!(
-        "{table}\nAt most {MOST} more are wanted: {}.",
-        if good { "met" } else { "missed" }
-    );
+    println!("{table}\nAt most {MOST} more are wanted: {}.", if good { "met" } else { "missed" });
     Ok(verdict(good))
 }
 

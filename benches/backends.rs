@@ -1,13 +1,18 @@
-//! Taking and giving back a free lock, by `redis` and by `fred`, on one cluster in one run: `cargo bench -p rwlease-bench --bench backends [-- --quick]`.
+//! Taking and giving back a free lock, by `redis` and by `fred`, on one cluster in one run:
+//! `cargo bench -p rwlease-bench --bench backends [-- --quick]`.
 //!
-//! Three things are counted for each client crate, all six in each turn, which begins with another each time, so that drift of the machine meets all alike:
+//! Three things are counted for each client crate, all six in each turn, which begins with another
+//! each time, so that drift of the machine meets all alike:
 //!
 //! - the locks of this library;
-//! - the same two scripts, by the bare client with one connection to each master and the slot known;
-//! - `SET NX PX` and compare-and-delete by that bare client, which is the least that any lock costs.
+//! - the same two scripts, by the bare client with one connection to each master and the slot
+//!   known;
+//! - `SET NX PX` and compare-and-delete by that bare client, which is the least that any lock
+//!   costs.
 //!
-//! Only writes are measured here: the bench `load` has the reads, and the goals for them. What counts is the ratio of the locks to the other two, and of those by `fred` to those
-//! by `redis`, within a turn; the median over the turns is printed. It exits with 3 if a goal is missed.
+//! Only writes are measured here: the bench `load` has the reads, and the goals for them. What
+//! counts is the ratio of the locks to the other two, and of those by `fred` to those by `redis`,
+//! within a turn; the median over the turns is printed. It exits with 3 if a goal is missed.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +45,8 @@ use support::{Backend, Cluster, Shape};
 
 const BACKENDS: [Backend; 2] = [Backend::Redis, Backend::Fred];
 const CONCURRENCY: [usize; 3] = [1, 64, 512];
-/// The least that the locks should reach of the scripts alone and of the plain mutex, at the first two.
+/// The least that the locks should reach of the scripts alone and of the plain mutex, at the first
+/// two.
 const GOALS: [(f64, f64); 2] = [(0.95, 0.90), (0.90, 0.65)];
 
 fn main() -> ExitCode {
@@ -78,10 +84,8 @@ async fn run(turns: usize, each: Duration) -> bool {
         sides.push((locks, Bare::connect(backend, &cluster).await));
     }
     for (at, tasks) in CONCURRENCY.into_iter().enumerate() {
-        let contenders: Vec<_> = sides
-            .iter()
-            .map(|(locks, bare)| Contenders::new(locks, bare, tasks))
-            .collect();
+        let contenders: Vec<_> =
+            sides.iter().map(|(locks, bare)| Contenders::new(locks, bare, tasks)).collect();
         let mut seen = Vec::new();
         for turn in 0..=turns {
             let rates = take_turn(&contenders, turn, each).await;
@@ -114,7 +118,9 @@ impl Contenders {
     /// A lock for each task, in the same slot for each kind.
     fn new(locks: &Locks, bare: &Arc<Bare>, tasks: usize) -> Contenders {
         let names = || (0..tasks).map(|task| format!("bench{task}"));
-        let scripts = |name| SameScripts(bare.clone(), Kind::Write, format!("bare:{{rwlease:{name}}}").into());
+        let scripts = |name| {
+            SameScripts(bare.clone(), Kind::Write, format!("bare:{{rwlease:{name}}}").into())
+        };
         Contenders {
             ours: names().map(|name| Ours(locks.rwlock(name).unwrap())).collect(),
             scripts: names().map(scripts).collect(),

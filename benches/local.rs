@@ -9,7 +9,8 @@ use rwlease::{Locks, Slot};
 use tokio::runtime::Builder;
 
 /// What a server answers to an acquire.
-const REPLY: &[u8] = b"*5\r\n:1785000000000\r\n$7\r\ngranted\r\n:0\r\n:1785000000000000\r\n:1785000030000\r\n";
+const REPLY: &[u8] =
+    b"*5\r\n:1785000000000\r\n$7\r\ngranted\r\n:0\r\n:1785000000000000\r\n:1785000030000\r\n";
 
 fn local(criterion: &mut Criterion) {
     criterion.bench_function("slot of a key", |bench| {
@@ -25,14 +26,17 @@ fn local(criterion: &mut Criterion) {
         bench.iter(|| locks.rwlock(black_box("order:{4711}:line")).unwrap());
     });
     let lock = locks.rwlock("local").unwrap();
-    criterion.bench_function("a write taken and released, with the scripts run in-process", |bench| {
-        bench.iter(|| {
-            runtime.block_on(async {
-                let guard = lock.write().await.unwrap();
-                guard.release().await.unwrap()
-            })
-        });
-    });
+    criterion.bench_function(
+        "a write taken and released, with the scripts run in-process",
+        |bench| {
+            bench.iter(|| {
+                runtime.block_on(async {
+                    let guard = lock.write().await.unwrap();
+                    guard.release().await.unwrap()
+                })
+            });
+        },
+    );
     let guard = runtime.block_on(async { lock.write().await.unwrap() });
     criterion.bench_function("whether a guard holds", |bench| {
         bench.iter(|| black_box(&guard).is_held())

@@ -1,6 +1,8 @@
-//! Renewal at scale: many guards of one client on three masters, with all of them well and with one of them stopped.
+//! Renewal at scale: many guards of one client on three masters, with all of them well and with one
+//! of them stopped.
 //!
-//! `cargo bench -p rwlease-bench --bench renewal`, or with `-- --quick` for the small sizes alone. It exits with 3 if a guard was lost that should not be.
+//! `cargo bench -p rwlease-bench --bench renewal`, or with `-- --quick` for the small sizes alone.
+//! It exits with 3 if a guard was lost that should not be.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,
@@ -79,11 +81,10 @@ async fn main() -> ExitCode {
         good &= as_wanted;
     }
     println!("{table}");
-    println!("Guards are renewed at a third of their lease. Each takes {bytes:.0} bytes of the client's memory.");
     println!(
-        "None is to be lost but those of the shard: {}.",
-        if good { "met" } else { "missed" }
+        "Guards are renewed at a third of their lease. Each takes {bytes:.0} bytes of the client's memory."
     );
+    println!("None is to be lost but those of the shard: {}.", if good { "met" } else { "missed" });
     verdict(good)
 }
 
@@ -91,17 +92,7 @@ async fn bytes_per_guard(cluster: &Cluster) -> f64 {
     let locks = Locks::connect(cluster.urls()).await.unwrap();
     let lease = Duration::from_secs(600);
     // Connections and buffers are there by now.
-    drop(
-        take(
-            &locks,
-            &Scale {
-                guards: 2 * TAKERS,
-                lease,
-            },
-            "warm",
-        )
-        .await,
-    );
+    drop(take(&locks, &Scale { guards: 2 * TAKERS, lease }, "warm").await);
     sleep(Duration::from_millis(500)).await;
     let profiler = dhat::Profiler::builder().testing().build();
     let before = dhat::HeapStats::get().curr_bytes;
@@ -119,11 +110,7 @@ async fn take(locks: &Locks, scale: &Scale, prefix: &str) -> Vec<WriteGuard> {
         let lock = locks.rwlock(format!("{prefix}:{number}")).unwrap();
         async move { lock.write().lease(scale.lease).await.unwrap() }
     };
-    stream::iter(0..scale.guards)
-        .map(take)
-        .buffer_unordered(TAKERS)
-        .collect()
-        .await
+    stream::iter(0..scale.guards).map(take).buffer_unordered(TAKERS).collect().await
 }
 
 /// A line of the table, and whether none was lost that should not be.
@@ -148,7 +135,11 @@ async fn measure(cluster: &Cluster, scale: &Scale) -> (Vec<String>, bool) {
     (line, all_kept && others_kept)
 }
 
-async fn all_well(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) -> ([String; 4], bool) {
+async fn all_well(
+    cluster: &Cluster,
+    guards: &[WriteGuard],
+    lease: Duration,
+) -> ([String; 4], bool) {
     let before = Work::of(cluster).await;
     let watched = watch(guards.iter().collect(), lease * 2 / 3).await;
     let work = Work::of(cluster).await - before;
@@ -159,36 +150,29 @@ async fn all_well(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) -> 
         watched.uncertain,
     );
     let server = work.micros as f64 / work.scripts as f64;
-    let cells = [
-        watched.round(),
-        seconds(watched.least),
-        watched.lost.to_string(),
-        format!("{server:.0}"),
-    ];
+    let cells =
+        [watched.round(), seconds(watched.least), watched.lost.to_string(), format!("{server:.0}")];
     (cells, watched.lost == 0)
 }
 
-async fn one_stopped(cluster: &Cluster, guards: &[WriteGuard], lease: Duration) -> ([String; 4], bool) {
+async fn one_stopped(
+    cluster: &Cluster,
+    guards: &[WriteGuard],
+    lease: Duration,
+) -> ([String; 4], bool) {
     let mut sick = Vec::new();
     let mut well = Vec::new();
     let view = cluster.view().await.unwrap();
     for guard in guards {
         let slot = guard.slot().to_string().parse().unwrap();
-        let on = if view.master_of(slot) == Some(cluster.id(0)) {
-            &mut sick
-        } else {
-            &mut well
-        };
+        let on = if view.master_of(slot) == Some(cluster.id(0)) { &mut sick } else { &mut well };
         on.push(guard);
     }
     cluster.node(0).freeze().unwrap();
     let watched = watch(well, lease * 11 / 10).await;
     let lost = sick.iter().filter(|guard| !guard.is_held()).count();
     cluster.node(0).thaw().unwrap();
-    eprintln!(
-        "  with a shard stopped, {} of the others were uncertain",
-        watched.uncertain
-    );
+    eprintln!("  with a shard stopped, {} of the others were uncertain", watched.uncertain);
     let cells = [
         watched.round(),
         seconds(watched.least),
@@ -215,11 +199,7 @@ struct Work {
 
 impl Work {
     async fn of(cluster: &Cluster) -> Work {
-        let mut work = Work {
-            scripts: 0,
-            micros: 0,
-            reads: 0,
-        };
+        let mut work = Work { scripts: 0, micros: 0, reads: 0 };
         for node in cluster.nodes() {
             let stats = node.command_stats().await.unwrap();
             for script in ["evalsha", "eval"].iter().filter_map(|name| stats.get(*name)) {
@@ -258,13 +238,9 @@ struct Watched {
 async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
     let start = Instant::now();
     let lease = guards.iter().map(|guard| guard.remaining()).max().unwrap_or_default();
-    let mut watched = Watched {
-        round: None,
-        least: lease,
-        uncertain: 0,
-        lost: 0,
-    };
-    let ends: Vec<Instant> = guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
+    let mut watched = Watched { round: None, least: lease, uncertain: 0, lost: 0 };
+    let ends: Vec<Instant> =
+        guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
     let mut waiting: Vec<usize> = (0..guards.len()).collect();
     while start.elapsed() < during {
         sleep(LOOK + PER_GUARD * guards.len() as u32).await;
@@ -273,16 +249,10 @@ async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
             watched.round = Some(start.elapsed());
         }
         let states = || guards.iter().map(|guard| guard.state());
-        watched.least = guards
-            .iter()
-            .map(|guard| guard.remaining())
-            .min()
-            .unwrap()
-            .min(watched.least);
-        watched.uncertain = states()
-            .filter(|state| *state == LeaseState::Uncertain)
-            .count()
-            .max(watched.uncertain);
+        watched.least =
+            guards.iter().map(|guard| guard.remaining()).min().unwrap().min(watched.least);
+        watched.uncertain =
+            states().filter(|state| *state == LeaseState::Uncertain).count().max(watched.uncertain);
         watched.lost = states().filter(|state| *state == LeaseState::Lost).count();
     }
     watched

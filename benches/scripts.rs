@@ -1,8 +1,10 @@
-//! The server's own time for the scripts, what commands they call, and its memory for locks, readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
+//! The server's own time for the scripts, what commands they call, and its memory for locks,
+//! readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
 //!
-//! The time is what the server counts (`INFO commandstats`), so that neither the network nor the client is in it. One script a round; the
-//! sizes take turns, so that drift of the machine meets all alike; the best round counts. It exits with 3 if a
-//! goal is missed. `-- --quick` makes do with few rounds.
+//! The time is what the server counts (`INFO commandstats`), so that neither the network nor the
+//! client is in it. One script a round; the sizes take turns, so that drift of the machine meets
+//! all alike; the best round counts. It exits with 3 if a goal is missed. `-- --quick` makes do
+//! with few rounds.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -29,7 +31,8 @@ const ROUNDS: usize = 100;
 const FEW_ROUNDS: usize = 5;
 /// Calls of one script in a round: few, so that a busy machine leaves some rounds alone.
 const CALLS: usize = 40;
-/// Up to this size each call of a round meets a lock of its own: else the round itself would change the size.
+/// Up to this size each call of a round meets a lock of its own: else the round itself would change
+/// the size.
 const ONE_LOCK_FROM: usize = 1_000;
 
 const MOST_RATIO: f64 = 2.0;
@@ -62,10 +65,7 @@ const COUNT: usize = 10_000;
 fn main() -> ExitCode {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let rounds = if quick { FEW_ROUNDS } else { ROUNDS };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(Server::start(&ServerSettings::default())).unwrap();
     let version = server.version();
     println!(
@@ -106,19 +106,10 @@ impl Bench {
         let digests = own
             .chain(SCRIPTS)
             .map(|(name, text)| {
-                (
-                    name,
-                    cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection).unwrap(),
-                )
+                (name, cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection).unwrap())
             })
             .collect();
-        Bench {
-            connection,
-            digests,
-            ids: 0,
-            leases: 0,
-            rounds,
-        }
+        Bench { connection, digests, ids: 0, leases: 0, rounds }
     }
 
     /// Time by the number of readers: it is to be constant.
@@ -148,7 +139,11 @@ impl Bench {
                             let at = number % locks.keys.len();
                             let (key, ids) = (&locks.keys[at], &mut locks.ids[at]);
                             match operation {
-                                0 => Call::new("release", key, &["-", "0", &ids.pop_front().unwrap(), "all"]),
+                                0 => Call::new(
+                                    "release",
+                                    key,
+                                    &["-", "0", &ids.pop_front().unwrap(), "all"],
+                                ),
                                 1 => self.join(key, ids),
                                 _ => Call::new("acquire_write", key, &waiting(ids.back().unwrap())),
                             }
@@ -202,7 +197,8 @@ impl Bench {
                 match operation {
                     "acquire read" => self.acquire_read(key, readers),
                     "release read" => {
-                        // The one that has held longest is somewhere in the array, so its place must be filled.
+                        // The one that has held longest is somewhere in the array, so its place
+                        // must be filled.
                         let id = readers.pop_front().unwrap();
                         Call::new("release", key, &["-", "0", &id, "all"])
                     }
@@ -226,7 +222,8 @@ impl Bench {
         call
     }
 
-    /// A lock that nobody else wants, beside the published one: server time of taking and giving back.
+    /// A lock that nobody else wants, beside the published one: server time of taking and giving
+    /// back.
     fn uncontended(&mut self, goals: &mut Goals) {
         let mut best = [[f64::INFINITY; 2]; PAIRS.len()];
         for round in 0..self.rounds {
@@ -237,7 +234,8 @@ impl Bench {
             }
         }
         let [.., [acquire, release]] = best;
-        let mut table = Table::new(&["uncontended, µs", "acquire", "release", "both", "of the published lock"]);
+        let mut table =
+            Table::new(&["uncontended, µs", "acquire", "release", "both", "of the published lock"]);
         for (at, (name, [acquire_here, release_here])) in PAIRS.into_iter().zip(best).enumerate() {
             let both = acquire_here + release_here;
             let ratio = both / (acquire + release);
@@ -254,19 +252,8 @@ impl Bench {
     fn pairs(&mut self, round: usize) -> [[Vec<Call>; 2]; PAIRS.len()] {
         let id = &self.id();
         let now = (1_785_000_000_000 + round as u64).to_string();
-        let wait: [&str; 11] = [
-            "-",
-            "0",
-            id,
-            "30000",
-            "f",
-            "1000",
-            "5000",
-            "0",
-            "1000",
-            "d0ff1b2e9a77",
-            "3x",
-        ];
+        let wait: [&str; 11] =
+            ["-", "0", id, "30000", "f", "1000", "5000", "0", "1000", "d0ff1b2e9a77", "3x"];
         let release = || calls("release", "alone", &["-", "0", id, "all"]);
         [
             [calls("acquire_write", "alone", &wait[..5]), release()],
@@ -309,7 +296,9 @@ impl Bench {
             ("published, release", calls("published release", "published", &[now])),
         ] {
             let mut stats = self.stats(&calls);
-            stats.retain(|name, _| !["evalsha", "config|resetstat", "config", "info"].contains(&name.as_str()));
+            stats.retain(|name, _| {
+                !["evalsha", "config|resetstat", "config", "info"].contains(&name.as_str())
+            });
             let each = |stat: &Stat| stat.calls / calls.len() as f64;
             let all: f64 = stats.values().map(each).sum();
             let which: Vec<String> = stats
@@ -369,24 +358,15 @@ impl Bench {
         let take = ["-", "0", id, "30000", "f"];
         let release = ["-", "0", id, "all"];
         for (first, held, idle, script) in [
-            (
-                10_000,
-                "lock with one writer",
-                "lock that was written, idle",
-                "acquire_write",
-            ),
-            (
-                20_000,
-                "lock with one reader",
-                "lock that was read, idle",
-                "acquire_read",
-            ),
+            (10_000, "lock with one writer", "lock that was written, idle", "acquire_write"),
+            (20_000, "lock with one reader", "lock that was read, idle", "acquire_read"),
         ] {
-            let keys: Vec<String> = (first..first + COUNT)
-                .map(|number| format!("rwlease:order:{number}"))
-                .collect();
-            for (name, script, args) in [(held, script, &take[..]), (idle, "release", &release[..])] {
-                let calls: Vec<Call> = keys.iter().map(|key| Call::new(script, key, args)).collect();
+            let keys: Vec<String> =
+                (first..first + COUNT).map(|number| format!("rwlease:order:{number}")).collect();
+            for (name, script, args) in [(held, script, &take[..]), (idle, "release", &release[..])]
+            {
+                let calls: Vec<Call> =
+                    keys.iter().map(|key| Call::new(script, key, args)).collect();
                 self.run(&calls);
                 let each = self.bytes(&keys) / COUNT as f64;
                 table.add([name.into(), format!("{each:.0}")]);
@@ -415,9 +395,7 @@ impl Bench {
         cmd("CONFIG").arg("RESETSTAT").exec(&mut self.connection).unwrap();
         self.run(calls);
         let info: String = cmd("INFO").arg("commandstats").query(&mut self.connection).unwrap();
-        let lines = info
-            .lines()
-            .filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+        let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
         lines.map(|(name, stat)| (name.to_owned(), Stat::of(stat))).collect()
     }
 
@@ -426,13 +404,7 @@ impl Bench {
             let mut pipeline = pipe();
             for call in calls {
                 let digest = &self.digests[call.script];
-                pipeline
-                    .cmd("EVALSHA")
-                    .arg(digest)
-                    .arg(1)
-                    .arg(&call.key)
-                    .arg(&call.args)
-                    .ignore();
+                pipeline.cmd("EVALSHA").arg(digest).arg(1).arg(&call.key).arg(&call.args).ignore();
             }
             pipeline.exec(&mut self.connection).unwrap();
         }
@@ -445,7 +417,13 @@ impl Bench {
 }
 
 /// Prints a table of times: none is to be far from the first of its line.
-fn report<const N: usize>(what: &str, sizes: &[usize; N], operations: &[&str], best: &[[f64; N]], goals: &mut Goals) {
+fn report<const N: usize>(
+    what: &str,
+    sizes: &[usize; N],
+    operations: &[&str],
+    best: &[[f64; N]],
+    goals: &mut Goals,
+) {
     let mut table = Table::new(&[&format!("µs by {what}")]);
     table.head.extend(sizes.iter().map(usize::to_string));
     table.head.push("worst ratio to the first".into());
@@ -454,12 +432,7 @@ fn report<const N: usize>(what: &str, sizes: &[usize; N], operations: &[&str], b
         let ratio = times.iter().fold(0.0, |worst: f64, time| worst.max(time / times[0]));
         worst = worst.max(ratio);
         let times = times.map(|time| format!("{time:.1}"));
-        table.add(
-            [operation.to_string()]
-                .into_iter()
-                .chain(times)
-                .chain([format!("{ratio:.2}")]),
-        );
+        table.add([operation.to_string()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
     }
     print!("\n{table}");
     goals.at_most(format!("by {what}: worst ratio to the first"), MOST_RATIO, worst);
@@ -482,10 +455,7 @@ impl Stat {
             let part = line.split(',').find_map(|part| part.strip_prefix(name));
             part.unwrap().parse().unwrap()
         };
-        Stat {
-            calls: number("calls="),
-            micros: number("usec="),
-        }
+        Stat { calls: number("calls="), micros: number("usec=") }
     }
 }
 
@@ -503,10 +473,6 @@ struct Call {
 
 impl Call {
     fn new(script: &'static str, key: &str, args: &[&str]) -> Call {
-        Call {
-            script,
-            key: key.into(),
-            args: args.iter().map(|arg| arg.to_string()).collect(),
-        }
+        Call { script, key: key.into(), args: args.iter().map(|arg| arg.to_string()).collect() }
     }
 }

@@ -1,5 +1,6 @@
-//! A web handler that works under a lock, and answers as the lock's error says: `503` where the cluster cannot serve, `423` where others hold
-//! it for too long. Run with `-- serve` to listen on 127.0.0.1:3000; otherwise it calls itself a few times and ends.
+//! A web handler that works under a lock, and answers as the lock's error says: `503` where the
+//! cluster cannot serve, `423` where others hold it for too long. Run with `-- serve` to listen on
+//! 127.0.0.1:3000; otherwise it calls itself a few times and ends.
 
 mod common;
 
@@ -14,9 +15,8 @@ use tower::ServiceExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let app = Router::new()
-        .route("/orders/{id}/pay", post(pay))
-        .with_state(common::connect().await?);
+    let app =
+        Router::new().route("/orders/{id}/pay", post(pay)).with_state(common::connect().await?);
     if std::env::args().any(|argument| argument == "serve") {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
         axum::serve(listener, app).await?;
@@ -31,7 +31,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// If the client goes away axum drops this future, and with it the guard or the place in the queue.
-async fn pay(State(locks): State<Locks>, Path(id): Path<u64>) -> Result<String, (StatusCode, String)> {
+async fn pay(
+    State(locks): State<Locks>,
+    Path(id): Path<u64>,
+) -> Result<String, (StatusCode, String)> {
     let lock = locks.rwlock(format!("order:{{{id}}}")).map_err(answer)?;
     let writing = lock.write().timeout(Duration::from_secs(2)).await.map_err(answer)?;
     let token = writing.token(); // handed to the store with the write

@@ -1,4 +1,5 @@
-//! A value that many read and one refreshes: readers share the lock, a refresh waits for them and keeps new ones out for as long as it takes.
+//! A value that many read and one refreshes: readers share the lock, a refresh waits for them and
+//! keeps new ones out for as long as it takes.
 
 mod common;
 
@@ -31,11 +32,7 @@ async fn read(locks: Locks, cache: Arc<AtomicU64>, reader: u32) -> Result<()> {
         let reading = lock.read().await?;
         let before = cache.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(
-            before,
-            cache.load(Ordering::Relaxed),
-            "it does not change under a reader"
-        );
+        assert_eq!(before, cache.load(Ordering::Relaxed), "it does not change under a reader");
         println!("reader {reader} sees {before}");
         reading.release().await?;
     }

@@ -1,5 +1,5 @@
-//! Locks taken, contended, handed over, lost and fenced, in under a minute: on the embedded engine, or with `--cluster` on six
-//! `redis-server` processes.
+//! Locks taken, contended, handed over, lost and fenced, in under a minute: on the embedded engine,
+//! or with `--cluster` on six `redis-server` processes.
 
 #[path = "demo/stage.rs"]
 mod stage;
@@ -39,10 +39,7 @@ async fn main() -> Outcome {
 async fn taken_and_refused(teller: &Teller, locks: &Locks) -> Outcome {
     teller.title("Readers share, a writer is alone, and who cannot have it is told");
     let order = locks.rwlock("order:{42}")?;
-    teller.say(
-        "",
-        &format!("the lock `{}` lives in slot {}", order.name(), order.slot()),
-    );
+    teller.say("", &format!("the lock `{}` lives in slot {}", order.name(), order.slot()));
     let alice = order.read().await?;
     teller.say("alice", &format!("reads, token {}", alice.token()));
     let bob = order.read().await?;
@@ -56,11 +53,7 @@ async fn taken_and_refused(teller: &Teller, locks: &Locks) -> Outcome {
     let carol = order.write().await?;
     teller.say(
         "carol",
-        &format!(
-            "writes, token {}, lease for {:.1?} more",
-            carol.token(),
-            carol.remaining()
-        ),
+        &format!("writes, token {}, lease for {:.1?} more", carol.token(), carol.remaining()),
     );
     let error = order
         .read()
@@ -81,13 +74,9 @@ async fn handed_over_in_order(teller: &Teller, locks: &Locks) -> Outcome {
     let first = lock.write().await?;
     teller.say("erin", "writes; the others queue up");
     let mut queue = JoinSet::new();
-    for (name, writes) in [
-        ("frank", true),
-        ("grace", false),
-        ("heidi", true),
-        ("ivan", false),
-        ("judy", false),
-    ] {
+    for (name, writes) in
+        [("frank", true), ("grace", false), ("heidi", true), ("ivan", false), ("judy", false)]
+    {
         let waiter = wait_and_hold(teller.clone(), lock.clone(), name, writes);
         queue.spawn(waiter);
         tokio::time::sleep(Duration::from_millis(60)).await; // so that they come in this order
@@ -100,7 +89,12 @@ async fn handed_over_in_order(teller: &Teller, locks: &Locks) -> Outcome {
     Ok(())
 }
 
-async fn wait_and_hold(teller: Teller, lock: RwLock, name: &'static str, writes: bool) -> rwlease::Result<()> {
+async fn wait_and_hold(
+    teller: Teller,
+    lock: RwLock,
+    name: &'static str,
+    writes: bool,
+) -> rwlease::Result<()> {
     let pause = Duration::from_millis(150);
     if writes {
         let guard = lock.write().await?;
@@ -141,31 +135,20 @@ async fn fenced(teller: &Teller, locks: &Locks) -> Outcome {
     teller.title("A writer that sleeps through its lease is stopped by its token");
     let lock = locks.rwlock("balance")?;
     let mut store = Store::default();
-    let slow = lock
-        .write()
-        .lease(Duration::from_secs(1))
-        .renewal(Renewal::Manual)
-        .await?;
+    let slow = lock.write().lease(Duration::from_secs(1)).renewal(Renewal::Manual).await?;
     let stale = slow.token();
     teller.say("olivia", &format!("writes, token {stale}, and falls asleep"));
     let lease = (*slow).clone();
     lease.lost().await;
     teller.say(
         "olivia",
-        &format!(
-            "her guard says {:?} before the server lets anybody else in",
-            lease.state()
-        ),
+        &format!("her guard says {:?} before the server lets anybody else in", lease.state()),
     );
     let fresh = lock.write().await?;
     store.write(fresh.token(), "by peggy").map_err(support::Error::new)?;
     teller.say(
         "peggy",
-        &format!(
-            "writes, token {}: the store now holds `{}`",
-            fresh.token(),
-            store.value()
-        ),
+        &format!("writes, token {}: the store now holds `{}`", fresh.token(), store.value()),
     );
     match store.write(stale, "by olivia") {
         Err(refused) => teller.say("olivia", &format!("wakes and writes: {refused}")),
@@ -177,16 +160,14 @@ async fn fenced(teller: &Teller, locks: &Locks) -> Outcome {
 }
 
 async fn moved(teller: &Teller, locks: &Locks, stage: &Stage) -> Outcome {
-    teller.title("A slot moves to another master under a lock that is held, and one that is waited for");
+    teller.title(
+        "A slot moves to another master under a lock that is held, and one that is waited for",
+    );
     let lock = locks.rwlock("shard:{7}")?;
     let holder = lock.write().lease(Duration::from_secs(3)).await?;
     teller.say(
         "rupert",
-        &format!(
-            "writes; slot {} is on {}",
-            lock.slot(),
-            stage.master_of(lock.slot()).await?
-        ),
+        &format!("writes; slot {} is on {}", lock.slot(), stage.master_of(lock.slot()).await?),
     );
     let mut waiting = JoinSet::new();
     waiting.spawn(wait_and_hold(teller.clone(), lock.clone(), "sybil", true));
@@ -204,11 +185,7 @@ async fn moved(teller: &Teller, locks: &Locks, stage: &Stage) -> Outcome {
     tokio::time::sleep(Duration::from_secs(2)).await;
     teller.say(
         "rupert",
-        &format!(
-            "was renewed there: {:?}, {:.1?} left",
-            holder.state(),
-            holder.remaining()
-        ),
+        &format!("was renewed there: {:?}, {:.1?} left", holder.state(), holder.remaining()),
     );
     teller.say("rupert", &format!("releases: {:?}", holder.release().await?));
     while let Some(done) = waiting.join_next().await {

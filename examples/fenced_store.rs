@@ -1,5 +1,6 @@
-//! A store that refuses stale writers. It is what makes a lock on a network safe for data: a writer that was stopped for
-//! longer than its lease wakes up believing nothing, writes all the same, and is turned away by its token.
+//! A store that refuses stale writers. It is what makes a lock on a network safe for data: a writer
+//! that was stopped for longer than its lease wakes up believing nothing, writes all the same, and
+//! is turned away by its token.
 
 mod common;
 #[path = "demo/store.rs"]
@@ -16,11 +17,7 @@ async fn main() -> Result<()> {
     let account = locks.rwlock("account:{7}")?;
     let mut store = Store::default();
 
-    let slow = account
-        .write()
-        .lease(Duration::from_millis(300))
-        .renewal(Renewal::Manual)
-        .await?;
+    let slow = account.write().lease(Duration::from_millis(300)).renewal(Renewal::Manual).await?;
     let token = slow.token();
     slow.lost().await; // it was stopped, and its lease has ended
 

@@ -1,4 +1,5 @@
-//! One of several candidates leads for as long as its lease is good; when it steps down or is lost, the next one does.
+//! One of several candidates leads for as long as its lease is good; when it steps down or is lost,
+//! the next one does.
 
 mod common;
 
@@ -21,15 +22,12 @@ async fn main() -> Result<()> {
 }
 
 async fn stand_for_election(locks: Locks, number: u32) -> Result<()> {
-    let leadership = locks
-        .rwlock("leader:{jobs}")?
-        .write()
-        .lease(Duration::from_secs(10))
-        .await?;
+    let leadership = locks.rwlock("leader:{jobs}")?.write().lease(Duration::from_secs(10)).await?;
     println!("candidate {number} leads, term {}", leadership.token());
     tokio::select! {
         () = lead() => println!("candidate {number} steps down"),
-        // Whoever leads must stop at once when the lease is lost: another one may be leading already.
+        // Whoever leads must stop at once when the lease is lost: another one may be leading
+        // already.
         () = leadership.lost() => println!("candidate {number} has lost the lead"),
     }
     leadership.release().await?;

@@ -1,5 +1,5 @@
-//! A job that every machine's cron starts, and one runs: the first takes the lock and keeps it for the rest of the minute, the others see that
-//! it is taken and leave.
+//! A job that every machine's cron starts, and one runs: the first takes the lock and keeps it for
+//! the rest of the minute, the others see that it is taken and leave.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Writes the scripts, as servers get them, into a folder: `cargo run -p rwlease --example scripts -- FOLDER`.
+//! Writes the scripts, as servers get them, into a folder:
+//! `cargo run -p rwlease --example scripts -- FOLDER`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
--- Turns the write of an acquisition into a read, with no moment in between at which it holds nothing. The token stays.
+-- Turns the write of an acquisition into a read, with no moment in between at which it holds
+-- nothing. The token stays.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0

@@ -1,16 +1,18 @@
--- Takes the lock at once from all that hold it by a token up to this one. They may still believe that they hold: an overlap, which only the
--- tokens can mend. A new token is minted first, so that whatever is granted from here on is newer than anything the old holders can write.
--- Whoever holds by a newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody else.
+-- Takes the lock at once from all that hold it by a token up to this one. They may still believe
+-- that they hold: an overlap, which only the tokens can mend. A new token is minted first, so that
+-- whatever is granted from here on is newer than anything the old holders can write. Whoever holds
+-- by a newer token is not concerned, so a call that comes twice, or late, takes nothing from
+-- anybody else.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  the token
 --
--- Reply: now, status, more
---   forced   the new token, the writer's id (empty: none), the readers there were (dead and newer ones are among them)
---   free     none of them holds. Among more readers than one call looks at there may be none either, which later calls find out.
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: a bounded number of calls; `more` until all readers are swept away.
+-- Reply: now, status, more forced   the new token, the writer's id (empty: none), the readers there
+-- were (dead and newer ones are among them) free     none of them holds. Among more readers than
+-- one call looks at there may be none either, which later calls find out. Errors: WRONGTYPE,
+-- LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it. Cost: a bounded number of
+-- calls; `more` until all readers are swept away.
 
 -- @include constants
 -- @include clock

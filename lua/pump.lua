@@ -1,4 +1,5 @@
--- Goes on with what another call has left over (its reply's `more`): lets those in whose turn it is.
+-- Goes on with what another call has left over (its reply's `more`): lets those in whose turn it
+-- is.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0

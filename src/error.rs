@@ -9,8 +9,8 @@ use crate::slot::{CrossSlot, Slot};
 /// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of this library: a [kind](ErrorKind) that says what to do, the lock it is about, and what the server or the connection
-/// said as its [source](std::error::Error::source).
+/// An error of this library: a [kind](ErrorKind) that says what to do, the lock it is about, and
+/// what the server or the connection said as its [source](std::error::Error::source).
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -24,7 +24,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The time that was given is over and it was not this caller's turn. Nobody is at fault: try later.
+    /// The time that was given is over and it was not this caller's turn. Nobody is at fault: try
+    /// later.
     TimedOut,
     /// The number of tries that was given is used up.
     TriesUsedUp,
@@ -34,7 +35,8 @@ pub enum ErrorKind {
     Lost,
     /// The cluster cannot serve this slot now: no master for it, no connection, too few replicas.
     Unavailable,
-    /// Another reader waits to be upgraded already: release this one, or each waits for the other for ever.
+    /// Another reader waits to be upgraded already: release this one, or each waits for the other
+    /// for ever.
     Conflict,
     /// The server said no: a missing right, a full memory, a wrong password.
     Refused,
@@ -67,19 +69,17 @@ impl Error {
     }
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner {
-            kind,
-            message: message.into(),
-            lock: None,
-            source: None,
-        }))
+        Error(Box::new(Inner { kind, message: message.into(), lock: None, source: None }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+    pub(crate) fn with_source(
+        mut self,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
         self.0.source = Some(source.into());
         self
     }
@@ -118,9 +118,6 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }

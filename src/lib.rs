@@ -1,8 +1,10 @@
-//! Distributed read/write locks for Redis Cluster: fair, fenced, and safe under resharding and failover.
+//! Distributed read/write locks for Redis Cluster: fair, fenced, and safe under resharding and
+//! failover.
 //!
-//! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] of a name; [`read`](RwLock::read) and [`write`](RwLock::write) wait for
-//! their turn and give a guard; the guard is a [`Lease`] that is renewed while it lives, has a [fencing token](Lease::token), and says when
-//! it is [lost](Lease::lost).
+//! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] of a name; [`read`](RwLock::read)
+//! and [`write`](RwLock::write) wait for their turn and give a guard; the guard is a [`Lease`] that
+//! is renewed while it lives, has a [fencing token](Lease::token), and says when it is
+//! [lost](Lease::lost).
 //!
 //! ```
 //! # #[cfg(feature = "embedded")]
@@ -19,20 +21,25 @@
 //!
 //! # What a lock is
 //!
-//! One hash in one slot, changed by scripts alone: who reads, who writes, until when, who waits, the last fencing token. All time in it is the
-//! server's. A lock is a lease: a holder that is not heard of any more loses it when its lease ends, and not before.
+//! One hash in one slot, changed by scripts alone: who reads, who writes, until when, who waits,
+//! the last fencing token. All time in it is the server's. A lock is a lease: a holder that is not
+//! heard of any more loses it when its lease ends, and not before.
 //!
 //! # Seeing it
 //!
-//! Each step of a lock is told by `tracing`; with the feature `metrics` it is counted and measured by the `metrics` facade as well. `docs/observing.md` has
-//! the names. The package `rwlease-cli` has the command `rwlease`, which runs commands under a lock, shows locks, and looks for what would break them.
+//! Each step of a lock is told by `tracing`; with the feature `metrics` it is counted and measured
+//! by the `metrics` facade as well. `docs/observing.md` has the names. The package `rwlease-cli`
+//! has the command `rwlease`, which runs commands under a lock, shows locks, and looks for what
+//! would break them.
 //!
 //! # Layers
 //!
-//! Locks and guards know the client's core and the protocol; those know the router, which owns slots, the slot map and every redirect; and the router
-//! knows nodes, each one connection to one server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
+//! Locks and guards know the client's core and the protocol; those know the router, which owns
+//! slots, the slot map and every redirect; and the router knows nodes, each one connection to one
+//! server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Without a backend to servers a part of the library is of no use: the system's clock, and without any, nearly all.
+// Without a backend to servers a part of the library is of no use: the system's clock, and without
+// any, nearly all.
 #![cfg_attr(not(any(feature = "redis", feature = "fred")), allow(dead_code, unused_imports))]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 // The library does not panic and does not print, and reads the time by its Clock alone.
@@ -75,7 +82,9 @@ pub use lock::locks::Locks;
 pub use lock::multi::{Multi, MultiGuard};
 pub use lock::mutex::{Mutex, MutexStatus};
 pub use lock::quorum::{Quorum, QuorumAcquire, QuorumGuard};
-pub use lock::reentrant::{Reentrant, ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard};
+pub use lock::reentrant::{
+    Reentrant, ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard,
+};
 pub use lock::request::{Acquire, TryAcquire};
 pub use lock::retry::Retry;
 pub use lock::revoke::{ForcedRelease, Revocation};

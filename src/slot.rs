@@ -23,9 +23,11 @@ const TAG_LENGTH: usize = 4;
 pub struct Slot(u16);
 
 impl Slot {
-    /// The slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has none, modulo 16384.
+    /// The slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has none,
+    /// modulo 16384.
     ///
-    /// The hash tag is what stands between the first `{` and the first `}` after it, if that is not empty.
+    /// The hash tag is what stands between the first `{` and the first `}` after it, if that is not
+    /// empty.
     ///
     /// ```
     /// use rwlease::Slot;
@@ -57,8 +59,9 @@ impl Slot {
 
     /// A short string of this slot: ASCII digits and letters, at most four of them.
     ///
-    /// It is always the same one, also in other languages: the first string of the slot when strings over `0-9A-Za-z`
-    /// are listed the short ones first, and those of one length in the order of their bytes.
+    /// It is always the same one, also in other languages: the first string of the slot when
+    /// strings over `0-9A-Za-z` are listed the short ones first, and those of one length in the
+    /// order of their bytes.
     ///
     /// ```
     /// use rwlease::Slot;
@@ -89,7 +92,8 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Checks that all keys are of one slot, and gives it. (No keys at all are of slot 0, as the empty key is.)
+/// Checks that all keys are of one slot, and gives it. (No keys at all are of slot 0, as the empty
+/// key is.)
 ///
 /// # Errors
 ///
@@ -101,7 +105,9 @@ impl fmt::Display for Slot {
 /// assert_eq!(assert_same_slot(["{42}:read", "{42}:write"]), Ok(Slot::of("42")));
 /// assert!(assert_same_slot(["read:42", "write:42"]).is_err());
 /// ```
-pub fn assert_same_slot<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Result<Slot, CrossSlot> {
+pub fn assert_same_slot<K: AsRef<[u8]>>(
+    keys: impl IntoIterator<Item = K>,
+) -> Result<Slot, CrossSlot> {
     let mut keys = keys.into_iter();
     let Some(first) = keys.next() else {
         return Ok(Slot::of(""));
@@ -109,10 +115,9 @@ pub fn assert_same_slot<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Re
     let slot = Slot::of(&first);
     match keys.find(|key| Slot::of(key) != slot) {
         None => Ok(slot),
-        Some(other) => Err(CrossSlot {
-            first: first.as_ref().into(),
-            other: other.as_ref().into(),
-        }),
+        Some(other) => {
+            Err(CrossSlot { first: first.as_ref().into(), other: other.as_ref().into() })
+        }
     }
 }
 
@@ -195,13 +200,9 @@ mod tests {
     #[test]
     fn known_slots() {
         // From the cluster specification and from `CLUSTER KEYSLOT`.
-        for (key, slot) in [
-            ("123456789", 12739),
-            ("foo", 12182),
-            ("bar", 5061),
-            ("", 0),
-            ("somekey", 11058),
-        ] {
+        for (key, slot) in
+            [("123456789", 12739), ("foo", 12182), ("bar", 5061), ("", 0), ("somekey", 11058)]
+        {
             assert_eq!(Slot::of(key).get(), slot, "{key}");
         }
     }
@@ -260,10 +261,7 @@ mod tests {
                 }
             }
         }
-        assert!(
-            seen.iter().all(|seen| *seen),
-            "three characters are enough for every slot"
-        );
+        assert!(seen.iter().all(|seen| *seen), "three characters are enough for every slot");
     }
 
     #[test]
@@ -273,9 +271,6 @@ mod tests {
         let error = assert_same_slot(["{a}1", "{a}2", "b\n", "c"]).unwrap_err();
         assert_eq!(error.keys(), [&b"{a}1"[..], b"b\n"]);
         assert_eq!(error.slots(), [Slot::of("a"), Slot::of("b\n")]);
-        assert_eq!(
-            error.to_string(),
-            r#""{a}1" is of slot 15495, but "b\n" is of slot 3074"#
-        );
+        assert_eq!(error.to_string(), r#""{a}1" is of slot 15495, but "b\n" is of slot 3074"#);
     }
 }

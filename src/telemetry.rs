@@ -1,7 +1,9 @@
-//! How counters, histograms and gauges are told by the `metrics` facade (feature `metrics`), or by nobody without it.
+//! How counters, histograms and gauges are told by the `metrics` facade (feature `metrics`), or by
+//! nobody without it.
 //!
-//! Each layer tells of itself in a file `telemetry.rs` of its own, where everything has its one place, by its name. `docs/observing.md` lists the names and
-//! their fields. Durations are in seconds. Metrics have no label with a lock's name: there can be millions of them.
+//! Each layer tells of itself in a file `telemetry.rs` of its own, where everything has its one
+//! place, by its name. `docs/observing.md` lists the names and their fields. Durations are in
+//! seconds. Metrics have no label with a lock's name: there can be millions of them.
 
 #[cfg(feature = "metrics")]
 pub(crate) use metrics::Gauge;
@@ -14,7 +16,8 @@ macro_rules! count {
     }};
 }
 
-/// Adds one to a counter with one label, whose value is one of these. Each value has a key that is made at compile time: this is for what every call does.
+/// Adds one to a counter with one label, whose value is one of these. Each value has a key that is
+/// made at compile time: this is for what every call does.
 macro_rules! count_each {
     ($name:literal, $label:literal => $value:expr, [$($known:literal),+ $(,)?]) => {{
         #[cfg(feature = "metrics")]

@@ -1,8 +1,10 @@
-//! The suites that need real clusters, against the containers of `cluster-compose/`; a node that the engine kills or stops, and one that is cut off.
+//! The suites that need real clusters, against the containers of `cluster-compose/`; a node that
+//! the engine kills or stops, and one that is cut off.
 //!
-//! All tests of a network share one cluster, so they go one after the other, and the containers are removed at the end: hence a runner of its own. Words on the command
-//! line choose tests, and `--skip` leaves some out. Where no container engine answers they are skipped, unless `RWLEASE_COMPOSE=must` says that there has to be one; `RWLEASE_COMPOSE=no`
-//! skips them anyway.
+//! All tests of a network share one cluster, so they go one after the other, and the containers are
+//! removed at the end: hence a runner of its own. Words on the command line choose tests, and
+//! `--skip` leaves some out. Where no container engine answers they are skipped, unless
+//! `RWLEASE_COMPOSE=must` says that there has to be one; `RWLEASE_COMPOSE=no` skips them anyway.
 
 // A runner prints. The ban on direct clocks is for the library.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
@@ -108,13 +110,18 @@ mod migration {
     async fn run_variants(compose: &Compose, row: &Row) -> Result {
         for variant in &row.variants {
             let seed = fastrand::u64(..);
-            let folder =
-                std::env::temp_dir().join(format!("rwlease-compose-{}-{}-{seed}", std::process::id(), row.name));
-            let mut run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
+            let folder = std::env::temp_dir().join(format!(
+                "rwlease-compose-{}-{}-{seed}",
+                std::process::id(),
+                row.name
+            ));
+            let mut run =
+                run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
             for _ in 1..TRIES {
                 if run.verdict.outcome() == Outcome::Void {
                     println!("{}", run.report());
-                    run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
+                    run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder)
+                        .await?;
                 }
             }
             if run.verdict.outcome() != Outcome::Kept {
@@ -134,8 +141,7 @@ mod migration {
         let mut before = node_timeout;
         for node in compose.nodes() {
             (_, before) = node.say::<(String, u32)>("CONFIG GET cluster-node-timeout").await?;
-            node.say::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}"))
-                .await?;
+            node.say::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}")).await?;
         }
         Ok(before)
     }
@@ -152,12 +158,18 @@ const MIGRATION: [Test; 4] = on_the_cluster! {
 mod engine {
     use super::*;
 
-    pub async fn a_master_that_the_engine_kills_is_replaced(backend: Backend, compose: &Compose) -> Result {
+    pub async fn a_master_that_the_engine_kills_is_replaced(
+        backend: Backend,
+        compose: &Compose,
+    ) -> Result {
         servers::a_dead_master_is_replaced(&(backend, &**compose)).await?;
         bring_back(compose).await
     }
 
-    pub async fn a_master_that_the_engine_stops_is_left(backend: Backend, compose: &Compose) -> Result {
+    pub async fn a_master_that_the_engine_stops_is_left(
+        backend: Backend,
+        compose: &Compose,
+    ) -> Result {
         servers::a_frozen_master_is_left(&(backend, &**compose)).await?;
         compose.agree().await
     }
@@ -180,8 +192,9 @@ const ENGINE: [Test; 2] = on_the_cluster! {
 mod partition {
     use super::*;
 
-    /// The holder at a master that was cut off finds the new master before its lease ends, or knows that it has lost the lock before another has it there. There is
-    /// one lock again when the node comes back.
+    /// The holder at a master that was cut off finds the new master before its lease ends, or knows
+    /// that it has lost the lock before another has it there. There is one lock again when the node
+    /// comes back.
     pub async fn a_master_that_is_cut_off_is_left(backend: Backend, compose: &Compose) -> Result {
         let settings = || Locks::builder().call_timeout(LONG);
         let lease = Duration::from_secs(5);
@@ -196,7 +209,8 @@ mod partition {
 
         compose.cut_off(master)?;
         let mut waiting = pin!(async { other.rwlock("cut off")?.write().await });
-        // A holder who is well after so long has renewed at the new master. One who is not may still be waited for.
+        // A holder who is well after so long has renewed at the new master. One who is not may
+        // still be waited for.
         let is_renewed = async {
             sleep(lease * 3).await;
             if !held.is_held() {
@@ -230,7 +244,8 @@ mod partition {
         Ok(())
     }
 
-    /// Every replica has what was written until now: all that was written before the PING, by whomever.
+    /// Every replica has what was written until now: all that was written before the PING, by
+    /// whomever.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
             let wait_limit = WaitLimit::new("the replicas to have everything");
@@ -288,19 +303,13 @@ fn main() -> ExitCode {
     let apart = choice.among(&PARTITION);
     if shared.is_empty() && apart.is_empty() {
         println!("no test is called that");
-        return if rule == "must" {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        };
+        return if rule == "must" { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
-    let failed = runtime.block_on(async { run(Network::Shared, &shared).await + run(Network::Apart, &apart).await });
+    let failed = runtime.block_on(async {
+        run(Network::Shared, &shared).await + run(Network::Apart, &apart).await
+    });
     println!("{failed} failed");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// What the command line says, which is made for the runner of others.
@@ -313,14 +322,8 @@ struct Choice {
 
 impl Choice {
     /// The options of that runner which have a value.
-    const VALUED: [&str; 6] = [
-        "--test-threads",
-        "--format",
-        "--color",
-        "--logfile",
-        "--shuffle-seed",
-        "-Z",
-    ];
+    const VALUED: [&str; 6] =
+        ["--test-threads", "--format", "--color", "--logfile", "--shuffle-seed", "-Z"];
 
     fn of(mut words: impl Iterator<Item = String>) -> Choice {
         let mut choice = Choice::default();
@@ -341,11 +344,7 @@ impl Choice {
     fn among(&self, tests: &[Test]) -> Vec<Test> {
         let chosen = |(name, _): &&Test| {
             let fits = |word: &String| {
-                if self.is_exact {
-                    name == word
-                } else {
-                    name.contains(word.as_str())
-                }
+                if self.is_exact { name == word } else { name.contains(word.as_str()) }
             };
             (self.words.is_empty() || self.words.iter().any(fits)) && !self.skipped.iter().any(fits)
         };

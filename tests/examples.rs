@@ -13,18 +13,14 @@ use support::{Cluster, Error, Result, Shape};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const EXAMPLES: [&str; 5] = [
-    "axum_handler",
-    "cache_refresh",
-    "fenced_store",
-    "leader_election",
-    "run_once",
-];
+const EXAMPLES: [&str; 5] =
+    ["axum_handler", "cache_refresh", "fenced_store", "leader_election", "run_once"];
 
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);
 
-/// `cargo test` builds the examples beside the tests. With `--test examples` it does not: then `cargo build --examples` is to go before.
+/// `cargo test` builds the examples beside the tests. With `--test examples` it does not: then
+/// `cargo build --examples` is to go before.
 fn built(example: &str) -> Result<PathBuf> {
     let tests = std::env::current_exe()?;
     let target = tests.parent().and_then(|deps| deps.parent());

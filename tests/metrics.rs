@@ -1,4 +1,5 @@
-//! What a client counts and measures, as Prometheus gets it; and the dashboard, whose queries must be about what there is.
+//! What a client counts and measures, as Prometheus gets it; and the dashboard, whose queries must
+//! be about what there is.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods)]
@@ -14,9 +15,7 @@ use rwlease::embedded::Engine;
 
 #[tokio::test]
 async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_there_is() {
-    let builder = PrometheusBuilder::new()
-        .set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0])
-        .unwrap();
+    let builder = PrometheusBuilder::new().set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0]).unwrap();
     let prometheus = builder.install_recorder().unwrap();
     use_locks().await;
     let text = settled(&prometheus).await;
@@ -58,10 +57,7 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_the
     ] {
         assert!(text.contains(start), "{start}:\n{text}");
     }
-    assert!(
-        text.contains("# HELP rwlease_lost_total Leases that were lost"),
-        "{text}"
-    );
+    assert!(text.contains("# HELP rwlease_lost_total Leases that were lost"), "{text}");
     check_dashboard(&text);
 }
 
@@ -101,7 +97,9 @@ async fn settled(prometheus: &PrometheusHandle) -> String {
     let mut text = String::new();
     for _ in 0..400 {
         text = prometheus.render();
-        if text.contains(r#"rwlease_releases_total{outcome="absent"}"#) && text.contains(r#"kind="moved""#) {
+        if text.contains(r#"rwlease_releases_total{outcome="absent"}"#)
+            && text.contains(r#"kind="moved""#)
+        {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

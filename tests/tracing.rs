@@ -1,4 +1,5 @@
-//! What a client tells by `tracing`: every name with its fields, and no name that `docs/observing.md` does not list.
+//! What a client tells by `tracing`: every name with its fields, and no name that
+//! `docs/observing.md` does not list.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods)]
@@ -85,7 +86,8 @@ impl Tape {
             }
         };
         let told = tokio::time::timeout(Duration::from_secs(20), found).await;
-        let told = told.unwrap_or_else(|_| panic!("no {name} with {outcome}: {:#?}", self.0.lock().unwrap()));
+        let told = told
+            .unwrap_or_else(|_| panic!("no {name} with {outcome}: {:#?}", self.0.lock().unwrap()));
         for field in fields {
             assert!(told.contains_key(*field), "{name} {outcome} has no {field}: {told:?}");
         }
@@ -99,69 +101,48 @@ async fn each_step_of_a_lock_is_told() {
     let subscriber = tracing_subscriber::registry().with(tape.clone());
     let _guard = tracing::subscriber::set_default(subscriber);
     let engine = Engine::builder().masters(2).build();
-    let locks = Locks::builder()
-        .lease(Duration::from_millis(600))
-        .connect_embedded(&engine)
-        .await
-        .unwrap();
+    let locks =
+        Locks::builder().lease(Duration::from_millis(600)).connect_embedded(&engine).await.unwrap();
     tape.has("rwlease.refresh", "changed", &["node"]).await;
-    let told = tape
-        .has("rwlease.connect", "connected", &["node", "kind", "seconds"])
-        .await;
+    let told = tape.has("rwlease.connect", "connected", &["node", "kind", "seconds"]).await;
     assert_eq!(told["kind"], "commands");
 
     let lock = locks.rwlock("a").unwrap();
     let first = lock.write().await.unwrap();
-    let told = tape
-        .has(
-            "rwlease.acquire",
-            "granted",
-            &["lock", "slot", "mode", "node", "seconds"],
-        )
-        .await;
+    let told =
+        tape.has("rwlease.acquire", "granted", &["lock", "slot", "mode", "node", "seconds"]).await;
     assert_eq!((told["lock"].as_str(), told["mode"].as_str()), ("a", "write"));
     assert_eq!(told["slot"], Slot::of("rwlease:a").get().to_string());
     assert!((0.0..10.0).contains(&told["seconds"].parse::<f64>().unwrap()));
     let attempt = tape.has("rwlease.attempt", "answered", &["slot", "node"]).await;
     assert_eq!((&attempt["slot"], &attempt["node"]), (&told["slot"], &told["node"]));
     let told = tape
-        .has(
-            "rwlease.grant",
-            "answer",
-            &["lock", "slot", "mode", "node", "token", "seconds"],
-        )
+        .has("rwlease.grant", "answer", &["lock", "slot", "mode", "node", "token", "seconds"])
         .await;
     assert_eq!(told["token"], first.token().to_string());
 
     assert!(lock.try_read().await.unwrap().is_none());
-    tape.has("rwlease.acquire", "busy", &["lock", "slot", "mode", "node", "seconds"])
-        .await;
+    tape.has("rwlease.acquire", "busy", &["lock", "slot", "mode", "node", "seconds"]).await;
     assert!(lock.read().timeout(Duration::from_millis(30)).await.is_err());
     tape.has("rwlease.acquire", "timed_out", &["seconds"]).await;
-    tape.has("rwlease.wait", "timed_out", &["lock", "slot", "mode", "seconds"])
-        .await;
+    tape.has("rwlease.wait", "timed_out", &["lock", "slot", "mode", "seconds"]).await;
     drop(lock.read().into_future());
-    tape.has("rwlease.renew", "held", &["lock", "slot", "mode", "node", "seconds"])
-        .await;
+    tape.has("rwlease.renew", "held", &["lock", "slot", "mode", "node", "seconds"]).await;
 
     let waiting = tokio::spawn({
         let lock = lock.clone();
         async move { lock.read().await.unwrap() }
     });
-    let told = tape
-        .has("rwlease.wait", "queued", &["lock", "slot", "mode", "node", "ahead"])
-        .await;
+    let told = tape.has("rwlease.wait", "queued", &["lock", "slot", "mode", "node", "ahead"]).await;
     assert_eq!(told["mode"], "read");
     let joined = tape.has("rwlease.subscribe", "joined", &["slot", "node"]).await;
     assert_eq!((&joined["slot"], &joined["node"]), (&told["slot"], &told["node"]));
     // Not before it has its subscription: then it is pushed to.
     tokio::time::sleep(Duration::from_millis(300)).await;
     first.release().await.unwrap();
-    tape.has("rwlease.release", "released", &["lock", "slot", "node", "seconds"])
-        .await;
+    tape.has("rwlease.release", "released", &["lock", "slot", "node", "seconds"]).await;
     let second = waiting.await.unwrap();
-    tape.has("rwlease.wait", "granted", &["lock", "slot", "mode", "seconds"])
-        .await;
+    tape.has("rwlease.wait", "granted", &["lock", "slot", "mode", "seconds"]).await;
     let pushed = tape.has("rwlease.grant", "push", &["node", "token"]).await;
     assert_eq!(pushed["token"], second.token().to_string());
     assert!(
@@ -173,9 +154,8 @@ async fn each_step_of_a_lock_is_told() {
     );
 
     lock.force_release().await.unwrap();
-    let told = tape
-        .has("rwlease.lost", "taken", &["lock", "slot", "mode", "token", "seconds"])
-        .await;
+    let told =
+        tape.has("rwlease.lost", "taken", &["lock", "slot", "mode", "token", "seconds"]).await;
     assert_eq!(told["token"], second.token().to_string());
     tape.has("rwlease.renew", "lost", &["node"]).await;
     drop(second);
@@ -203,7 +183,8 @@ async fn redirects_are_told() {
     assert_eq!(attempt["node"], told["node"]);
 }
 
-/// A member of a quorum whose clock is wrong is named. (Time stands still: else the members' clocks differ by the time that it takes to make them.)
+/// A member of a quorum whose clock is wrong is named. (Time stands still: else the members' clocks
+/// differ by the time that it takes to make them.)
 #[tokio::test(start_paused = true)]
 async fn a_wrong_clock_is_told() {
     let tape = Tape::default();

@@ -1,4 +1,5 @@
-//! The floor: the client crates without this library, with one connection to each master and the slots known.
+//! The floor: the client crates without this library, with one connection to each master and the
+//! slots known.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,8 +12,7 @@ use smallvec::SmallVec;
 use crate::lock::Lock;
 use crate::support::{Backend, Cluster};
 
-const COMPARE_AND_DELETE: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 const LEASE: &[u8] = b"30000";
 const PUBLISHED_ACQUIRE: &str = include_str!("../published/acquire_write.lua");
 const PUBLISHED_RELEASE: &str = include_str!("../published/release_write.lua");
@@ -43,15 +43,12 @@ impl std::fmt::Debug for Connection {
 impl Bare {
     pub async fn connect(backend: Backend, cluster: &Cluster) -> Arc<Bare> {
         let view = cluster.view().await.expect("no view of the cluster");
-        let (mut connections, mut ways, mut digests) = (Vec::new(), vec![0; 1 << 14], Default::default());
+        let (mut connections, mut ways, mut digests) =
+            (Vec::new(), vec![0; 1 << 14], Default::default());
         for master in cluster.masters().await.expect("no masters") {
             let node = cluster.node(master);
-            let own = |name| {
-                rwlease::scripts()
-                    .find(|script| script.name() == name)
-                    .expect(name)
-                    .text()
-            };
+            let own =
+                |name| rwlease::scripts().find(|script| script.name() == name).expect(name).text();
             digests = futures::future::join_all(
                 [
                     own("acquire_write"),
@@ -70,7 +67,8 @@ impl Bare {
             .try_into()
             .expect("as many");
             for range in &view.0[cluster.id(master)].slots {
-                ways[usize::from(*range.start())..=usize::from(*range.end())].fill(connections.len() as u8);
+                ways[usize::from(*range.start())..=usize::from(*range.end())]
+                    .fill(connections.len() as u8);
             }
             connections.push(match backend {
                 #[cfg(feature = "fred")]
@@ -78,22 +76,22 @@ impl Bare {
                 _ => Connection::Redis(redis_client(&node.url()).await),
             });
         }
-        Arc::new(Bare {
-            connections,
-            ways,
-            digests,
-        })
+        Arc::new(Bare { connections, ways, digests })
     }
 
     /// With no more memory taken than the client crate needs.
     async fn call(&self, key: &str, words: &[&[u8]]) {
         match &self.connections[usize::from(self.ways[usize::from(Slot::of(key).get())])] {
             Connection::Redis(connection) => {
-                let mut command = redis::Cmd::with_capacity(words.len(), words.iter().map(|word| word.len()).sum());
+                let mut command = redis::Cmd::with_capacity(
+                    words.len(),
+                    words.iter().map(|word| word.len()).sum(),
+                );
                 for word in words {
                     command.arg(word);
                 }
-                let _: redis::Value = command.query_async(&mut connection.clone()).await.expect("no answer");
+                let _: redis::Value =
+                    command.query_async(&mut connection.clone()).await.expect("no answer");
             }
             #[cfg(feature = "fred")]
             Connection::Fred(client) => {
@@ -147,11 +145,11 @@ impl Lock for SameScripts {
         let id = id();
         match kind {
             Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &id]).await,
-            // As a request sends it that would wait: with what its place in the queue would be taken with.
+            // As a request sends it that would wait: with what its place in the queue would be
+            // taken with.
             kind => {
-                let args: [&[u8]; 11] = [
-                    b"-", b"0", &id, LEASE, b"f", b"1000", b"6000", b"0", b"10000", b"-", b"-",
-                ];
+                let args: [&[u8]; 11] =
+                    [b"-", b"0", &id, LEASE, b"f", b"1000", b"6000", b"0", b"10000", b"-", b"-"];
                 bare.script(usize::from(*kind == Kind::Read), key, args).await
             }
         }
@@ -176,9 +174,7 @@ impl Lock for SetNx {
     async fn take(&self) -> Self::Held {
         let id = id();
         let key = &*self.1;
-        self.0
-            .call(key, &[b"SET", key.as_bytes(), &id, b"NX", b"PX", LEASE])
-            .await;
+        self.0.call(key, &[b"SET", key.as_bytes(), &id, b"NX", b"PX", LEASE]).await;
         (self.clone(), id)
     }
 
@@ -208,10 +204,7 @@ async fn fred_client(port: u16) -> fred::clients::Client {
         ..Config::default()
     };
     let connection = ConnectionConfig {
-        tcp: TcpConfig {
-            nodelay: Some(true),
-            ..TcpConfig::default()
-        },
+        tcp: TcpConfig { nodelay: Some(true), ..TcpConfig::default() },
         ..Default::default()
     };
     let client = fred::clients::Client::new(config, None, Some(connection), None);

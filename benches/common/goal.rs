@@ -1,4 +1,5 @@
-//! How a bench says whether it reached its goals. (A file of its own, for those that need little of what is shared.)
+//! How a bench says whether it reached its goals. (A file of its own, for those that need little of
+//! what is shared.)
 
 // Every user compiles this as a module of its own and needs only a part of it.
 #![allow(dead_code)]
@@ -23,10 +24,7 @@ pub struct Goals {
 
 impl Goals {
     pub fn new(title: &str) -> Goals {
-        Goals {
-            table: Table::new(&[title, "wanted", "measured", ""]),
-            met: true,
-        }
+        Goals { table: Table::new(&[title, "wanted", "measured", ""]), met: true }
     }
 
     pub fn at_least(&mut self, what: impl Into<String>, wanted: f64, measured: f64) {
@@ -34,12 +32,11 @@ impl Goals {
     }
 
     pub fn at_most(&mut self, what: impl Into<String>, wanted: f64, measured: f64) {
-        self.judge(what, "at most", &[(wanted, measured)], |wanted, measured| {
-            measured <= wanted
-        });
+        self.judge(what, "at most", &[(wanted, measured)], |wanted, measured| measured <= wanted);
     }
 
-    /// Pairs of what was wanted and what was measured, in one line. What was not measured is no number, and misses the goal.
+    /// Pairs of what was wanted and what was measured, in one line. What was not measured is no
+    /// number, and misses the goal.
     pub fn all_at_least(&mut self, what: impl Into<String>, pairs: &[(f64, f64)]) {
         self.judge(what, "at least", pairs, |wanted, measured| measured >= wanted);
     }
@@ -48,7 +45,13 @@ impl Goals {
         self.judge(what, "more than", pairs, |wanted, measured| measured > wanted);
     }
 
-    fn judge(&mut self, what: impl Into<String>, how: &str, pairs: &[(f64, f64)], good: fn(f64, f64) -> bool) {
+    fn judge(
+        &mut self,
+        what: impl Into<String>,
+        how: &str,
+        pairs: &[(f64, f64)],
+        good: fn(f64, f64) -> bool,
+    ) {
         let met = pairs.iter().all(|&(wanted, measured)| good(wanted, measured));
         let mut wanted: Vec<String> = pairs.iter().map(|(wanted, _)| shown(*wanted, 2)).collect();
         wanted.dedup();

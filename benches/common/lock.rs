@@ -1,4 +1,5 @@
-//! A lock to take and to give back, whoever made it. (A file of its own, for the package of the other locks has it too.)
+//! A lock to take and to give back, whoever made it. (A file of its own, for the package of the
+//! other locks has it too.)
 
 /// Clones are the same lock.
 pub trait Lock: Clone + Send + Sync + 'static {

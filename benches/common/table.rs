@@ -1,4 +1,5 @@
-//! What a bench prints: a table in Markdown, aligned for those who read it as it is. (A file of its own, for those that need nothing else of what is shared.)
+//! What a bench prints: a table in Markdown, aligned for those who read it as it is. (A file of its
+//! own, for those that need nothing else of what is shared.)
 
 use std::fmt;
 
@@ -9,10 +10,7 @@ pub struct Table {
 
 impl Table {
     pub fn new(head: &[&str]) -> Table {
-        Table {
-            head: head.iter().map(|cell| cell.to_string()).collect(),
-            rows: Vec::new(),
-        }
+        Table { head: head.iter().map(|cell| cell.to_string()).collect(), rows: Vec::new() }
     }
 
     pub fn add(&mut self, row: impl IntoIterator<Item = String>) {

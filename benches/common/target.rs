@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use crate::support::{Cluster, Compose, Network, Result};
 
-/// Three masters with a replica each: local processes, or containers if the command line or `CLUSTER` says `compose`.
+/// Three masters with a replica each: local processes, or containers if the command line or
+/// `CLUSTER` says `compose`.
 #[derive(Debug)]
 pub enum Target {
     Native(Cluster),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, cmd};
+use redis::{
+    AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, cmd,
+};
 use rwlease::{RwLock, WriteGuard};
 use tokio::sync::{Mutex, mpsc};
 
@@ -25,8 +27,9 @@ impl Lock for Ours {
     }
 }
 
-/// No lock at all, but what a lock that hands off by push can never beat: `SPUBLISH`, and the message that comes of it, by the client crate that
-/// this library uses. To "take" is to be told; to "release" is to tell.
+/// No lock at all, but what a lock that hands off by push can never beat: `SPUBLISH`, and the
+/// message that comes of it, by the client crate that this library uses. To "take" is to be told;
+/// to "release" is to tell.
 #[derive(Clone)]
 pub struct BarePush {
     commands: MultiplexedConnection,
@@ -46,11 +49,9 @@ impl BarePush {
             }
             Ok(())
         };
-        let mut subscribed = connect(url, AsyncConnectionConfig::new().set_push_sender(on_push)).await?;
-        cmd("SSUBSCRIBE")
-            .arg(channel)
-            .query_async::<redis::Value>(&mut subscribed)
-            .await?;
+        let mut subscribed =
+            connect(url, AsyncConnectionConfig::new().set_push_sender(on_push)).await?;
+        cmd("SSUBSCRIBE").arg(channel).query_async::<redis::Value>(&mut subscribed).await?;
         let push = BarePush {
             commands: connect(url, AsyncConnectionConfig::new()).await?,
             _subscribed: subscribed,

@@ -1,8 +1,10 @@
-//! How long it takes from one holder's release to the next one's turn, and what that comes to when many wait, on a cluster of six nodes.
+//! How long it takes from one holder's release to the next one's turn, and what that comes to when
+//! many wait, on a cluster of six nodes.
 //!
-//! `cargo bench -p rwlease-bench --bench handoff` runs all contenders in turn, round by round, so that what disturbs the machine disturbs them all. What counts are the
-//! ratios within one run. `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others; `-- --compose` takes a cluster of containers.
-//! It exits with 3 if a goal is missed.
+//! `cargo bench -p rwlease-bench --bench handoff` runs all contenders in turn, round by round, so
+//! that what disturbs the machine disturbs them all. What counts are the ratios within one run.
+//! `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others; `-- --compose`
+//! takes a cluster of containers. It exits with 3 if a goal is missed.
 
 // A bench is judged by its user, and measures with the machine's clock.
 #![allow(
@@ -60,12 +62,7 @@ fn queued() -> Duration {
 async fn main() -> Result<ExitCode> {
     let options = Options::read();
     let cluster = Target::start().await?;
-    println!(
-        "{}, {}, {} rounds.\n",
-        cluster.version(),
-        cluster.kind(),
-        options.rounds
-    );
+    println!("{}, {}, {} rounds.\n", cluster.version(), cluster.kind(), options.rounds);
     let slot = cluster.slot_of(LOCK).await?;
     let master = cluster.node(cluster.master_of(slot).await?).url();
 
@@ -118,10 +115,7 @@ impl Options {
         let words: Vec<String> = std::env::args().collect();
         let rounds = words.iter().position(|word| word == "--rounds");
         Options {
-            rounds: rounds
-                .and_then(|at| words.get(at + 1)?.parse().ok())
-                .unwrap_or(5)
-                .max(1),
+            rounds: rounds.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(5).max(1),
             alone: words.iter().any(|word| word == "--alone"),
         }
     }

@@ -1,5 +1,6 @@
-//! The locks of others. They have a package of their own, so that their dependencies are not this library's: it is run as a child, told what to do
-//! line by line, and answers with the times it took.
+//! The locks of others. They have a package of their own, so that their dependencies are not this
+//! library's: it is run as a child, told what to do line by line, and answers with the times it
+//! took.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -19,7 +20,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Builds the package if need be and starts it. `server` is any node of the cluster; the names of their locks begin with `key`.
+    /// Builds the package if need be and starts it. `server` is any node of the cluster; the names
+    /// of their locks begin with `key`.
     pub async fn start(server: &str, key: &str) -> Result<Peers> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut child = Command::new(env!("CARGO"))
@@ -35,11 +37,7 @@ impl Peers {
         let gone = || Error::new("the peers have no pipes");
         let orders = child.stdin.take().ok_or_else(gone)?;
         let answers = BufReader::new(child.stdout.take().ok_or_else(gone)?).lines();
-        let mut peers = Peers {
-            _child: child,
-            orders,
-            answers,
-        };
+        let mut peers = Peers { _child: child, orders, answers };
         peers.answer().await?; // says that it is ready
         Ok(peers)
     }
@@ -79,8 +77,6 @@ impl Peers {
     async fn answer(&mut self) -> Result<Vec<Duration>> {
         let line = self.answers.next_line().await?;
         let line = line.ok_or_else(|| Error::new("the peers have ended"))?;
-        line.split_whitespace()
-            .map(|word| Ok(Duration::from_micros(word.parse()?)))
-            .collect()
+        line.split_whitespace().map(|word| Ok(Duration::from_micros(word.parse()?))).collect()
     }
 }

@@ -32,11 +32,7 @@ pub struct Row {
 
 impl Row {
     pub fn new(name: &str) -> Row {
-        Row {
-            name: name.into(),
-            hand_offs: Vec::new(),
-            crowd: Crowd::default(),
-        }
+        Row { name: name.into(), hand_offs: Vec::new(), crowd: Crowd::default() }
     }
 
     fn per_second(&self) -> f64 {
@@ -121,17 +117,13 @@ impl Report {
             "of the push",
         ]);
         let floor = Times::of(&self.floor);
-        let bare = [
-            ("round trip", Times::of(&self.round_trips)),
-            ("bare `SPUBLISH` to push", floor),
-        ];
-        let all = self
-            .rows
-            .iter()
-            .map(|row| (row.name.as_str(), Times::of(&row.hand_offs)));
+        let bare =
+            [("round trip", Times::of(&self.round_trips)), ("bare `SPUBLISH` to push", floor)];
+        let all = self.rows.iter().map(|row| (row.name.as_str(), Times::of(&row.hand_offs)));
         for (name, times) in bare.into_iter().chain(all) {
             let ratio = times.median.as_secs_f64() / floor.median.as_secs_f64();
-            let times = [times.median, times.p99, times.worst].map(|time| format!("{:.3}", ms(time)));
+            let times =
+                [times.median, times.p99, times.worst].map(|time| format!("{:.3}", ms(time)));
             table.add([name.into()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
         }
         table
@@ -177,7 +169,8 @@ struct Times {
 impl Times {
     fn of(times: &[Duration]) -> Times {
         // A nanosecond to a quarter of an hour, to three digits.
-        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed");
+        let mut histogram =
+            Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed");
         for time in times {
             histogram.saturating_record(time.as_nanos() as u64);
         }

@@ -6,11 +6,16 @@ use tokio::time::sleep;
 
 use crate::lock::Lock;
 
-/// The times from the call of `release` to the moment when the other one, who has been waiting, runs.
+/// The times from the call of `release` to the moment when the other one, who has been waiting,
+/// runs.
 ///
-/// `settled` gives the time that the other one waits before that: for a lock that polls it must vary, else it is always hit at the same moment of
-/// its pause.
-pub async fn hand_offs<L: Lock>(locks: [L; 2], count: usize, settled: impl Fn() -> Duration) -> Vec<Duration> {
+/// `settled` gives the time that the other one waits before that: for a lock that polls it must
+/// vary, else it is always hit at the same moment of its pause.
+pub async fn hand_offs<L: Lock>(
+    locks: [L; 2],
+    count: usize,
+    settled: impl Fn() -> Duration,
+) -> Vec<Duration> {
     let mut times = Vec::with_capacity(count);
     let mut held = locks[0].take().await;
     for turn in 1..=count {

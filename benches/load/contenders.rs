@@ -25,7 +25,8 @@ const NAME: &str = "load";
 pub const RSLOCK: &str = "rslock";
 pub const RDS_LOCK: &str = "rds_lock";
 const PEERS_KEY: &str = "theirs";
-/// A peer that polls has hardly begun when a turn of the others is over: where locks are shared, theirs is longer.
+/// A peer that polls has hardly begun when a turn of the others is over: where locks are shared,
+/// theirs is longer.
 pub const SLOWER: u32 = 4;
 
 /// What is done with how many locks.
@@ -38,7 +39,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Tasks may wait for one another. (In an open loop none does: each pair has a lock of its own.)
+    /// Tasks may wait for one another. (In an open loop none does: each pair has a lock of its
+    /// own.)
     pub fn shares(&self) -> bool {
         self.rate.is_none() && shared(self.locks, self.tasks)
     }
@@ -50,14 +52,14 @@ pub struct Contender {
 }
 
 impl Contender {
-    pub fn new<F>(name: impl Into<String>, run: impl Fn(Work) -> F + Send + Sync + 'static) -> Contender
+    pub fn new<F>(
+        name: impl Into<String>,
+        run: impl Fn(Work) -> F + Send + Sync + 'static,
+    ) -> Contender
     where
         F: Future<Output = Run> + Send + 'static,
     {
-        Contender {
-            name: name.into(),
-            run: Box::new(move |work| run(work).boxed()),
-        }
+        Contender { name: name.into(), run: Box::new(move |work| run(work).boxed()) }
     }
 }
 
@@ -95,7 +97,8 @@ impl Field {
         each.collect()
     }
 
-    /// The scripts of a read or a write by the bare clients, named after the contender whose floor they are.
+    /// The scripts of a read or a write by the bare clients, named after the contender whose floor
+    /// they are.
     pub fn floors(&self, kind: Kind) -> Vec<Contender> {
         let mut all = Vec::new();
         for (backend, _, bare) in &self.clients {
@@ -126,7 +129,9 @@ impl Field {
 
     /// The locks of others, on all masters as ours are.
     pub fn peers(&self, mix: Mix) -> Vec<Contender> {
-        let Some(peers) = &self.peers else { return Vec::new() };
+        let Some(peers) = &self.peers else {
+            return Vec::new();
+        };
         let able = match mix {
             Mix(100) => vec![RDS_LOCK],
             _ => vec![RSLOCK, RDS_LOCK],
@@ -160,7 +165,10 @@ fn beside(prefix: &str, number: usize) -> String {
     format!("{prefix}:{{rwlease:{NAME}:{number}}}")
 }
 
-fn contender<L: Lock>(name: String, lock: impl Fn(usize) -> L + Send + Sync + 'static) -> Contender {
+fn contender<L: Lock>(
+    name: String,
+    lock: impl Fn(usize) -> L + Send + Sync + 'static,
+) -> Contender {
     Contender::new(name, move |work| {
         let locks: Arc<[L]> = (0..work.locks).map(&lock).collect();
         async move {
@@ -169,10 +177,7 @@ fn contender<L: Lock>(name: String, lock: impl Fn(usize) -> L + Send + Sync + 's
                 Some(rate) => open(&locks, rate, work.time).await,
                 None => closed(&locks, work.tasks, work.time).await,
             };
-            Run {
-                cpu: Some(cpu_time() - before),
-                ..run
-            }
+            Run { cpu: Some(cpu_time() - before), ..run }
         }
     })
 }

@@ -66,19 +66,13 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
         pairs.push(had??.saturating_duration_since(begun));
     }
     let elapsed = pairs.iter().max().copied().unwrap_or_default();
-    Ok(Run {
-        elapsed,
-        pairs,
-        ..Run::default()
-    })
+    Ok(Run { elapsed, pairs, ..Run::default() })
 }
 
 async fn all_wait(target: &Target, lock: &RwLock) -> Result {
     let node = target.node(target.master_of(lock.slot().get()).await?);
-    let count = redis::cmd("HGET")
-        .arg(format!("rwlease:{}", lock.name()))
-        .arg("waiters")
-        .to_owned();
+    let count =
+        redis::cmd("HGET").arg(format!("rwlease:{}", lock.name())).arg("waiters").to_owned();
     let wait_limit = WaitLimit::new("all to wait");
     while node.run::<Option<usize>>(&count).await? != Some(WAITERS) {
         wait_limit.pause("not yet").await?;

@@ -11,9 +11,11 @@ use crate::lock::Lock;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub elapsed: Duration,
-    /// From the call that takes to the end of the one that gives back; in an open loop from when the call was due, or was made if that was earlier.
+    /// From the call that takes to the end of the one that gives back; in an open loop from when
+    /// the call was due, or was made if that was earlier.
     pub pairs: Vec<Duration>,
-    /// How long those had taken that were under way when the time was up, where tasks share locks: what they took in all is not known.
+    /// How long those had taken that were under way when the time was up, where tasks share locks:
+    /// what they took in all is not known.
     pub open: Vec<Duration>,
     /// How long after they were due the generator began them, in an open loop.
     pub late: Vec<Duration>,
@@ -29,14 +31,18 @@ impl Run {
     }
 }
 
-/// Tasks may want the same lock, and wait for one another: each has one of its own only if there are as many.
+/// Tasks may want the same lock, and wait for one another: each has one of its own only if there
+/// are as many.
 pub fn shared(locks: usize, tasks: usize) -> bool {
     tasks > 1 && locks != tasks
 }
 
-/// So many tasks, each of which takes a lock and gives it back, again and again: task `n` the lock `n`, or one at random where there are more locks than
-/// tasks. What is under way when the time is up is brought to its end: a lock of others whose taking is dropped may be taken all the same, and nobody gives it back. Where
-/// tasks share locks, it does not count as a pair, nor does the time that it takes from then on: one that sleeps while it waits may be there long after the others.
+/// So many tasks, each of which takes a lock and gives it back, again and again: task `n` the lock
+/// `n`, or one at random where there are more locks than tasks. What is under way when the time is
+/// up is brought to its end: a lock of others whose taking is dropped may be taken all the same,
+/// and nobody gives it back. Where tasks share locks, it does not count as a pair, nor does the
+/// time that it takes from then on: one that sleeps while it waits may be there long after the
+/// others.
 pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> Run {
     let begun = Instant::now();
     let until = begun + time;
@@ -47,9 +53,7 @@ pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> 
             let mut run = Run::default();
             let mut turn = task;
             while Instant::now() < until {
-                turn = turn
-                    .wrapping_mul(0x5851_f42d_4c95_7f2d)
-                    .wrapping_add(0x1405_7b7e_f767_814f);
+                turn = turn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 let at = if locks.len() > tasks { turn >> 33 } else { task };
                 let lock = &locks[at % locks.len()];
                 let asked = Instant::now();
@@ -70,8 +74,9 @@ pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> 
     Run { elapsed, ..run }
 }
 
-/// Takes and gives back at fixed times, whether or not what came before is done: a pause of the system delays all that was due in it, and
-/// counts for each. The timer is good to a millisecond, so those that are due within half of one are begun at once, and timed from then.
+/// Takes and gives back at fixed times, whether or not what came before is done: a pause of the
+/// system delays all that was due in it, and counts for each. The timer is good to a millisecond,
+/// so those that are due within half of one are begun at once, and timed from then.
 pub async fn open<L: Lock>(locks: &Arc<[L]>, per_second: f64, time: Duration) -> Run {
     let count = (time.as_secs_f64() * per_second) as usize;
     let mut running = Vec::with_capacity(count);

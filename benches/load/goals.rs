@@ -8,7 +8,8 @@ const OURS: [&str; 2] = ["rwlease redis", "rwlease fred"];
 const MUTEX: &str = "rwlease Mutex, redis";
 
 /// At so many tasks at least so much of a floor.
-const FLOORS: [(&str, [(usize, f64); 2]); 2] = [(SCRIPTS, [(1, 0.95), (64, 0.90)]), (SET, [(1, 0.90), (64, 0.65)])];
+const FLOORS: [(&str, [(usize, f64); 2]); 2] =
+    [(SCRIPTS, [(1, 0.95), (64, 0.90)]), (SET, [(1, 0.90), (64, 0.65)])];
 const AHEAD: f64 = 1.0;
 const LEVEL: f64 = 0.95;
 
@@ -29,10 +30,14 @@ pub fn judge(scenarios: &[Scenario]) -> Goals {
 fn floors(goals: &mut Goals, scenario: &Scenario) {
     for ours in OURS {
         for (floor, wanted) in FLOORS {
-            let ratios = wanted.map(|(tasks, wanted)| Some((wanted, scenario.ratio(ours, floor, tasks)?)));
+            let ratios =
+                wanted.map(|(tasks, wanted)| Some((wanted, scenario.ratio(ours, floor, tasks)?)));
             if let [Some(few), Some(many)] = ratios {
                 let at = wanted.map(|(tasks, _)| tasks.to_string()).join(" and ");
-                goals.all_at_least(format!("{}: {ours} of {floor}, at {at}", scenario.name), &[few, many]);
+                goals.all_at_least(
+                    format!("{}: {ours} of {floor}, at {at}", scenario.name),
+                    &[few, many],
+                );
             }
         }
     }
@@ -44,7 +49,8 @@ fn beside_others(goals: &mut Goals, scenario: &Scenario) {
         scenario.tasks().iter().filter_map(ratio).collect()
     };
     let at: Vec<String> = scenario.tasks().iter().map(usize::to_string).collect();
-    let what = |ours, theirs| format!("{}: {ours} of {theirs}, at {}", scenario.name, at.join(", "));
+    let what =
+        |ours, theirs| format!("{}: {ours} of {theirs}, at {}", scenario.name, at.join(", "));
     for ours in OURS {
         let ahead = ratios(ours, RDS_LOCK, AHEAD);
         if !ahead.is_empty() {

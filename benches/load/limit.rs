@@ -1,4 +1,5 @@
-//! What the servers can do at most: bare `SET`s by their own tool, pipelined, which no lock can be, for a pair's second command waits for the first one's answer.
+//! What the servers can do at most: bare `SET`s by their own tool, pipelined, which no lock can be,
+//! for a pair's second command waits for the first one's answer.
 
 use std::time::Duration;
 
@@ -30,19 +31,11 @@ impl Limit {
     /// Fails if the tool is not there.
     pub async fn find(target: &Target) -> Result<Limit> {
         let port = target.node(0).port();
-        let mut best = Limit {
-            port,
-            connections: 0,
-            per_second: 0.0,
-        };
+        let mut best = Limit { port, connections: 0, per_second: 0.0 };
         for connections in CONNECTIONS {
             let per_second = sets(port, connections, TRIAL).await?;
             if per_second > best.per_second {
-                best = Limit {
-                    port,
-                    connections,
-                    per_second,
-                };
+                best = Limit { port, connections, per_second };
             }
         }
         Ok(best)
@@ -72,7 +65,9 @@ impl Limit {
 
 /// A second.
 async fn sets(port: u16, connections: usize, count: usize) -> Result<f64> {
-    let words = format!("--cluster -p {port} -t set -c {connections} -P {PIPELINE} -n {count} -r 100000 --csv");
+    let words = format!(
+        "--cluster -p {port} -t set -c {connections} -P {PIPELINE} -n {count} -r 100000 --csv"
+    );
     let output = Command::new(LIMIT).args(words.split(' ')).output().await;
     let output = output.map_err(|error| Error::new(format!("{LIMIT}: {error}")))?;
     let said = String::from_utf8_lossy(&output.stdout);

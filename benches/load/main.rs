@@ -1,9 +1,12 @@
-//! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`, or `cargo bench -p rwlease-bench --bench load`.
+//! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`,
+//! or `cargo bench -p rwlease-bench --bench load`.
 //!
-//! In each round all contenders have their turn, one after the other, and each round begins with another: so what disturbs the machine disturbs them all, and
-//! what counts are ratios within a round. The first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set how long it takes, `-- --compose` takes a
-//! cluster of containers, `-- --alone` leaves out the locks of others, `-- --diff OLD NEW` compares two reports (the `.tsv` files).
-//! It exits with 3 if a goal is missed; `redis-benchmark` must be there, for the limit.
+//! In each round all contenders have their turn, one after the other, and each round begins with
+//! another: so what disturbs the machine disturbs them all, and what counts are ratios within a
+//! round. The first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set how long
+//! it takes, `-- --compose` takes a cluster of containers, `-- --alone` leaves out the locks of
+//! others, `-- --diff OLD NEW` compares two reports (the `.tsv` files). It exits with 3 if a goal
+//! is missed; `redis-benchmark` must be there, for the limit.
 
 // A bench is judged by its user, and measures with the machine's clock.
 #![allow(
@@ -61,13 +64,11 @@ async fn main() -> Result<ExitCode> {
         words.get(at + place)
     };
     if let (Some(old), Some(new)) = (after("--diff", 1), after("--diff", 2)) {
-        print!(
-            "{}",
-            diff::diff(&std::fs::read_to_string(old)?, &std::fs::read_to_string(new)?)
-        );
+        print!("{}", diff::diff(&std::fs::read_to_string(old)?, &std::fs::read_to_string(new)?));
         return Ok(ExitCode::SUCCESS);
     }
-    let number = |name: &str, usual: u64| after(name, 1).and_then(|word| word.parse().ok()).unwrap_or(usual);
+    let number =
+        |name: &str, usual: u64| after(name, 1).and_then(|word| word.parse().ok()).unwrap_or(usual);
     let options = Options {
         rounds: number("--rounds", 5).max(1) as usize,
         turn: Duration::from_millis(number("--ms", 400)),

@@ -1,4 +1,5 @@
-//! What was measured: `report.md` has what `docs/performance.md` shows of it, `report.html` all of it with plots, `report.tsv` serves comparisons.
+//! What was measured: `report.md` has what `docs/performance.md` shows of it, `report.html` all of
+//! it with plots, `report.tsv` serves comparisons.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -81,8 +82,9 @@ impl Row {
         }
     }
 
-    /// In a closed loop a long pair keeps others from being begun: `corrected` counts them, as if one had been due every median. Not where tasks wait for one
-    /// another: there those would have waited in the same queue.
+    /// In a closed loop a long pair keeps others from being begun: `corrected` counts them, as if
+    /// one had been due every median. Not where tasks wait for one another: there those would have
+    /// waited in the same queue.
     pub fn add(&mut self, run: &Run, corrected: bool) {
         self.per_second.push(run.per_second());
         if let Some(cpu) = run.cpu {
@@ -90,11 +92,8 @@ impl Row {
         }
         let mut sorted: Vec<u64> = run.pairs.iter().map(|time| time.as_nanos() as u64).collect();
         sorted.sort_unstable();
-        let interval = if corrected {
-            sorted.get(sorted.len() / 2).copied().unwrap_or(0)
-        } else {
-            0
-        };
+        let interval =
+            if corrected { sorted.get(sorted.len() / 2).copied().unwrap_or(0) } else { 0 };
         for time in sorted {
             let _ = self.times.record_correct(time, interval);
         }
@@ -139,11 +138,7 @@ impl Row {
 
 impl Scenario {
     pub fn new(name: &str, note: &str) -> Scenario {
-        Scenario {
-            name: name.into(),
-            note: note.into(),
-            rows: Vec::new(),
-        }
+        Scenario { name: name.into(), note: note.into(), rows: Vec::new() }
     }
 
     /// What was due at fixed times.
@@ -156,9 +151,7 @@ impl Scenario {
     }
 
     fn row(&self, contender: &str, tasks: usize) -> Option<&Row> {
-        self.rows
-            .iter()
-            .find(|row| row.contender == contender && row.tasks == tasks)
+        self.rows.iter().find(|row| row.contender == contender && row.tasks == tasks)
     }
 
     /// Of the rates, by a contender's name.
@@ -174,13 +167,10 @@ impl Scenario {
         Some(row.at(0.5).as_secs_f64() / base.at(0.5).as_secs_f64())
     }
 
-    /// The floor of the same client crate, or of `redis` where the contender has none of its own; or another contender.
+    /// The floor of the same client crate, or of `redis` where the contender has none of its own;
+    /// or another contender.
     fn base(&self, row: &Row, name: &str) -> Option<&Row> {
-        let by = if row.contender.contains("fred") {
-            "fred"
-        } else {
-            "redis"
-        };
+        let by = if row.contender.contains("fred") { "fred" } else { "redis" };
         let floor = self.row(&format!("{name}, {by}"), row.tasks);
         floor.or_else(|| self.row(name, row.tasks))
     }
@@ -209,7 +199,8 @@ impl Scenario {
         table
     }
 
-    /// What matters of it, a line for each contender. Its head says what it is, for `docs/performance.md` takes it over.
+    /// What matters of it, a line for each contender. Its head says what it is, for
+    /// `docs/performance.md` takes it over.
     fn summary(&self) -> Table {
         let tasks = self.tasks();
         if tasks.len() == 1 {
@@ -220,7 +211,8 @@ impl Scenario {
         table.head.push(format!("median at {MANY}, ms"));
         table.head.push("p99".into());
         let bases = self.bases();
-        for what in std::iter::once("client's CPU, µs").chain(bases.iter().map(|(what, _)| *what)) {
+        for what in std::iter::once("client's CPU, µs").chain(bases.iter().map(|(what, _)| *what))
+        {
             table.head.push(format!("{what}, 1 and {MANY}"));
         }
         for row in self.rows.iter().filter(|row| row.tasks == tasks[0]) {
@@ -246,12 +238,11 @@ impl Scenario {
         let bases = self.bases();
         table.head.extend(bases.iter().map(|(what, _)| what.to_string()));
         if self.is_open() {
-            table
-                .head
-                .extend(["begun late, median, ms", "p99, ms"].map(String::from));
+            table.head.extend(["begun late, median, ms", "p99, ms"].map(String::from));
         }
         for row in &self.rows {
-            let mut line = vec![row.contender.clone(), row.rate_text(), row.ms_at(0.5), row.ms_at(0.99)];
+            let mut line =
+                vec![row.contender.clone(), row.rate_text(), row.ms_at(0.5), row.ms_at(0.99)];
             line.extend(bases.iter().map(|(_, base)| self.ratio_text(row, base)));
             if self.is_open() {
                 line.extend([0.5, 0.99].map(|quantile| ms_at(&row.late, quantile)));
@@ -263,7 +254,8 @@ impl Scenario {
 
     /// None in an open loop: all do as many pairs as are due.
     fn bases(&self) -> Vec<(&'static str, &'static str)> {
-        let took_part = |(_, name): &(&str, &str)| self.rows.iter().any(|row| self.base(row, name).is_some());
+        let took_part =
+            |(_, name): &(&str, &str)| self.rows.iter().any(|row| self.base(row, name).is_some());
         let all = BASES.into_iter().filter(took_part);
         if self.is_open() { Vec::new() } else { all.collect() }
     }
@@ -276,19 +268,15 @@ impl Scenario {
     }
 
     fn ratio_text(&self, row: &Row, base: &str) -> String {
-        self.base(row, base)
-            .map_or(String::new(), |base| format!("{:.2}", row.ratio_to(base)))
+        self.base(row, base).map_or(String::new(), |base| format!("{:.2}", row.ratio_to(base)))
     }
 
     fn charts(&self) -> Vec<Chart> {
         let mut charts = Vec::new();
         let tasks = self.tasks();
         if tasks.len() > 1 {
-            let names = self
-                .rows
-                .iter()
-                .filter(|row| row.tasks == tasks[0])
-                .map(|row| &row.contender);
+            let names =
+                self.rows.iter().filter(|row| row.tasks == tasks[0]).map(|row| &row.contender);
             let series = names.map(|name| Series {
                 name: name.clone(),
                 points: tasks
@@ -304,10 +292,7 @@ impl Scenario {
         }
         let shown = if tasks.contains(&MANY) { MANY } else { tasks[0] };
         let quantiles = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999];
-        let rows = self
-            .rows
-            .iter()
-            .filter(|row| row.tasks == shown && !row.times.is_empty());
+        let rows = self.rows.iter().filter(|row| row.tasks == shown && !row.times.is_empty());
         charts.push(Chart {
             title: format!("{}: time of a pair at {shown} tasks, ms", self.name),
             x: "1 of so many takes longer".into(),
@@ -345,11 +330,7 @@ impl Report {
                 },
             ),
         ];
-        Report {
-            head,
-            scenarios: Vec::new(),
-            limit: String::new(),
-        }
+        Report { head, scenarios: Vec::new(), limit: String::new() }
     }
 
     pub fn goals(&self) -> Goals {
@@ -409,11 +390,7 @@ impl Report {
             text.push_str(&html(&scenario.table()));
             text.extend(scenario.charts().iter().map(Chart::svg));
         }
-        let _ = write!(
-            text,
-            "<h2>{GOALS}</h2><pre>{}</pre>",
-            escaped(&self.goals().to_string())
-        );
+        let _ = write!(text, "<h2>{GOALS}</h2><pre>{}</pre>", escaped(&self.goals().to_string()));
         for (title, said) in others(folder) {
             let _ = write!(text, "<h2>{title}</h2><pre>{}</pre>", escaped(&said));
         }
@@ -424,7 +401,8 @@ impl Report {
         let mut text = String::new();
         for scenario in &self.scenarios {
             for row in scenario.rows.iter().filter(|row| !row.times.is_empty()) {
-                let (rate, median, p99) = (row.rate(), row.at(0.5).as_micros(), row.at(0.99).as_micros());
+                let (rate, median, p99) =
+                    (row.rate(), row.at(0.5).as_micros(), row.at(0.99).as_micros());
                 let _ = writeln!(
                     text,
                     "{}\t{}\t{}\t{rate:.0}\t{median}\t{p99}",
@@ -487,7 +465,9 @@ fn version() -> &'static str {
 fn built() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/version");
     match Command::new(script).output() {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().into(),
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().into()
+        }
         _ => "of no known sources".into(),
     }
 }
@@ -495,9 +475,7 @@ fn built() -> String {
 fn machine() -> String {
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
     format!(

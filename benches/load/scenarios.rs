@@ -16,12 +16,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     let limit = Limit::find(target).await?;
     report.limit = limit.said();
     let field = Field::enter(target, options.alone).await?;
-    let alone = |tasks| Work {
-        tasks,
-        locks: tasks,
-        rate: None,
-        time: options.turn,
-    };
+    let alone = |tasks| Work { tasks, locks: tasks, rate: None, time: options.turn };
 
     let mut writers = field.floors(Kind::Write);
     writers.extend(field.ours(Mix(0)));
@@ -52,11 +47,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     let mut few = field.floors(Kind::Write);
     few.extend(field.ours(Mix(0)));
     few.extend(field.peers(Mix(0)));
-    let work = Work {
-        rate: Some(rate),
-        locks: MANY,
-        ..alone(CROWD)
-    };
+    let work = Work { rate: Some(rate), locks: MANY, ..alone(CROWD) };
     measure(&mut scenario, &few, work, options).await;
     report.scenarios.push(scenario);
 
@@ -70,13 +61,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
             MANY,
             "64 tasks, each time a lock at random",
         ),
-        (
-            "writers on one lock",
-            Mix(0),
-            WRITERS,
-            1,
-            "16 tasks; nothing is done while it is held",
-        ),
+        ("writers on one lock", Mix(0), WRITERS, 1, "16 tasks; nothing is done while it is held"),
     ] {
         let mut scenario = Scenario::new(name, note);
         let mut all = field.ours(mix);

@@ -19,7 +19,8 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 260.0;
 const MARGIN: f64 = 50.0;
 const COLOURS: [&str; 10] = [
-    "#1b6ca8", "#d1495b", "#66a182", "#edae49", "#6a4c93", "#00798c", "#8d6e63", "#b5179e", "#444444", "#7cb518",
+    "#1b6ca8", "#d1495b", "#66a182", "#edae49", "#6a4c93", "#00798c", "#8d6e63", "#b5179e",
+    "#444444", "#7cb518",
 ];
 
 impl Chart {
@@ -28,18 +29,15 @@ impl Chart {
         let shown = |value: &f64| value.is_finite() && *value > 0.0;
         let across = Axis::over(points().map(|(x, _)| x).filter(shown));
         let up = Axis::over(points().map(|(_, y)| y).filter(shown));
-        let place = |(x, y): (f64, f64)| (MARGIN + across.at(x) * WIDTH, MARGIN + HEIGHT - up.at(y) * HEIGHT);
+        let place = |(x, y): (f64, f64)| {
+            (MARGIN + across.at(x) * WIDTH, MARGIN + HEIGHT - up.at(y) * HEIGHT)
+        };
 
-        let (width, height) = (
-            WIDTH + 3.2 * MARGIN,
-            HEIGHT + 2.0 * MARGIN + 14.0 * self.series.len() as f64,
-        );
-        let mut svg = format!("<svg width={width} height={height} font-size=11 font-family=sans-serif>");
-        let _ = write!(
-            svg,
-            "<text x={MARGIN} y=20 font-size=13>{}</text>",
-            escaped(&self.title)
-        );
+        let (width, height) =
+            (WIDTH + 3.2 * MARGIN, HEIGHT + 2.0 * MARGIN + 14.0 * self.series.len() as f64);
+        let mut svg =
+            format!("<svg width={width} height={height} font-size=11 font-family=sans-serif>");
+        let _ = write!(svg, "<text x={MARGIN} y=20 font-size=13>{}</text>", escaped(&self.title));
         for value in across.marks() {
             let (x, y) = (place((value, up.from)).0, MARGIN + HEIGHT);
             let _ = write!(

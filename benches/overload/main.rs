@@ -1,8 +1,10 @@
-//! More calls than a server can answer: `cargo bench -p rwlease-bench --bench overload`, or with `-- --quick` in a fifth of the time.
+//! More calls than a server can answer: `cargo bench -p rwlease-bench --bench overload`, or with
+//! `-- --quick` in a fifth of the time.
 //!
-//! The capacity is fixed by a proxy that lets so many scripts a second through to a server. An open loop asks for half of
-//! that, all of it, twice and four times that, and half again. It exits with 3 if a goal is missed. Then the same without
-//! the proxy's limit, where the machine is the limit: for the record, without goals.
+//! The capacity is fixed by a proxy that lets so many scripts a second through to a server. An open
+//! loop asks for half of that, all of it, twice and four times that, and half again. It exits with
+//! 3 if a goal is missed. Then the same without the proxy's limit, where the machine is the limit:
+//! for the record, without goals.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,
@@ -83,9 +85,7 @@ fn report(title: &str, stages: &[Stage]) -> Table {
     ]);
     let normal = stages.first().map_or(0.0, |stage| stage.latency(0.5));
     for (times, stage) in LOADS.iter().zip(stages) {
-        let recovery = stage
-            .back_to(normal)
-            .map_or("never".into(), |after| format!("{after:.1}"));
+        let recovery = stage.back_to(normal).map_or("never".into(), |after| format!("{after:.1}"));
         table.add([
             format!("load {times}"),
             format!("{:.0}", stage.asked_a_second()),

@@ -54,11 +54,7 @@ struct Outcomes {
 impl Load {
     pub async fn connect(paced: &Paced) -> Result<Load> {
         let locks = Locks::connect([paced.url()]).await?;
-        let load = Load {
-            locks,
-            account: paced.account(),
-            count: 0,
-        };
+        let load = Load { locks, account: paced.account(), count: 0 };
         // The server knows the scripts from here on.
         for number in 0..10 {
             let lock = load.locks.rwlock(format!("warm:{number}"))?;
@@ -100,7 +96,8 @@ impl Load {
             while (asked as f64) < begun.elapsed().as_secs_f64() * a_second {
                 let due = Duration::from_secs_f64(asked as f64 / a_second);
                 let name = format!("overload:{}", self.count);
-                let pair = pair(self.locks.clone(), name, begun, due, outcomes.clone(), done.clone());
+                let pair =
+                    pair(self.locks.clone(), name, begun, due, outcomes.clone(), done.clone());
                 tokio::spawn(pair);
                 (asked, self.count) = (asked + 1, self.count + 1);
             }
@@ -124,7 +121,8 @@ impl Load {
         for stage in &mut *stages {
             let outcomes = stage.outcomes.clone();
             let outcomes = locked(&outcomes);
-            let sent = |(_, name): &&(Duration, String)| self.account.has_seen(&format!("rwlease:{name}"));
+            let sent =
+                |(_, name): &&(Duration, String)| self.account.has_seen(&format!("rwlease:{name}"));
             stage.in_doubt = outcomes.failed.iter().filter(sent).count() as u64;
         }
         if let Some(last) = stages.last_mut() {
@@ -177,7 +175,8 @@ impl Stage {
         histogram.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// After how many seconds none failed any more, and the median was no more than twice this one (and 2 ms).
+    /// After how many seconds none failed any more, and the median was no more than twice this one
+    /// (and 2 ms).
     pub fn back_to(&self, normal_ms: f64) -> Option<f64> {
         let outcomes = locked(&self.outcomes);
         let bucket = |due: Duration| (due.as_secs_f64() / BUCKET.as_secs_f64()) as usize;

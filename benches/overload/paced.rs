@@ -120,7 +120,11 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Resul
 
 impl Shared {
     /// Forwards commands, each when its turn has come.
-    async fn forward(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Result<()> {
+    async fn forward(
+        &self,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+    ) -> std::io::Result<()> {
         let mut buffer = Vec::new();
         let mut piece = vec![0; 64 * 1024];
         loop {
@@ -145,7 +149,9 @@ impl Shared {
 
     /// When this command is due, if that is not now.
     fn turn(&self, words: &[&[u8]]) -> Option<Instant> {
-        let is_script = |word: &&[u8]| word.eq_ignore_ascii_case(b"EVALSHA") || word.eq_ignore_ascii_case(b"EVAL");
+        let is_script = |word: &&[u8]| {
+            word.eq_ignore_ascii_case(b"EVALSHA") || word.eq_ignore_ascii_case(b"EVAL")
+        };
         if !words.first().is_some_and(is_script) {
             return None;
         }

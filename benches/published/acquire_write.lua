@@ -1,4 +1,5 @@
--- The published single-hash lock's acquire for writing. KEYS: the lock. ARGV: key timeout, read timeout, write timeout, now (all ms).
+-- The published single-hash lock's acquire for writing. KEYS: the lock. ARGV: key timeout, read
+-- timeout, write timeout, now (all ms).
 local now = tonumber(ARGV[4])
 local write = redis.call('HGET', KEYS[1], 'write')
 if write and now - tonumber(write) <= tonumber(ARGV[3]) then

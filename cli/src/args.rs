@@ -14,8 +14,9 @@ use crate::exit::{self, Failure};
 
 /// Distributed read/write locks on Redis Cluster, for the shell
 ///
-/// Takes locks, shows who holds them and who waits, and looks for what would break them. The locks are those of the
-/// library `rwlease`: leases with fencing tokens, in one hash each, handed over in a fair order.
+/// Takes locks, shows who holds them and who waits, and looks for what would break them. The locks
+/// are those of the library `rwlease`: leases with fencing tokens, in one hash each, handed over in
+/// a fair order.
 #[derive(Parser)]
 #[command(name = "rwlease", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -37,7 +38,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct Servers {
-    /// Servers, `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a cluster is enough
+    /// Servers, `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
+    /// cluster is enough
     #[arg(long = "redis", value_name = "URL", env = "RWLEASE_URL", global = true)]
     #[arg(value_delimiter = ',', num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
@@ -75,19 +77,22 @@ pub enum Command {
     Slot(Slot),
     /// Have the leases of a lock's holders not be made longer
     ///
-    /// The lock is free when they end, and no two ever hold it that must not. A command that was started by `rwlease run` is stopped before that.
+    /// The lock is free when they end, and no two ever hold it that must not. A command that was
+    /// started by `rwlease run` is stopped before that.
     #[command(after_help = "Example:\n  rwlease revoke backup")]
     Revoke(Named),
     /// Take a lock from its holders at once
     ///
-    /// The old holders are not stopped: until their next renewal they believe that they hold, while others already do. Only a store
-    /// that compares fencing tokens is safe from them. Where waiting is possible, `rwlease revoke`.
+    /// The old holders are not stopped: until their next renewal they believe that they hold, while
+    /// others already do. Only a store that compares fencing tokens is safe from them. Where
+    /// waiting is possible, `rwlease revoke`.
     #[command(after_help = "Example:\n  rwlease release --force backup")]
     Release(Release),
     /// Look for what would break a lock here
     ///
-    /// Looks at the cluster's state, versions, the user's rights, the memory policy, the nodes' clocks and the replicas, and takes a lock on each
-    /// master for a moment. The exit status is 1 if something is wrong.
+    /// Looks at the cluster's state, versions, the user's rights, the memory policy, the nodes'
+    /// clocks and the replicas, and takes a lock on each master for a moment. The exit status is 1
+    /// if something is wrong.
     #[command(after_help = "Example:\n  rwlease doctor --redis redis://127.0.0.1:7000")]
     Doctor,
     /// Print a completion script for a shell
@@ -98,10 +103,12 @@ pub enum Command {
     Man(Man),
 }
 
-/// Runs a command while a lock is held, and ends with the command's exit status. RWLEASE_TOKEN in its environment is the fencing token.
+/// Runs a command while a lock is held, and ends with the command's exit status. RWLEASE_TOKEN in
+/// its environment is the fencing token.
 ///
-/// The command runs in a process group of its own, and signals are passed on to it. If the lease can no longer be made longer, the group gets
-/// SIGTERM, and SIGKILL if it has not ended in the grace, before the servers let the next one in.
+/// The command runs in a process group of its own, and signals are passed on to it. If the lease
+/// can no longer be made longer, the group gets SIGTERM, and SIGKILL if it has not ended in the
+/// grace, before the servers let the next one in.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
 pub struct Run {
@@ -116,7 +123,8 @@ pub struct Run {
     #[arg(long, group = "mode")]
     pub write: bool,
 
-    /// The longest time to wait for the lock, such as 30s; 0s does not wait at all [default: no limit]
+    /// The longest time to wait for the lock, such as 30s; 0s does not wait at all [default: no
+    /// limit]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
 
@@ -124,7 +132,8 @@ pub struct Run {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub lease: Duration,
 
-    /// What the command has from SIGTERM to SIGKILL when the lease is being lost, at most a third of the lease [default: a quarter of it, at most 10s]
+    /// What the command has from SIGTERM to SIGKILL when the lease is being lost, at most a third
+    /// of the lease [default: a quarter of it, at most 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub grace: Option<Duration>,
 
@@ -148,7 +157,9 @@ Examples:
   rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'";
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiters")]
+#[command(
+    after_help = "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiters"
+)]
 pub struct Status {
     /// The lock
     pub name: String,
@@ -210,16 +221,17 @@ pub struct Man {
     pub command: Option<String>,
 }
 
-/// The command line, or the exit status if there is nothing to do (help, version) or nothing to be understood.
+/// The command line, or the exit status if there is nothing to do (help, version) or nothing to be
+/// understood.
 pub fn read() -> Result<Args, ExitCode> {
-    let read = command()
-        .try_get_matches()
-        .and_then(|matches| Args::from_arg_matches(&matches));
+    let read = command().try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
     read.map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print().and_then(|()| stdout().flush()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => Failure::from(error).tell(),
-        },
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            match error.print().and_then(|()| stdout().flush()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => Failure::from(error).tell(),
+            }
+        }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = write!(anstream::stderr(), "{}", command().render_help().ansi());
             exit::USAGE.into()
@@ -246,5 +258,6 @@ fn in_one_line(error: &clap::Error) -> String {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 1500ms, 30s or 5m"))
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write it as 1500ms, 30s or 5m"))
 }

@@ -21,10 +21,8 @@ pub struct Certificates {
 
 impl Servers {
     pub async fn connect(&self) -> Result<Locks, Failure> {
-        let mut settings = Locks::builder()
-            .servers(self.urls()?)
-            .prefix(&self.prefix)
-            .client_name(NAME);
+        let mut settings =
+            Locks::builder().servers(self.urls()?).prefix(&self.prefix).client_name(NAME);
         if let Some((user, password)) = self.credentials()? {
             settings = settings.credentials(Credentials::new(user, password));
         }
@@ -52,9 +50,12 @@ impl Servers {
 
     /// The user that was named beside the URLs, and its password.
     pub fn credentials(&self) -> Result<Option<(String, String)>, Failure> {
-        let Some(user) = &self.user else { return Ok(None) };
-        let password = std::env::var(PASSWORD)
-            .map_err(|_| Failure::usage(format!("--user {user} needs a password; set {PASSWORD}")))?;
+        let Some(user) = &self.user else {
+            return Ok(None);
+        };
+        let password = std::env::var(PASSWORD).map_err(|_| {
+            Failure::usage(format!("--user {user} needs a password; set {PASSWORD}"))
+        })?;
         Ok(Some((user.clone(), password)))
     }
 
@@ -70,18 +71,11 @@ impl Servers {
 
 /// `HOST:PORT` is enough.
 fn with_scheme(url: &str) -> String {
-    if url.contains("://") {
-        url.to_owned()
-    } else {
-        format!("redis://{url}")
-    }
+    if url.contains("://") { url.to_owned() } else { format!("redis://{url}") }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| {
-        Failure::new(
-            SYSTEM,
-            format!("{}: {error}; name a file that can be read", file.display()),
-        )
+        Failure::new(SYSTEM, format!("{}: {error}; name a file that can be read", file.display()))
     })
 }

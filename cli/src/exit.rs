@@ -112,13 +112,17 @@ impl From<Exit> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (status, advice) = match error.kind() {
-            ErrorKind::TimedOut | ErrorKind::TriesUsedUp => (TRY_LATER, "try later, or give it a longer --timeout"),
+            ErrorKind::TimedOut | ErrorKind::TriesUsedUp => {
+                (TRY_LATER, "try later, or give it a longer --timeout")
+            }
             ErrorKind::TooManyWaiters => (TRY_LATER, "try later"),
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
             ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "take another name or --prefix"),
             ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
-            ErrorKind::Unavailable => (UNAVAILABLE, "see that the servers run and that --redis names them"),
+            ErrorKind::Unavailable => {
+                (UNAVAILABLE, "see that the servers run and that --redis names them")
+            }
             _ => (UNAVAILABLE, "try again"),
         };
         Failure::new(status, format!("{}; {advice}", with_reasons(&error)))
@@ -173,9 +177,8 @@ mod tests {
             NOT_FOUND,
         ];
         for status in all {
-            let stands = TABLE
-                .lines()
-                .any(|line| line.trim_start().starts_with(&format!("{status}  ")));
+            let stands =
+                TABLE.lines().any(|line| line.trim_start().starts_with(&format!("{status}  ")));
             assert!(stands, "{status}");
         }
     }

@@ -21,7 +21,9 @@ pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
         None => all,
         Some(name) => {
             let named = all.find_subcommand(name);
-            let named = named.ok_or_else(|| Failure::usage(format!("no command `{name}`; see `rwlease --help`")))?;
+            let named = named.ok_or_else(|| {
+                Failure::usage(format!("no command `{name}`; see `rwlease --help`"))
+            })?;
             named.clone().name(format!("rwlease-{name}"))
         }
     };

@@ -48,7 +48,8 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
     let was_held = held.lease().is_held();
     let given_back = give_back(&args.name, held, &mut signals).await;
-    // Whoever was stopped with the command's end unseen has to say so too: it may have ended after the lease.
+    // Whoever was stopped with the command's end unseen has to say so too: it may have ended after
+    // the lease.
     match outcome? {
         Ended::ByItself(status) if was_held && given_back != GivenBack::TooLate => {
             if let GivenBack::Uncertain(why) = given_back {
@@ -72,13 +73,15 @@ async fn wait_for(
     let asking = async {
         loop {
             let held = Held::ask(lock, args).await?;
-            // A grant that was handed over is short until it is claimed: the command begins with a whole lease.
+            // A grant that was handed over is short until it is claimed: the command begins with a
+            // whole lease.
             if !deadlines.are_near(held.lease().remaining()) {
                 return Ok(held);
             }
             match held.lease().renew().await {
                 Ok(_) => return Ok(held),
-                // On a machine with better things to do it can be over by then. Nothing has begun, so it acquires again.
+                // On a machine with better things to do it can be over by then. Nothing has begun,
+                // so it acquires again.
                 Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
                 Err(error) => return Err(Failure::from(error)),
             }
@@ -116,7 +119,8 @@ enum GivenBack {
     Uncertain(String),
 }
 
-/// The command has ended: whoever is told to end now need not wait for the servers, as the lease ends the lock.
+/// The command has ended: whoever is told to end now need not wait for the servers, as the lease
+/// ends the lock.
 async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
     let uncertain = |why| GivenBack::Uncertain(format!("lock `{name}`: {why}; its lease ends it"));
     let told = async {
@@ -136,7 +140,8 @@ async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
 }
 
 /// What was not there in time, and what to do.
-const NO_ANSWER: &str = "the servers did not answer in time; see that they run and that --redis names them";
+const NO_ANSWER: &str =
+    "the servers did not answer in time; see that they run and that --redis names them";
 const NOT_HAD: &str = "it was not had in time; try later";
 
 /// How long all is waited for, from connecting on.
@@ -155,13 +160,18 @@ impl WaitLimit {
         }
     }
 
-    async fn within<T>(&self, doing: impl Future<Output = Result<T, Failure>>, missed: &str) -> Result<T, Failure> {
+    async fn within<T>(
+        &self,
+        doing: impl Future<Output = Result<T, Failure>>,
+        missed: &str,
+    ) -> Result<T, Failure> {
         let Some((limit, until)) = self.limit else {
             return doing.await;
         };
         timeout_at(until, doing).await.unwrap_or_else(|_elapsed| {
             let (name, limit) = (&self.name, show::time(limit));
-            let message = format!("lock `{name}`: {missed}, or give it a --timeout longer than {limit}");
+            let message =
+                format!("lock `{name}`: {missed}, or give it a --timeout longer than {limit}");
             Err(Failure::new(TRY_LATER, message))
         })
     }
@@ -183,7 +193,8 @@ async fn run_under(
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     let started = Command::start(&args.command, TOKEN, lease.token()).await;
-    let mut command = started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
+    let mut command =
+        started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
     loop {
         let step = deadlines.step(lease.remaining(), command.told_to_end());
         let pause = match step {
@@ -216,8 +227,13 @@ async fn run_under(
     }
 }
 
-/// The command has ended since it was told to. What it has started was told as well, has the rest of the grace, and must not outlive the lease.
-async fn end_of_all(lease: &Lease, deadlines: &Deadlines, command: &mut Command) -> Result<Ended, Failure> {
+/// The command has ended since it was told to. What it has started was told as well, has the rest
+/// of the grace, and must not outlive the lease.
+async fn end_of_all(
+    lease: &Lease,
+    deadlines: &Deadlines,
+    command: &mut Command,
+) -> Result<Ended, Failure> {
     while command.has_members() {
         match deadlines.step(lease.remaining(), command.told_to_end()) {
             Step::Kill => {
@@ -266,7 +282,9 @@ fn cannot_run(command: &str, error: &std::io::Error) -> Failure {
 fn lost(name: &str, ended: Ended) -> Failure {
     let command = match ended {
         Ended::ByItself(status) => {
-            format!("the command ended by itself ({status}), maybe when others held the lock already")
+            format!(
+                "the command ended by itself ({status}), maybe when others held the lock already"
+            )
         }
         Ended::InGrace => "the command was told to end, and did".to_owned(),
         Ended::Killed => "the command was killed".to_owned(),

@@ -7,18 +7,24 @@ use rwlease::Mode;
 /// A time, to three digits or so.
 pub fn time(time: Duration) -> String {
     let rounded = match time {
-        tiny if !tiny.is_zero() && tiny < Duration::from_millis(1) => Duration::from_micros(tiny.as_micros() as u64),
+        tiny if !tiny.is_zero() && tiny < Duration::from_millis(1) => {
+            Duration::from_micros(tiny.as_micros() as u64)
+        }
         short if short < Duration::from_secs(1) => Duration::from_millis(short.as_millis() as u64),
-        middle if middle < Duration::from_secs(60) => Duration::from_millis(middle.as_millis() as u64 / 100 * 100),
+        middle if middle < Duration::from_secs(60) => {
+            Duration::from_millis(middle.as_millis() as u64 / 100 * 100)
+        }
         long => Duration::from_secs(long.as_secs()),
     };
     humantime::format_duration(rounded).to_string()
 }
 
-/// A text of others, on one line and without power over the terminal: characters that control it, or turn the direction of text, are escaped.
+/// A text of others, on one line and without power over the terminal: characters that control it,
+/// or turn the direction of text, are escaped.
 pub fn plain(text: &str) -> String {
     let has_power = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

@@ -23,8 +23,9 @@ const PASSED_ON: [Signal; 9] = [
 /// What ends a process that does nothing about it.
 const THAT_END: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// Stops a process where its shell would see that and let it go on, as Ctrl-Z does to those that do not hear it. Where there is no such shell (`ssh -t`, containers)
-/// it does nothing: the system itself looks, but not so at SIGSTOP, and SIGTSTP is heard here.
+/// Stops a process where its shell would see that and let it go on, as Ctrl-Z does to those that do
+/// not hear it. Where there is no such shell (`ssh -t`, containers) it does nothing: the system
+/// itself looks, but not so at SIGSTOP, and SIGTSTP is heard here.
 pub const STOP: Signal = Signal::SIGTTOU;
 
 pub struct Signals(Vec<(Signal, unix::Signal)>);
@@ -38,13 +39,13 @@ impl Signals {
         Signals::heard(&THAT_END)
     }
 
-    /// Those that were ignored when this process began (by `nohup`) stay ignored, here and in the command.
+    /// Those that were ignored when this process began (by `nohup`) stay ignored, here and in the
+    /// command.
     fn heard(signals: &[Signal]) -> io::Result<Signals> {
         let ignored = ignored();
-        let heard = signals
-            .iter()
-            .filter(|&&signal| ignored & (1 << (signal as u32 - 1)) == 0);
-        let streams = heard.map(|&signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)));
+        let heard = signals.iter().filter(|&&signal| ignored & (1 << (signal as u32 - 1)) == 0);
+        let streams =
+            heard.map(|&signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)));
         streams.collect::<io::Result<_>>().map(Signals)
     }
 
@@ -71,6 +72,5 @@ pub fn ends(signal: Signal) -> bool {
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .unwrap_or(0)
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }

@@ -90,10 +90,7 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
     }
     let dim = anstyle::Style::new().dimmed();
     let [state, mode, id, since, left, token] = ["", "MODE", "ID", "SINCE", "LEFT", "TOKEN"];
-    writeln!(
-        out,
-        "{dim}{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}{dim:#}"
-    )?;
+    writeln!(out, "{dim}{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}{dim:#}")?;
     for [state, mode, id, since, left, token] in rows {
         writeln!(out, "{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}")?;
     }

@@ -133,9 +133,6 @@ async fn slot_asks_no_server() -> Result {
     let ran = Tool::new([""]).run(&["slot", "order:{42}", "{42}", "a"]).await?;
     let shared = Slot::of("42").get();
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert_eq!(
-        ran.out,
-        format!("{shared:>5}  order:{{42}}\n{shared:>5}  {{42}}\n11174  a\n")
-    );
+    assert_eq!(ran.out, format!("{shared:>5}  order:{{42}}\n{shared:>5}  {{42}}\n11174  a\n"));
     Ok(())
 }

@@ -56,9 +56,7 @@ async fn no_count_is_lost_while_slots_move() -> Result {
 
 async fn count(tool: &Tool, file: &str) -> Result {
     for _ in 0..ROUNDS {
-        let ran = tool
-            .run(&["run", "--write", "counter", "--", "sh", "-c", COUNT, file])
-            .await?;
+        let ran = tool.run(&["run", "--write", "counter", "--", "sh", "-c", COUNT, file]).await?;
         if ran.status != Some(0) {
             return Err(Error::new(format!("{ran:?}")));
         }

@@ -24,14 +24,8 @@ async fn a_cluster_as_it_should_be() -> Result {
 
 #[tokio::test]
 async fn one_that_loses_locks() -> Result {
-    let shape = Shape::of(2, 0)
-        .line("maxmemory 100mb")
-        .line("maxmemory-policy allkeys-lru");
-    let cluster = Cluster::start_with(Shape {
-        node_timeout: 15_000,
-        ..shape
-    })
-    .await?;
+    let shape = Shape::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
+    let cluster = Cluster::start_with(Shape { node_timeout: 15_000, ..shape }).await?;
     let tool = Tool::new(cluster.urls());
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
@@ -45,10 +39,7 @@ async fn one_that_loses_locks() -> Result {
     }
 
     for number in 0..2 {
-        cluster
-            .node(number)
-            .say::<()>("CONFIG SET maxmemory-policy noeviction")
-            .await?;
+        cluster.node(number).say::<()>("CONFIG SET maxmemory-policy noeviction").await?;
     }
     assert_eq!(tool.run(&["doctor"]).await?.status, Some(0));
 
@@ -73,21 +64,25 @@ async fn a_master_that_is_away() -> Result {
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let away = cluster.node(1).address().to_string();
-    let told = |line: &str| line.starts_with("wrong") && line.contains(&away) && line.contains("cannot be queried");
+    let told = |line: &str| {
+        line.starts_with("wrong") && line.contains(&away) && line.contains("cannot be queried")
+    };
     assert!(ran.out.lines().any(told), "{}", ran.out);
     Ok(())
 }
 
 #[tokio::test]
 async fn a_user_that_lacks_rights() -> Result {
-    // Of what docs/operating.md lists, all but `+hdel` for one, and `+info`, `+wait`, `+ssubscribe` for the other.
+    // Of what docs/operating.md lists, all but `+hdel` for one, and `+info`, `+wait`, `+ssubscribe`
+    // for the other.
     let poor = "user poor on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                 +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
                 +pexpireat +pttl +spublish";
     let mute = "user mute on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time \
                 +cluster|slots +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
     let server = Single::start_with(ServerSettings::default().line(poor).line(mute)).await?;
-    let as_user = |user| Tool::new([server.url().replace("redis://", &format!("redis://{user}:p@"))]);
+    let as_user =
+        |user| Tool::new([server.url().replace("redis://", &format!("redis://{user}:p@"))]);
     let ran = as_user("poor").run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let told = |line: &str| line.starts_with("wrong") && line.contains("lacks");
@@ -128,7 +123,8 @@ async fn a_server_without_lua() -> Result {
     assert!(says(&ran, "wrong", &[&address, "no Lua"]), "{}", ran.out);
 
     if server.version().has_lua_module() {
-        let server = Single::start_with(ServerSettings::default().line("enable-module-command yes")).await?;
+        let server =
+            Single::start_with(ServerSettings::default().line("enable-module-command yes")).await?;
         let tool = Tool::new([server.url()]);
         let ran = tool.run(&["doctor"]).await?;
         assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -148,11 +144,7 @@ async fn a_server_that_has_not_all_commands() -> Result {
     let cluster = Cluster::start_with(shape).await?;
     let ran = Tool::new(cluster.urls()).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(
-        says(&ran, "note", &["does not serve CONFIG GET", "failover"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "note", &["does not serve CONFIG GET", "failover"]), "{}", ran.out);
     assert!(ran.out.contains("a cluster of 2 masters and 2 replicas"), "{}", ran.out);
 
     let settings = ServerSettings::default().line(without("CLUSTER")).line(without("WAIT"));
@@ -160,11 +152,7 @@ async fn a_server_that_has_not_all_commands() -> Result {
     let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "locks work: {ran:?}");
     assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
-    assert!(
-        says(&ran, "warning", &["does not serve WAIT", "--replicas"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "warning", &["does not serve WAIT", "--replicas"]), "{}", ran.out);
     Ok(())
 }
 
@@ -174,11 +162,7 @@ async fn two_servers_behind_one_address() -> Result {
     let both = Balancer::start(&[&one, &other]).await?;
     let ran = Tool::new([both.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(
-        says(&ran, "wrong", &["2 servers answer at this address"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "wrong", &["2 servers answer at this address"]), "{}", ran.out);
 
     let twice = Balancer::start(&[&one, &one]).await?;
     let ran = Tool::new([twice.url()]).run(&["doctor"]).await?;
@@ -197,10 +181,8 @@ async fn a_load_balancer_before_the_nodes_of_one_cluster() -> Result {
 
 #[tokio::test]
 async fn nodes_of_two_clusters() -> Result {
-    let (one, other) = (
-        Cluster::start_with(Shape::of(2, 0)).await?,
-        Cluster::start_with(Shape::of(2, 0)).await?,
-    );
+    let (one, other) =
+        (Cluster::start_with(Shape::of(2, 0)).await?, Cluster::start_with(Shape::of(2, 0)).await?);
     let ran = Tool::new(one.urls()).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let urls = [one.node(0).url(), other.node(1).url()];
@@ -230,22 +212,14 @@ async fn servers_of_their_own() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let ran = Tool::new([cluster.node(0).url(), one.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(
-        says(&ran, "wrong", &[&one.address(), "no node of the cluster"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "wrong", &[&one.address(), "no node of the cluster"]), "{}", ran.out);
 
     let gone = other.url();
     other.kill()?;
     let ran = Tool::new([one.url(), gone]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "the other may be another server: {ran:?}");
     assert!(says(&ran, "wrong", &["no client for locks"]), "{}", ran.out);
-    assert!(
-        says(&ran, "warning", &[&other.address(), "cannot be queried"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "warning", &[&other.address(), "cannot be queried"]), "{}", ran.out);
     Ok(())
 }
 
@@ -255,30 +229,18 @@ async fn a_primary_that_a_name_leads_to() -> Result {
     let follow = format!("replicaof 127.0.0.1 {}", primary.port());
     let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
     let wait_limit = WaitLimit::new("the replica to be in step");
-    while !replica
-        .say::<String>("INFO replication")
-        .await?
-        .contains("master_link_status:up")
-    {
+    while !replica.say::<String>("INFO replication").await?.contains("master_link_status:up") {
         wait_limit.pause("not yet").await?;
     }
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");
     let ran = Tool::new([by_name(primary.url())]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(
-        says(&ran, "warning", &["localhost", "failover", "another server"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "warning", &["localhost", "failover", "another server"]), "{}", ran.out);
     let ran = Tool::new([primary.url()]).run(&["doctor"]).await?;
     assert!(!ran.out.contains("failover moves"), "{}", ran.out);
 
     let ran = Tool::new([replica.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(
-        says(&ran, "wrong", &[&replica.address(), "is a replica"]),
-        "{}",
-        ran.out
-    );
+    assert!(says(&ran, "wrong", &[&replica.address(), "is a replica"]), "{}", ran.out);
     Ok(())
 }

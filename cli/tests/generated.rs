@@ -3,17 +3,8 @@
 use crate::support::Result;
 use crate::tool::Tool;
 
-const COMMANDS: [&str; 9] = [
-    "run",
-    "status",
-    "list",
-    "slot",
-    "revoke",
-    "release",
-    "doctor",
-    "completions",
-    "man",
-];
+const COMMANDS: [&str; 9] =
+    ["run", "status", "list", "slot", "revoke", "release", "doctor", "completions", "man"];
 
 #[tokio::test]
 async fn help_has_examples_and_exit_statuses() -> Result {
@@ -40,11 +31,9 @@ async fn help_has_examples_and_exit_statuses() -> Result {
 #[tokio::test]
 async fn completions_for_shells() -> Result {
     let tool = Tool::new([""]);
-    for (shell, word) in [
-        ("bash", "complete -F"),
-        ("zsh", "#compdef rwlease"),
-        ("fish", "complete -c rwlease"),
-    ] {
+    for (shell, word) in
+        [("bash", "complete -F"), ("zsh", "#compdef rwlease"), ("fish", "complete -c rwlease")]
+    {
         let ran = tool.run(&["completions", shell]).await?;
         assert_eq!(ran.status, Some(0));
         assert!(ran.out.contains(word) && ran.out.contains("doctor"), "{shell}");

@@ -17,10 +17,7 @@ async fn a_command_whose_lease_is_revoked_has_a_grace_to_end_in() -> Result {
     tool.run(&["revoke", "a"]).await?;
     let ran = run.ended().await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(79), "cleaned up\n"), "{ran:?}");
-    assert!(
-        ran.err.contains("lease was lost") && ran.err.contains("told to end"),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("lease was lost") && ran.err.contains("told to end"), "{ran:?}");
     Ok(())
 }
 
@@ -92,7 +89,8 @@ async fn a_forced_release_leaves_no_grace() -> Result {
 async fn servers_that_answer_no_more_end_the_command_in_time() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
-    let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", "echo $$; exec sleep 600"])?;
+    let mut run =
+        tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", "echo $$; exec sleep 600"])?;
     let command = run.line().await?;
     server.freeze()?;
     while is_alive(&command) {

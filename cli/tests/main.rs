@@ -1,6 +1,8 @@
-//! The command `rwlease`, as a shell sees it: what it prints, how it ends, and what becomes of the commands that it runs.
+//! The command `rwlease`, as a shell sees it: what it prints, how it ends, and what becomes of the
+//! commands that it runs.
 
-// The ban on direct clocks is for the library; and the test support asks for features of the library by their names.
+// The ban on direct clocks is for the library; and the test support asks for features of the
+// library by their names.
 #![allow(clippy::disallowed_methods, unexpected_cfgs)]
 
 #[path = "../../tests/support/mod.rs"]

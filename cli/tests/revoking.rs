@@ -23,10 +23,7 @@ async fn a_revoked_lease_stays_good_until_it_ends() -> Result {
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.write().await?;
     let ran = tool.run(&["revoke", "a"]).await?;
-    assert!(
-        ran.out.starts_with("revoked a from a writer: it is free in "),
-        "{ran:?}"
-    );
+    assert!(ran.out.starts_with("revoked a from a writer: it is free in "), "{ran:?}");
     assert_eq!(tool.status("a").await?["writer"]["revoked"], true);
     assert!(guard.renew().await.is_err());
     assert_eq!(guard.state(), LeaseState::Uncertain);
@@ -45,9 +42,8 @@ async fn a_forced_release_gives_it_to_the_next() -> Result {
     assert_eq!(tool.status("a").await?["locked"], true);
     let ran = tool.run(&["release", "--force", "a"]).await?;
     assert!(ran.out.starts_with("took a from 1 reader: tokens below "), "{ran:?}");
-    let next = tool
-        .run(&["run", "--timeout", "0s", "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"])
-        .await?;
+    let next =
+        tool.run(&["run", "--timeout", "0s", "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"]).await?;
     assert!(next.out.trim().parse::<u64>()? > guard.token());
     Ok(())
 }

@@ -12,12 +12,9 @@ use crate::tool::{self, RWLEASE, Tool};
 async fn the_exit_status_is_the_commands() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
-    for (script, status) in [
-        ("true", 0),
-        ("exit 7", 7),
-        ("kill -TERM $$", 143),
-        ("kill -KILL $$", 137),
-    ] {
+    for (script, status) in
+        [("true", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+    {
         let ran = tool.run(&["run", "a", "--", "sh", "-c", script]).await?;
         assert_eq!((ran.status, ran.err.as_str()), (Some(status), ""), "{script}");
     }
@@ -36,9 +33,7 @@ async fn the_command_finds_its_token_and_tokens_rise() -> Result {
     let tool = Tool::new([server.url()]);
     let mut last = 0;
     for mode in ["--read", "--write", "--write"] {
-        let ran = tool
-            .run(&["run", mode, "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"])
-            .await?;
+        let ran = tool.run(&["run", mode, "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"]).await?;
         let token: u64 = ran.out.trim().parse()?;
         assert!(token > last, "{token} after {last}");
         assert_eq!(tool.status("a").await?["token"], token);
@@ -55,15 +50,10 @@ async fn readers_share_and_writers_do_not() -> Result {
     command.stdin(Stdio::piped());
     let mut reader = tool::start(command)?;
     assert_eq!(reader.line().await?, "in");
-    for (mode, timeout, status) in [
-        ("--read", "0s", 0),
-        ("--read", "5s", 0),
-        ("--write", "0s", 75),
-        ("--write", "1s", 75),
-    ] {
-        let ran = tool
-            .run(&["run", mode, "--timeout", timeout, "a", "--", "true"])
-            .await?;
+    for (mode, timeout, status) in
+        [("--read", "0s", 0), ("--read", "5s", 0), ("--write", "0s", 75), ("--write", "1s", 75)]
+    {
+        let ran = tool.run(&["run", mode, "--timeout", timeout, "a", "--", "true"]).await?;
         assert_eq!(ran.status, Some(status), "{mode} {timeout}: {ran:?}");
         let lines = ran.err.lines().count();
         assert_eq!(lines, usize::from(status != 0), "{ran:?}");
@@ -112,8 +102,9 @@ async fn signals_are_passed_on() -> Result {
 async fn a_signal_that_was_ignored_at_the_start_stays_ignored() -> Result {
     let server = Single::start().await?;
     let mut command = tokio::process::Command::new("sh");
-    let nohup =
-        format!("trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'");
+    let nohup = format!(
+        "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
+    );
     command.args(["-c", &nohup]).env("RWLEASE_URL", server.url());
     let ran = tool::ran(command).await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
@@ -159,9 +150,8 @@ async fn one_who_is_told_to_end_while_it_gives_the_lock_back_ends() -> Result {
 async fn options_reach_the_lock() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
-    let run = tool.start(&[
-        "run", "--lease", "1500ms", "--prefix", "mine:", "a", "--", "sleep", "60",
-    ])?;
+    let run =
+        tool.start(&["run", "--lease", "1500ms", "--prefix", "mine:", "a", "--", "sleep", "60"])?;
     let keys = async || server.say::<Vec<String>>("KEYS *").await;
     while keys().await?.is_empty() {}
     assert_eq!(keys().await?, ["mine:a"]);

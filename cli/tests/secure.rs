@@ -32,28 +32,17 @@ async fn run(tool: &Tool, password: &str, args: &[&str]) -> Result<Ran> {
 #[tokio::test]
 async fn tls_and_a_user() -> Result {
     let certificates = certificates()?;
-    let settings = ServerSettings {
-        tls: Some(certificates.clone()),
-        ..ServerSettings::default()
-    };
+    let settings = ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
     let settings = settings.line(format!("user locker on >{PASSWORD} ~* &* +@all"));
-    let cluster = Cluster::start_with(Shape {
-        settings,
-        ..Shape::of(1, 0)
-    })
-    .await?;
+    let cluster = Cluster::start_with(Shape { settings, ..Shape::of(1, 0) }).await?;
     let roots = std::env::temp_dir().join(format!("rwlease-roots-{}.pem", cluster.node(0).port()));
     std::fs::write(&roots, &certificates.authority)?;
     let roots = roots.to_string_lossy().into_owned();
     let port = cluster.node(0).tls_port().unwrap_or_default();
     let tool = Tool::new([format!("rediss://127.0.0.1:{port}")]);
 
-    let held = run(
-        &tool,
-        PASSWORD,
-        &["run", "--tls-roots", &roots, "a", "--", "echo", "held"],
-    )
-    .await?;
+    let held =
+        run(&tool, PASSWORD, &["run", "--tls-roots", &roots, "a", "--", "echo", "held"]).await?;
     assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
     let looked = run(&tool, PASSWORD, &["doctor", "--tls-roots", &roots]).await?;
     assert_eq!(looked.status, Some(0), "{looked:?}");
@@ -67,9 +56,7 @@ async fn tls_and_a_user() -> Result {
 
 #[tokio::test]
 async fn a_user_needs_a_password() -> Result {
-    let ran = Tool::new(["redis://127.0.0.1:1"])
-        .run(&["status", "--user", "locker", "a"])
-        .await?;
+    let ran = Tool::new(["redis://127.0.0.1:1"]).run(&["status", "--user", "locker", "a"]).await?;
     assert_eq!(ran.status, Some(64));
     assert!(ran.err.contains("RWLEASE_PASSWORD"), "{ran:?}");
     Ok(())

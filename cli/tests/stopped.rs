@@ -21,10 +21,7 @@ async fn it_kills_its_command_on_waking_and_says_so() -> Result {
     run.signal(Signal::CONT)?;
     let ran = run.ended().await?;
     assert_eq!(ran.status, Some(79), "{ran:?}");
-    assert!(
-        ran.err.contains("lease was lost") && ran.err.contains("was killed"),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("lease was lost") && ran.err.contains("was killed"), "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     assert!(!is_alive(&command) && !is_alive(&child));
     assert!(guard.is_held(), "the lock of the other one is not touched");
@@ -35,7 +32,8 @@ async fn it_kills_its_command_on_waking_and_says_so() -> Result {
 async fn a_command_that_ended_unseen_does_not_count_as_done_under_the_lock() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
-    let mut run = tool.start(&["run", "--lease", "1s", "a", "--", "sh", "-c", "echo $$; sleep 0.5"])?;
+    let mut run =
+        tool.start(&["run", "--lease", "1s", "a", "--", "sh", "-c", "echo $$; sleep 0.5"])?;
     let command = run.line().await?;
     run.signal(Signal::STOP)?;
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;

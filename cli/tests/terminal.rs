@@ -51,10 +51,7 @@ impl OnTerminal {
         let stdin = self.0.stdin.take(); // its end would end `script`
         let output = timeout(LONG, self.0.wait_with_output()).await??;
         drop(stdin);
-        Ok((
-            output.status.code(),
-            String::from_utf8_lossy(&output.stdout).into_owned(),
-        ))
+        Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 }
 
@@ -77,7 +74,8 @@ async fn ctrl_c_reaches_the_command_once() -> Result {
     let tool = Tool::new([server.url()]);
     // Once where the command leaves the terminal alone, once where it has it.
     for wants in ["", "stty -a > /dev/null; stty echo;"] {
-        let script = format!("run a -- sh -c '{wants} trap \"echo hit\" INT; sleep 1; sleep 1; echo done'");
+        let script =
+            format!("run a -- sh -c '{wants} trap \"echo hit\" INT; sleep 1; sleep 1; echo done'");
         let mut run = OnTerminal::start(&server, &script)?;
         tool.until("a", |status| status["locked"] == true).await?;
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -88,7 +86,8 @@ async fn ctrl_c_reaches_the_command_once() -> Result {
     Ok(())
 }
 
-/// Nobody would let it go on: it is the first of its session, as under `ssh -t` and in containers, or below a shell that is.
+/// Nobody would let it go on: it is the first of its session, as under `ssh -t` and in containers,
+/// or below a shell that is.
 #[tokio::test]
 async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
     let server = Single::start().await?;
@@ -108,11 +107,7 @@ async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
 async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
-    let guard = rwlease::Locks::connect([server.url()])
-        .await?
-        .rwlock("a")?
-        .write()
-        .await?;
+    let guard = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
     let mut run = OnTerminal::shell(&server, &format!("{RWLEASE} run a -- true; exit $?"))?;
     tool.until("a", |status| status["waiters"] == 1).await?;
     run.types("\x1a").await?;
@@ -154,10 +149,7 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
     run.types("\x03").await?;
     let (status, shown) = run.ended().await?;
     assert_eq!(status, Some(130), "{shown}");
-    assert!(
-        shown.contains("waiting for a") && shown.contains("1 before you"),
-        "{shown}"
-    );
+    assert!(shown.contains("waiting for a") && shown.contains("1 before you"), "{shown}");
     assert!(shown.contains(guard.id()), "{shown}");
     assert_eq!(tool.status("a").await?["waiters"], 1, "it left the queue");
     guard.release().await?;

@@ -92,9 +92,7 @@ impl Tool {
                 }
             }
         };
-        timeout(LONG, seen)
-            .await
-            .map_err(|_| Error::new(format!("`{name}` does not get there")))?
+        timeout(LONG, seen).await.map_err(|_| Error::new(format!("`{name}` does not get there")))?
     }
 }
 
@@ -107,7 +105,8 @@ pub async fn ran(mut command: Command) -> Result<Ran> {
     })
 }
 
-/// For `env`: the tests themselves may run where these are ignored, as in the background of a script.
+/// For `env`: the tests themselves may run where these are ignored, as in the background of a
+/// script.
 pub const HEARING: &str = "--default-signal=INT,QUIT";
 
 pub fn start(mut command: Command) -> Result<Running> {

@@ -10,10 +10,7 @@ async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
     let ran = tool.run(args).await?;
     assert_eq!(ran.status, Some(status), "{args:?}: {ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{args:?}: {ran:?}");
-    assert!(
-        ran.err.starts_with("rwlease: ") && ran.err.contains("; "),
-        "{args:?}: {ran:?}"
-    );
+    assert!(ran.err.starts_with("rwlease: ") && ran.err.contains("; "), "{args:?}: {ran:?}");
     assert!(ran.err.contains(word), "{args:?}: {ran:?}");
     assert!(!ran.err.contains('\x1b'), "colour is for terminals: {ran:?}");
     assert_eq!(ran.out, "", "{args:?}");

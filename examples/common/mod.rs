@@ -1,4 +1,5 @@
-//! Where the examples find their servers: `RWLEASE_URL` (comma-separated; one node of a cluster is enough), else in this process.
+//! Where the examples find their servers: `RWLEASE_URL` (comma-separated; one node of a cluster is
+//! enough), else in this process.
 
 use rwlease::Locks;
 

@@ -23,7 +23,9 @@ impl Stage {
 
     pub fn name(&self) -> String {
         match self {
-            Stage::Embedded(_) => "the embedded engine, three masters and a replica of each in this process".into(),
+            Stage::Embedded(_) => {
+                "the embedded engine, three masters and a replica of each in this process".into()
+            }
             Stage::Cluster(cluster) => format!("a cluster of six nodes, {}", cluster.version()),
         }
     }
@@ -39,7 +41,9 @@ impl Stage {
     pub async fn master_of(&self, slot: Slot) -> Outcome<String> {
         match self {
             Stage::Embedded(engine) => Ok(format!("node {}", engine.faults().master_of(slot))),
-            Stage::Cluster(cluster) => Ok(cluster.node(cluster.master_of(slot.get()).await?).address()),
+            Stage::Cluster(cluster) => {
+                Ok(cluster.node(cluster.master_of(slot.get()).await?).address())
+            }
         }
     }
 
@@ -50,11 +54,7 @@ impl Stage {
                 let faults = engine.faults();
                 let target = (faults.master_of(slot) + 1) % 3;
                 let moved = faults.begin_move(slot, target) && faults.finish_move(slot);
-                if moved {
-                    Ok(())
-                } else {
-                    Err(Error::new("the slot did not move"))
-                }
+                if moved { Ok(()) } else { Err(Error::new("the slot did not move")) }
             }
             Stage::Cluster(cluster) => {
                 let master = cluster.master_of(slot.get()).await?;

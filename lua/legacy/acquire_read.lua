@@ -1,5 +1,5 @@
--- Takes the two-key lock for reading, as the published protocol does: refused while the writer's key exists, else the
--- readers' key is set.
+-- Takes the two-key lock for reading, as the published protocol does: refused while the writer's
+-- key exists, else the readers' key is set.
 --
 -- KEYS[1]  the readers' key         KEYS[2]  the writer's key
 -- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
@@ -12,9 +12,10 @@
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, EXISTS, PTTL, SET, PTTL.
 --
--- Beside the published protocol: the value names the reader that came last, so that an earlier one does not delete the
--- key under it; a short lease does not cut a longer one short; and a call that is repeated changes nothing, unless another
--- reader has come between: of that one the key does not tell, so it is set anew.
+-- Beside the published protocol: the value names the reader that came last, so that an earlier one
+-- does not delete the key under it; a short lease does not cut a longer one short; and a call that
+-- is repeated changes nothing, unless another reader has come between: of that one the key does not
+-- tell, so it is set anew.
 
 -- @include clock
 
@@ -31,7 +32,8 @@ elseif redis.call('EXISTS', KEYS[2]) == 1 then
   return { now, 'refused', 0 }
 end
 if held ~= ARGV[3] then
-  -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take off half a second.
+  -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take
+  -- off half a second.
   local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
   redis.call('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
 end

@@ -1,5 +1,5 @@
--- Takes the two-key lock for writing, as the published protocol does: refused while the readers' key exists, else the
--- writer's key is set if it is not there.
+-- Takes the two-key lock for writing, as the published protocol does: refused while the readers'
+-- key exists, else the writer's key is set if it is not there.
 --
 -- KEYS[1]  the readers' key         KEYS[2]  the writer's key
 -- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
@@ -12,8 +12,8 @@
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, EXISTS, SET, PTTL.
 --
--- Beside the published protocol: the value is the id, so that nobody else of this kind deletes the key, and a call that
--- is repeated has the same answer.
+-- Beside the published protocol: the value is the id, so that nobody else of this kind deletes the
+-- key, and a call that is repeated has the same answer.
 
 -- @include clock
 

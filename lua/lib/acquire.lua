@@ -1,8 +1,9 @@
--- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made meanwhile.
+-- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made
+-- meanwhile.
 local demand, bad = read_demand()
 
--- The grant that this acquisition has, if any, claimed by this call. The record is written even if nothing in it changes: `WAIT` counts replicas only
--- for what the call in front of it has written.
+-- The grant that this acquisition has, if any, claimed by this call. The record is written even if
+-- nothing in it changes: `WAIT` counts replicas only for what the call in front of it has written.
 local function claim(mode)
   local alive, state, deadline, token, index
   if mode == 'w' then
@@ -61,7 +62,8 @@ local function refresh(entry)
 end
 
 local function queue(mode)
-  -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not come back with.
+  -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not
+  -- come back with.
   local last = number('ticket')
   local ticket = demand.ticket > 0 and math.min(demand.ticket, last + LEAP) or last + 1
   if ticket > last then

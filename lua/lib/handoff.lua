@@ -1,8 +1,9 @@
--- The commonest hand-off, without the machinery and to the same effect: the last holder goes, neither a reader nor an upgrader waits, and the writer at the
--- head of the queue lives.
+-- The commonest hand-off, without the machinery and to the same effect: the last holder goes,
+-- neither a reader nor an upgrader waits, and the writer at the head of the queue lives.
 --
--- `hand_off` is given the holder's fields. In any other case it writes nothing and returns nothing; else it returns 'heard', or 'unheard' if the grant must
--- be taken back because the waiter's client is gone.
+-- `hand_off` is given the holder's fields. In any other case it writes nothing and returns nothing;
+-- else it returns 'heard', or 'unheard' if the grant must be taken back because the waiter's client
+-- is gone.
 local FIRST = '^w %- (%S+) %d+ (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$' -- an entry, as in waiters.lua
 local SECOND = '^w %S+( %S+ %d+ %d+ %d+ %d+ %d+ %a %S+ %S+ %d+)$'
 

@@ -1,5 +1,6 @@
--- A write-back cache over the lock's hash. A script changes fields here and writes them in one go at its end: so nothing is
--- half done when an argument, a field or the server's memory turns out to be bad.
+-- A write-back cache over the lock's hash. A script changes fields here and writes them in one go
+-- at its end: so nothing is half done when an argument, a field or the server's memory turns out to
+-- be bad.
 local fields, changed, order = {}, {}, {}
 
 local function get(field)
@@ -53,8 +54,9 @@ local function is_idle()
   return not get('writer') and number('readers') == 0 and number('waiters') == 0
 end
 
--- The life of the key in absolute ms, if it must be set: longer when something new needs it, down to the grace when nobody
--- holds or waits any more (after the last token's time, should the clock be behind it: no token may come twice).
+-- The life of the key in absolute ms, if it must be set: longer when something new needs it, down
+-- to the grace when nobody holds or waits any more (after the last token's time, should the clock
+-- be behind it: no token may come twice).
 local function life()
   if is_idle() then
     for _, field in ipairs(IDLE) do
@@ -67,10 +69,11 @@ local function life()
   end
 end
 
--- Writes what has changed. What frees a lock or keeps one alive must not be refused by a full memory: it begins with
--- an HDEL of a field that does not exist, after which the server refuses nothing more in this script for its memory. What takes a lock begins
--- with an HSET, so that the limit can stop it, and returns the server's error then, with nothing written. Both set before they delete: a user who lacks
--- the right to set changes nothing.
+-- Writes what has changed. What frees a lock or keeps one alive must not be refused by a full
+-- memory: it begins with an HDEL of a field that does not exist, after which the server refuses
+-- nothing more in this script for its memory. What takes a lock begins with an HSET, so that the
+-- limit can stop it, and returns the server's error then, with nothing written. Both set before
+-- they delete: a user who lacks the right to set changes nothing.
 local function flush(frees)
   if #order == 0 then
     return

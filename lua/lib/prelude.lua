@@ -8,7 +8,8 @@ local function refuse(what)
   return { err = 'LOCKARGS ' .. what }
 end
 
--- A server's error as a script answers it: without the place in the script that old servers put before it.
+-- A server's error as a script answers it: without the place in the script that old servers put
+-- before it.
 local function server_error(refused)
   return { err = string.match(refused.err, ERROR) or refused.err }
 end
@@ -29,8 +30,8 @@ local function is_id(text)
   return is_word(text, 40) and #text >= 12
 end
 
--- A holder's record: 'h' (holds) or 'g' (was granted, has not claimed it yet), the deadline in ms, the token, and the rest
--- (the writer's id, or the reader's index).
+-- A holder's record: 'h' (holds) or 'g' (was granted, has not claimed it yet), the deadline in ms,
+-- the token, and the rest (the writer's id, or the reader's index).
 local function record(state, deadline, token, rest)
   return format(RECORD, state, deadline, token, rest)
 end
@@ -39,7 +40,8 @@ local function malformed(what)
   error('LOCKFOREIGN malformed ' .. what, 0)
 end
 
--- Runs an operation. An error that is raised in it becomes an error reply with its own code, which not all servers do by themselves.
+-- Runs an operation. An error that is raised in it becomes an error reply with its own code, which
+-- not all servers do by themselves.
 local function answer(operation)
   local fine, result = pcall(operation)
   if fine then
@@ -57,7 +59,8 @@ local function parse(text)
   return string.sub(text, 1, 1), deadline, token, string.sub(text, 31)
 end
 
--- Looks at what HMGET has read, `version` first. Returns an error reply if the key is not a lock of this protocol.
+-- Looks at what HMGET has read, `version` first. Returns an error reply if the key is not a lock of
+-- this protocol.
 local function foreign(values)
   if values.err then
     return values

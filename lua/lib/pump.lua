@@ -1,8 +1,9 @@
--- Who is next. Whatever frees a lock ends here, and grants it to those whose turn it is, in a bounded number of steps; what is left
--- over is said by `more`.
+-- Who is next. Whatever frees a lock ends here, and grants it to those whose turn it is, in a
+-- bounded number of steps; what is left over is said by `more`.
 --
--- Phase-fair: waiting writers are first in, first out, and so are waiting readers. When a write ends, the readers that wait by then go before the next writer
--- (`phase` is the last of their tickets); when the last reader is gone, the next writer goes. The one upgrader goes before all.
+-- Phase-fair: waiting writers are first in, first out, and so are waiting readers. When a write
+-- ends, the readers that wait by then go before the next writer (`phase` is the last of their
+-- tickets); when the last reader is gone, the next writer goes. The one upgrader goes before all.
 local GRANTS = 16 -- grants and dead waiters in one call
 local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few otherwise
 local LOOKS_UNBLOCKED = 2
@@ -56,7 +57,8 @@ local function claimed_until(deadline, token, wanted)
   return token > number('revoked') and math.max(deadline, now + wanted) or deadline
 end
 
--- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The caller has its full lease at once.
+-- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The
+-- caller has its full lease at once.
 local function grant(entry)
   local token = mint()
   local asks = entry.id == me
@@ -124,8 +126,8 @@ local function reads_next(reader, waits_to_write)
   return not waits_to_write or reader.ticket <= number('phase') or (reader.fairness == 'r' and number('fair') == 0)
 end
 
--- Grants one waiter its turn; false if nobody can go. The look at the readers may show that the client of the one who is next
--- is gone: then there is another who is.
+-- Grants one waiter its turn; false if nobody can go. The look at the readers may show that the
+-- client of the one who is next is gone: then there is another who is.
 local function step()
   if writing() then
     return false
@@ -145,7 +147,8 @@ local function step()
     grant(next_reader)
     return true
   elseif not next_writer then
-    -- The dead are in nobody's way, and go by and by; but those that were cut off are to be gone soon.
+    -- The dead are in nobody's way, and go by and by; but those that were cut off are to be gone
+    -- soon.
     local forced = get('forced')
     looks = math.min(looks, forced and LOOKS or LOOKS_UNBLOCKED)
     if sweep(looks) and forced then
@@ -172,7 +175,8 @@ local function pump()
   end
 end
 
--- Takes back a grant that nobody heard, at the server where its waiter subscribed: the waiter is gone.
+-- Takes back a grant that nobody heard, at the server where its waiter subscribed: the waiter is
+-- gone.
 local function take_back(granted)
   if granted.entry.mode == 'w' then
     put('writer', false)
@@ -182,8 +186,8 @@ local function take_back(granted)
   end
 end
 
--- Tells each client of its grants in one message: "<now> <more>", then " <id> <token> <deadline>" for each.
--- Returns true if some of them are gone and were passed over.
+-- Tells each client of its grants in one message: "<now> <more>", then " <id> <token> <deadline>"
+-- for each. Returns true if some of them are gone and were passed over.
 local function tell()
   local channels, messages, heard_by = {}, {}, {}
   for _, granted in ipairs(grants) do
@@ -212,7 +216,8 @@ local function tell()
   return gone
 end
 
--- The end of every script that may free something: grants, writes, tells. Returns the server's error if it refused the first write.
+-- The end of every script that may free something: grants, writes, tells. Returns the server's
+-- error if it refused the first write.
 local function settle(frees)
   repeat
     pump()

@@ -1,7 +1,8 @@
--- `simple`: the call is well formed and in time, nobody waits, and the clock is past the last token. What is not simple, a
--- malformed call or field among it, is for the machinery to judge.
+-- `simple`: the call is well formed and in time, nobody waits, and the clock is past the last
+-- token. What is not simple, a malformed call or field among it, is for the machinery to judge.
 --
--- Numbers are costly to turn into text: the token's (`stamp`) is put together from what TIME has said, a moment's is made once.
+-- Numbers are costly to turn into text: the token's (`stamp`) is put together from what TIME has
+-- said, a moment's is made once.
 local caller, lease, not_after, waits = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2]), #ARGV == 11
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local simple = #KEYS == 1

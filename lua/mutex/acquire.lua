@@ -1,16 +1,14 @@
--- Takes a mutex: a string key that holds its holder's value and ends with the lease, as `SET key value NX PX lease` makes it. Every
--- library that does the same can share it.
+-- Takes a mutex: a string key that holds its holder's value and ends with the lease, as
+-- `SET key value NX PX lease` makes it. Every library that does the same can share it.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
--- Reply: now, status, 0
---   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then its value is written again, with the same end)
---   refused  when the holder's lease ends (ms, 0: never)
---   stale    nothing: it came past not_after
--- Errors: WRONGTYPE, LOCKARGS, OOM.
--- Cost: TIME and SET; GET and PTTL more when it is held, and another SET when this acquisition holds it.
+-- Reply: now, status, 0 granted  0, deadline: it holds, perhaps since an earlier attempt of this
+-- call (then its value is written again, with the same end) refused  when the holder's lease ends
+-- (ms, 0: never) stale    nothing: it came past not_after Errors: WRONGTYPE, LOCKARGS, OOM. Cost:
+-- TIME and SET; GET and PTTL more when it is held, and another SET when this acquisition holds it.
 
 -- @include constants
 -- @include clock

@@ -4,11 +4,9 @@
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
--- Reply: now, status, 0
---   renewed  0, deadline
---   lost     it holds another value, or none
--- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
--- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of the last when the lease ends later already.
+-- Reply: now, status, 0 renewed  0, deadline lost     it holds another value, or none Errors:
+-- WRONGTYPE, LOCKARGS. A full memory does not stop it. Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL
+-- and SET in place of the last when the lease ends later already.
 
 -- @include constants
 -- @include clock
@@ -33,7 +31,8 @@ if left < lease then
   left = lease
   call('PEXPIREAT', key, format('%.0f', now + lease))
 else
-  -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no hash, and after it a full memory refuses nothing.
+  -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no hash,
+  -- and after it a full memory refuses nothing.
   redis.pcall('HDEL', key, '-')
   call('SET', key, value, 'XX', 'KEEPTTL')
 end

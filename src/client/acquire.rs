@@ -20,7 +20,8 @@ use crate::node::Address;
 use crate::protocol::{Acquire, Acquired, Goal, Grant, LockKey, Mode, Wait};
 use crate::router::{Answer, CallError, Reason};
 
-/// How long one call, with the router's repetitions, may go on before it is made anew. An attempt is good at the server for as long.
+/// How long one call, with the router's repetitions, may go on before it is made anew. An attempt
+/// is good at the server for as long.
 const CALL_SLICE: Duration = Duration::from_secs(2);
 
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
@@ -39,13 +40,15 @@ pub(crate) async fn take(
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
     let acquisition = client.register(lock, options.lease)?;
-    let mut request = Request::new(client, acquisition, Goal::Take(mode, options.fairness), mode, options);
+    let mut request =
+        Request::new(client, acquisition, Goal::Take(mode, options.fairness), mode, options);
     request.watched(policy).await.map_err(|error| lock.with_lock(error))
 }
 
 /// Turns the read that is held into a write. `None`: it was a try, and others read.
 ///
-/// Cancel safe: dropped at any point, the read is as it was, and the worker takes back what has come of the upgrade.
+/// Cancel safe: dropped at any point, the read is as it was, and the worker takes back what has
+/// come of the upgrade.
 pub(crate) async fn upgrade(
     client: &Arc<Client>,
     acquisition: &Arc<Acquisition>,
@@ -60,8 +63,13 @@ pub(crate) async fn upgrade(
     request.watched(policy).await.map_err(|error| lock.with_lock(error))
 }
 
-/// Waits until no pending transition of this lease can be carried out any more, and notes that an upgrade begins; gives the token of the read.
-async fn begin_upgrade(client: &Client, acquisition: &Acquisition, policy: WaitPolicy) -> Result<u64> {
+/// Waits until no pending transition of this lease can be carried out any more, and notes that an
+/// upgrade begins; gives the token of the read.
+async fn begin_upgrade(
+    client: &Client,
+    acquisition: &Acquisition,
+    policy: WaitPolicy,
+) -> Result<u64> {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
         let now = client.clock.now();
@@ -69,10 +77,12 @@ async fn begin_upgrade(client: &Client, acquisition: &Acquisition, policy: WaitP
             if !holding.is_held(now) {
                 return None;
             }
-            // A downgrade that may still arrive has the token of the write that it ends: there must be a new one first.
+            // A downgrade that may still arrive has the token of the write that it ends: there must
+            // be a new one first.
             let pending = holding.pending.as_ref();
-            let under_way = pending
-                .is_some_and(|pending| pending.sent || (pending.kind == TransitionKind::Downgrade && pending.tried));
+            let under_way = pending.is_some_and(|pending| {
+                pending.sent || (pending.kind == TransitionKind::Downgrade && pending.tried)
+            });
             Some((!under_way).then(|| {
                 let pending = holding.pending.take();
                 holding.upgrade = Some(Box::new(Acquiring {
@@ -214,7 +224,8 @@ impl<'a> Request<'a> {
                 Acquired::Granted(grant) => {
                     let ends = deadline::ends(grant, envelope.now, sent, self.margin());
                     if ends <= received {
-                        // The answer took longer than the lease is good for: it is as if it had never been had.
+                        // The answer took longer than the lease is good for: it is as if it had
+                        // never been had.
                         telemetry::granted_late(&self.acquisition.lock, self.mode, &node);
                         return Err(Error::new(
                             ErrorKind::Unavailable,
@@ -224,7 +235,9 @@ impl<'a> Request<'a> {
                     let renew_at = deadline::renew_at(sent, self.options.lease, fastrand::f64());
                     return self.hold(grant, ends, renew_at, (&node, Way::Answer)).map(Some);
                 }
-                Acquired::Refused { .. } if envelope.more && sweeps < SWEEPS_OF_A_TRY => sweeps += 1,
+                Acquired::Refused { .. } if envelope.more && sweeps < SWEEPS_OF_A_TRY => {
+                    sweeps += 1
+                }
                 Acquired::Refused { .. } => {
                     self.settle();
                     return Ok(None);
@@ -245,12 +258,16 @@ impl<'a> Request<'a> {
                 Acquired::Full { waiters } => {
                     self.settle();
                     let kind = ErrorKind::TooManyWaiters;
-                    return Err(Error::new(kind, format!("{waiters} wait already, which is the limit")));
+                    return Err(Error::new(
+                        kind,
+                        format!("{waiters} wait already, which is the limit"),
+                    ));
                 }
                 Acquired::Stale => {} // it came too late: call anew
                 Acquired::Conflict => {
                     self.settle();
-                    let message = "another reader waits to be upgraded: one of the two must release";
+                    let message =
+                        "another reader waits to be upgraded: one of the two must release";
                     return Err(Error::new(ErrorKind::Conflict, message));
                 }
                 Acquired::Revoked => {
@@ -288,11 +305,7 @@ impl<'a> Request<'a> {
             acquiring.in_doubt = in_doubt::both(before, Some(InDoubt::uncounted(until)));
             before
         });
-        let result = self
-            .client
-            .router
-            .call_replicated(&call, self.options.replicas, until)
-            .await;
+        let result = self.client.router.call_replicated(&call, self.options.replicas, until).await;
         if result.is_ok() {
             self.silent_since = None;
         }
@@ -301,17 +314,18 @@ impl<'a> Request<'a> {
             Err(error) => error.in_doubt,
         };
         let counted = in_doubt.map(|not_after| InDoubt::counted(until, not_after));
-        self.acquisition
-            .with_acquiring(|acquiring| acquiring.in_doubt = in_doubt::both(before.flatten(), counted));
+        self.acquisition.with_acquiring(|acquiring| {
+            acquiring.in_doubt = in_doubt::both(before.flatten(), counted)
+        });
         result
     }
 
-    /// The lease to request now. That of an upgrade does not reach past the longest hold, which began with the read.
+    /// The lease to request now. That of an upgrade does not reach past the longest hold, which
+    /// began with the read.
     fn lease(&self, now: Moment) -> Duration {
         let lease = self.options.lease;
-        let of_the_hold = self
-            .acquisition
-            .with_holding(|holding| holding.renewals.lease(now, lease));
+        let of_the_hold =
+            self.acquisition.with_holding(|holding| holding.renewals.lease(now, lease));
         of_the_hold.unwrap_or(lease)
     }
 
@@ -337,7 +351,8 @@ impl<'a> Request<'a> {
     fn is_passing(&self, error: &CallError, policy: WaitPolicy) -> bool {
         let least = match error.reason {
             Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
-            // A wait that has a limit ends with this error, which says more than that the time is up.
+            // A wait that has a limit ends with this error, which says more than that the time is
+            // up.
             Reason::TooManyRedirects(_) if policy.until().is_none() => Duration::ZERO,
             // Near the end of the time the call would not be sent either.
             Reason::Overloaded => BRIEF,
@@ -347,25 +362,22 @@ impl<'a> Request<'a> {
         wanted && self.client.clock.now().after(least) < policy.until().unwrap_or(LATEST)
     }
 
-    /// Masters that name each other will agree. Until then there is no use in calling them all the time.
+    /// Masters that name each other will agree. Until then there is no use in calling them all the
+    /// time.
     async fn let_masters_agree(&self) {
         let pause = self.client.settings.poll.interval;
-        self.client
-            .clock
-            .sleep_until(self.client.clock.now().after(pause))
-            .await;
+        self.client.clock.sleep_until(self.client.clock.now().after(pause)).await;
     }
 
     /// Whether no server has heard of it: then none need be told that it is over.
     fn was_never_sent(&self, error: &CallError) -> bool {
-        let unheard = matches!(
-            error.reason,
-            Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_)
-        );
+        let unheard =
+            matches!(error.reason, Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_));
         unheard && !self.answered
     }
 
-    /// Whether the time was up just after a poll had been sent, which says nothing against the server.
+    /// Whether the time was up just after a poll had been sent, which says nothing against the
+    /// server.
     fn was_cut_short(&self, error: &CallError) -> bool {
         let now = self.client.clock.now();
         let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
@@ -382,7 +394,8 @@ impl<'a> Request<'a> {
         if self.waiting.is_none() {
             self.waiting = Some(self.client.wait_in(&self.acquisition));
         }
-        // Subscribed while the call was under way, when there was nobody yet to be told to poll: the queue does not know, and would not push.
+        // Subscribed while the call was under way, when there was nobody yet to be told to poll:
+        // the queue does not know, and would not push.
         if self.subscribed_at() != self.joined_at {
             return Ok(None);
         }
@@ -401,9 +414,8 @@ impl<'a> Request<'a> {
         let mut sleep = clock.sleep_until(wake_at(look_at));
         loop {
             let changed = std::pin::pin!(self.acquisition.changed.notified());
-            let pushed = self
-                .acquisition
-                .with_acquiring(|acquiring| match acquiring.pushed.take() {
+            let pushed =
+                self.acquisition.with_acquiring(|acquiring| match acquiring.pushed.take() {
                     Some(pushed) => Err(pushed),
                     None => Ok(std::mem::take(&mut acquiring.poll)),
                 });
@@ -411,7 +423,8 @@ impl<'a> Request<'a> {
                 None => return Woken::Over,
                 Some(Err(pushed)) => return Woken::Pushed(pushed),
                 Some(Ok(true)) => {
-                    // So are all others who wait: in the order of their places, they do not come to the server at once.
+                    // So are all others who wait: in the order of their places, they do not come to
+                    // the server at once.
                     let turn = self.client.settings.poll.told_poll(self.ahead, fastrand::f64());
                     look_at = look_at.min(clock.now().after(turn));
                     sleep = clock.sleep_until(wake_at(look_at));
@@ -425,19 +438,27 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is near, nor if replicas have to confirm it: then
-    /// the poll that follows claims it and says.
+    /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is
+    /// near, nor if replicas have to confirm it: then the poll that follows claims it and says.
     fn take_pushed(&mut self, pushed: &Pushed) -> Result<Option<Arc<Acquisition>>> {
-        // An upgrade has its acquisition in common with the read, and with upgrades before it: their messages can come late.
+        // An upgrade has its acquisition in common with the read, and with upgrades before it:
+        // their messages can come late.
         if matches!(self.goal, Goal::Upgrade { token } if pushed.grant.token <= token) {
             return Ok(None);
         }
         let bound = self.client.router.bound(&pushed.from);
         let window = Duration::from_millis(pushed.grant.deadline.saturating_sub(pushed.now));
         let margin = self.margin();
-        let ends = deadline::pushed_ends(pushed.grant, pushed.now, pushed.received, bound.as_ref(), margin);
+        let ends = deadline::pushed_ends(
+            pushed.grant,
+            pushed.now,
+            pushed.received,
+            bound.as_ref(),
+            margin,
+        );
         let now = self.client.clock.now();
-        // Half of what it can be at best, and a quarter of the window, must be left for the claim to come in time. The margin can be longer than the window.
+        // Half of what it can be at best, and a quarter of the window, must be left for the claim
+        // to come in time. The margin can be longer than the window.
         let least = (window.saturating_sub(margin) / 2).max(window / 4);
         match ends {
             Some(ends) if ends.since(now) > least && self.options.replicas == 0 => {
@@ -495,10 +516,7 @@ impl<'a> Request<'a> {
             revoked: false,
             lost: false,
             replaced: false,
-            in_doubt: self
-                .acquisition
-                .with_acquiring(|acquiring| acquiring.in_doubt)
-                .flatten(),
+            in_doubt: self.acquisition.with_acquiring(|acquiring| acquiring.in_doubt).flatten(),
             since: now,
             replicas: self.options.replicas,
             releasing: false,
@@ -525,7 +543,9 @@ impl<'a> Request<'a> {
             holding.renew_at = holding.renewals.go_on(now).then_some(claim_or_renew_at);
             Some(holding.next_due())
         });
-        let Some(due) = due.flatten() else { return false };
+        let Some(due) = due.flatten() else {
+            return false;
+        };
         self.client.schedule(&self.acquisition, due);
         self.acquisition.changed.notify_waiters();
         true
@@ -539,9 +559,11 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is under way, or an earlier wait must be ended.
+    /// Nothing of it is at the server: nothing need be sent, unless an attempt without an answer is
+    /// under way, or an earlier wait must be ended.
     fn settle(&mut self) {
-        let may_be_there = |acquiring: &mut Acquiring| acquiring.in_doubt.is_some() || acquiring.lingers;
+        let may_be_there =
+            |acquiring: &mut Acquiring| acquiring.in_doubt.is_some() || acquiring.lingers;
         if self.acquisition.with_acquiring(may_be_there) == Some(true) {
             return;
         }
@@ -563,8 +585,9 @@ impl Drop for Request<'_> {
     fn drop(&mut self) {
         let now = self.client.clock.now();
         if let Some(since) = self.queued_since {
-            self.span
-                .in_scope(|| telemetry::waited(&self.acquisition.lock, self.mode, self.outcome, now.since(since)));
+            self.span.in_scope(|| {
+                telemetry::waited(&self.acquisition.lock, self.mode, self.outcome, now.since(since))
+            });
         }
         telemetry::acquired(&self.span, self.mode, self.outcome, now.since(self.started));
         match self.goal {

@@ -1,4 +1,5 @@
-//! One acquisition: an id from the first call made for it until the last thing that could come of it is over.
+//! One acquisition: an id from the first call made for it until the last thing that could come of
+//! it is over.
 
 use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,7 +25,8 @@ pub(crate) struct Acquisition {
     /// The lease that was requested: an attempt that had no answer may have been granted it.
     lease: Duration,
     state: Mutex<State>,
-    /// Told of a push, of a poll that is due, of a change of the lease, and of its end. Many may listen, so all are told.
+    /// Told of a push, of a poll that is due, of a change of the lease, and of its end. Many may
+    /// listen, so all are told.
     pub(crate) changed: Notify,
     /// Cancelled when the lease ends; made for the first caller that wants it.
     cancellation: OnceLock<CancellationToken>,
@@ -84,7 +86,8 @@ pub(crate) struct Holding {
     pub(crate) failing: bool,
     pub(crate) revoked: bool,
     pub(crate) lost: bool,
-    /// It was lost, and the server may have a lease of the same acquisition that is another: a late duplicate of a call was granted anew.
+    /// It was lost, and the server may have a lease of the same acquisition that is another: a late
+    /// duplicate of a call was granted anew.
     pub(crate) replaced: bool,
     /// As in [`Acquiring::in_doubt`].
     pub(crate) in_doubt: Option<InDoubt>,
@@ -113,13 +116,15 @@ pub(crate) struct PendingTransition {
     /// As in [`Releasing`].
     pub(crate) in_doubt: Option<InDoubt>,
     pub(crate) in_doubt_until: Option<u64>,
-    /// What it is to end has ended by itself by then, and it need not be tried again. `None` where the end of the lease ends it.
+    /// What it is to end has ended by itself by then, and it need not be tried again. `None` where
+    /// the end of the lease ends it.
     pub(crate) give_up: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransitionKind {
-    /// An upgrade was given up: end its wait. If it has been granted meanwhile, a downgrade follows.
+    /// An upgrade was given up: end its wait. If it has been granted meanwhile, a downgrade
+    /// follows.
     EndWait,
     /// From write to read.
     Downgrade,
@@ -131,7 +136,8 @@ pub(crate) enum TransitionKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Releasing {
     pub(crate) in_doubt: Option<InDoubt>,
-    /// Server ms past which an attempt without an answer cannot be carried out any more; a release answered later is the last.
+    /// Server ms past which an attempt without an answer cannot be carried out any more; a release
+    /// answered later is the last.
     pub(crate) in_doubt_until: Option<u64>,
     /// When whatever is left there has ended by itself.
     pub(crate) give_up: Moment,
@@ -170,19 +176,14 @@ impl Acquisition {
     pub(crate) fn over(&self, holding: &Holding, now: Moment) -> Moment {
         // A renewal without an answer may have made it longer than is known here.
         let ends = holding.ends.max(now.after(holding.lease)).after(holding.margin);
-        holding
-            .in_doubt()
-            .map_or(ends, |in_doubt| ends.max(self.doubt_ends(in_doubt)))
+        holding.in_doubt().map_or(ends, |in_doubt| ends.max(self.doubt_ends(in_doubt)))
     }
 
     /// The request or the upgrade under way, if there is one.
     pub(crate) fn with_acquiring<T>(&self, act: impl FnOnce(&mut Acquiring) -> T) -> Option<T> {
         match &mut *self.state() {
             State::Acquiring(acquiring) => Some(act(acquiring)),
-            State::Held(Holding {
-                upgrade: Some(acquiring),
-                ..
-            }) => Some(act(acquiring)),
+            State::Held(Holding { upgrade: Some(acquiring), .. }) => Some(act(acquiring)),
             _ => None,
         }
     }
@@ -230,10 +231,7 @@ impl Holding {
     pub(crate) fn next_due(&self) -> Moment {
         let renewal = self.renew_at.filter(|_| !self.renewing);
         let pending = self.pending.as_ref().filter(|pending| !pending.sent);
-        renewal
-            .into_iter()
-            .chain(pending.map(|pending| pending.due))
-            .fold(self.ends, Moment::min)
+        renewal.into_iter().chain(pending.map(|pending| pending.due)).fold(self.ends, Moment::min)
     }
 
     /// Until when any attempt without an answer can still be carried out.
@@ -243,10 +241,12 @@ impl Holding {
         in_doubt::both(in_doubt::both(self.in_doubt, upgrade), pending)
     }
 
-    /// Whether a lease with this token is this one, as the answer says to a call that was sent at `sent`.
+    /// Whether a lease with this token is this one, as the answer says to a call that was sent at
+    /// `sent`.
     ///
-    /// A newer token is that of an upgrade which was granted and not heard of yet; if none can have been, it is another lease. An older one
-    /// is what the server knew before the upgrade; if it is still all that it knows, the upgrade is gone.
+    /// A newer token is that of an upgrade which was granted and not heard of yet; if none can have
+    /// been, it is another lease. An older one is what the server knew before the upgrade; if it is
+    /// still all that it knows, the upgrade is gone.
     pub(crate) fn is_named_by(&self, token: u64, sent: Moment) -> bool {
         match token.cmp(&self.token) {
             Ordering::Equal => true,
@@ -258,7 +258,8 @@ impl Holding {
     /// An upgrade is under way, or was given up and may be granted all the same.
     fn may_be_upgraded(&self) -> bool {
         let pending = self.pending.as_ref();
-        self.upgrade.is_some() || pending.is_some_and(|pending| pending.kind == TransitionKind::EndWait)
+        self.upgrade.is_some()
+            || pending.is_some_and(|pending| pending.kind == TransitionKind::EndWait)
     }
 
     /// Takes note of a later end, which no longest hold allows to be later than its own.

@@ -9,7 +9,8 @@ use crate::router::ClockBound;
 /// The part of a lease after which it is renewed: a third, so that two more tries fit in.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-/// How far before its due moment a renewal may go out, as a part of the interval: so that leases taken together spread out.
+/// How far before its due moment a renewal may go out, as a part of the interval: so that leases
+/// taken together spread out.
 const JITTER: f64 = 0.1;
 
 /// The margin for a lease when none is set: a twentieth of it, at most half a second.
@@ -17,21 +18,24 @@ pub(crate) fn default_margin(lease: Duration) -> Duration {
     (lease / 20).min(Duration::from_millis(500))
 }
 
-/// When the lease in a reply ends here. The server read its clock after the request was sent, so counting from then is never too late,
-/// whichever attempt it was that the server granted.
+/// When the lease in a reply ends here. The server read its clock after the request was sent, so
+/// counting from then is never too late, whichever attempt it was that the server granted.
 pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
     sent.after(left(grant, server_now)).before(margin)
 }
 
-/// What is left of a lease when the server's clock reads `now` whole milliseconds: it may be up to one less.
+/// What is left of a lease when the server's clock reads `now` whole milliseconds: it may be up to
+/// one less.
 fn left(grant: Grant, now: u64) -> Duration {
     Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 
-/// When a lease that was pushed ends here, or nothing if that cannot be told: then a poll must tell.
+/// When a lease that was pushed ends here, or nothing if that cannot be told: then a poll must
+/// tell.
 ///
-/// The start of such a lease was not seen. `bound` says that the server's clock does not reach the deadline before a certain moment; and the server read
-/// `push_now` before the message came. Where the two differ, the earlier one counts.
+/// The start of such a lease was not seen. `bound` says that the server's clock does not reach the
+/// deadline before a certain moment; and the server read `push_now` before the message came. Where
+/// the two differ, the earlier one counts.
 pub(crate) fn pushed_ends(
     grant: Grant,
     push_now: u64,
@@ -80,7 +84,8 @@ impl Renewals {
         self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
     }
 
-    /// The end of a lease that was made longer. A call that arrived late, or a claim window, can reach past the end of the longest hold at the server.
+    /// The end of a lease that was made longer. A call that arrived late, or a claim window, can
+    /// reach past the end of the longest hold at the server.
     pub(crate) fn within_hold(&self, ends: Moment) -> Moment {
         self.hold_ends.map_or(ends, |hold_ends| ends.min(hold_ends))
     }
@@ -100,10 +105,7 @@ mod tests {
 
     #[test]
     fn a_lease_counts_from_the_sending_and_from_what_the_server_says_is_left() {
-        let grant = Grant {
-            token: 1,
-            deadline: 9_000,
-        };
+        let grant = Grant { token: 1, deadline: 9_000 };
         assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_399));
         // An earlier attempt was granted, this one only heard of it: less is left than the lease.
         assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(589));
@@ -112,17 +114,11 @@ mod tests {
 
     #[test]
     fn a_pushed_lease_counts_from_the_earlier_of_two_bounds() {
-        let grant = Grant {
-            token: 1,
-            deadline: 9_000,
-        };
+        let grant = Grant { token: 1, deadline: 9_000 };
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 8_000);
         // By the bound the server reaches 9000 at 1094 or later, by the message at 1159 or earlier.
-        assert_eq!(
-            pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)),
-            Some(at(1_044))
-        );
+        assert_eq!(pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)), Some(at(1_044)));
         // The server's clock was set back between: then the message is the earlier one.
         assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_009)));
         assert_eq!(pushed_ends(grant, 8_050, at(210), None, ms(0)), None);
@@ -130,24 +126,15 @@ mod tests {
 
     #[test]
     fn renewals_stop_at_their_limits() {
-        let mut twice = Renewals {
-            left: Some(2),
-            hold_ends: None,
-        };
+        let mut twice = Renewals { left: Some(2), hold_ends: None };
         assert!(twice.go_on(at(0)));
         twice.count_one();
         twice.count_one();
         assert!(!twice.go_on(at(0)));
-        let held = Renewals {
-            left: None,
-            hold_ends: Some(at(1_000)),
-        };
+        let held = Renewals { left: None, hold_ends: Some(at(1_000)) };
         assert!(held.go_on(at(999)) && !held.go_on(at(1_000)));
         assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
-        assert_eq!(
-            (held.within_hold(at(1_300)), held.within_hold(at(700))),
-            (at(1_000), at(700))
-        );
+        assert_eq!((held.within_hold(at(1_300)), held.within_hold(at(700))), (at(1_000), at(700)));
         assert_eq!(twice.within_hold(at(1_300)), at(1_300));
     }
 

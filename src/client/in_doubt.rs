@@ -2,7 +2,8 @@
 
 use crate::clock::Moment;
 
-/// Added where the moment is not known by the server's clock: bounds of a server's clock differ by a little.
+/// Added where the moment is not known by the server's clock: bounds of a server's clock differ by
+/// a little.
 const SLACK_MS: u64 = 1_000;
 
 /// Until when attempts without an answer can still be carried out.
@@ -10,7 +11,8 @@ const SLACK_MS: u64 = 1_000;
 pub(crate) struct InDoubt {
     /// By the local clock, for all of them.
     pub(crate) until: Moment,
-    /// The greatest `not_after` that they were sent with, by the server's clock in ms. `None` if it is not known of one of them.
+    /// The greatest `not_after` that they were sent with, by the server's clock in ms. `None` if it
+    /// is not known of one of them.
     server_ms: Option<u64>,
 }
 
@@ -20,17 +22,18 @@ impl InDoubt {
         InDoubt { until, server_ms: None }
     }
 
-    /// A call that has ended and told the greatest `not_after` of those attempts; 0 where that is not known.
+    /// A call that has ended and told the greatest `not_after` of those attempts; 0 where that is
+    /// not known.
     pub(crate) fn counted(until: Moment, not_after: u64) -> Self {
         let server_ms = (not_after > 0).then_some(not_after);
         InDoubt { until, server_ms }
     }
 
-    /// The last moment of the server's clock at which it may carry one of them out, as its answer tells that reads `server_now` to a call sent at `sent`.
+    /// The last moment of the server's clock at which it may carry one of them out, as its answer
+    /// tells that reads `server_now` to a call sent at `sent`.
     pub(crate) fn server_ms(&self, server_now: u64, sent: Moment) -> u64 {
         let left = || u64::try_from(self.until.since(sent).as_millis()).unwrap_or(u64::MAX);
-        self.server_ms
-            .unwrap_or_else(|| server_now.saturating_add(left()).saturating_add(SLACK_MS))
+        self.server_ms.unwrap_or_else(|| server_now.saturating_add(left()).saturating_add(SLACK_MS))
     }
 }
 
@@ -65,15 +68,13 @@ mod tests {
 
     #[test]
     fn of_several_the_latest_counts_and_one_that_is_not_known_makes_it_a_guess() {
-        let (early, late) = (InDoubt::counted(at(3_000), 8_000), InDoubt::counted(at(2_000), 9_500));
+        let (early, late) =
+            (InDoubt::counted(at(3_000), 8_000), InDoubt::counted(at(2_000), 9_500));
         let together = both(Some(early), Some(late)).unwrap();
         assert_eq!((together.until, together.server_ms(1, at(0))), (at(3_000), 9_500));
         let guessed = both(Some(late), Some(InDoubt::uncounted(at(1_000)))).unwrap();
         assert_eq!(guessed.server_ms(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
-        assert_eq!(
-            (both(None, Some(late)), both(Some(late), None)),
-            (Some(late), Some(late))
-        );
+        assert_eq!((both(None, Some(late)), both(Some(late), None)), (Some(late), Some(late)));
         assert_eq!(both(None, None), None);
     }
 }

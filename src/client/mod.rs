@@ -1,4 +1,5 @@
-//! What all locks of one client share: the router, the clock, the settings, and the registry of acquisitions.
+//! What all locks of one client share: the router, the clock, the settings, and the registry of
+//! acquisitions.
 
 pub(crate) mod acquire;
 pub(crate) mod acquisition;
@@ -20,7 +21,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::client::acquisition::{Acquisition, Holding, PendingTransition, Releasing, State, TransitionKind};
+use crate::client::acquisition::{
+    Acquisition, Holding, PendingTransition, Releasing, State, TransitionKind,
+};
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
@@ -48,7 +51,8 @@ pub(crate) struct Client {
     pub(crate) drained: Notify,
 }
 
-/// What a user holds of a client. When the last one is gone, the worker ends as soon as nothing is left to do.
+/// What a user holds of a client. When the last one is gone, the worker ends as soon as nothing is
+/// left to do.
 #[derive(Debug)]
 pub(crate) struct Handle(pub(crate) Arc<Client>);
 
@@ -82,7 +86,8 @@ impl Client {
     /// Registers a new acquisition, before anything is sent for it.
     pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let acquisition = Arc::new(Acquisition::new(self.id.acquisition(count), count, lock.clone(), lease));
+        let acquisition =
+            Arc::new(Acquisition::new(self.id.acquisition(count), count, lock.clone(), lease));
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
@@ -109,10 +114,9 @@ impl Client {
         {
             let mut state = acquisition.state();
             let (in_doubt, over) = match &*state {
-                State::Acquiring(acquiring) => (
-                    acquiring.in_doubt,
-                    now.after(poll.waiter_ttl + self.settings.call_timeout),
-                ),
+                State::Acquiring(acquiring) => {
+                    (acquiring.in_doubt, now.after(poll.waiter_ttl + self.settings.call_timeout))
+                }
                 State::Held(holding) => {
                     holding.end("dropped", now);
                     (holding.in_doubt(), acquisition.over(holding, now))
@@ -134,7 +138,8 @@ impl Client {
         self.schedule(acquisition, now);
     }
 
-    /// Puts a lease into the worker's hands: its renewals and its end. False if it was given up meanwhile.
+    /// Puts a lease into the worker's hands: its renewals and its end. False if it was given up
+    /// meanwhile.
     pub(crate) fn hold(&self, acquisition: &Acquisition, holding: Holding) -> bool {
         let due = holding.next_due();
         match &mut *acquisition.state() {
@@ -150,7 +155,8 @@ impl Client {
         let now = self.clock.now();
         acquisition.with_holding(|holding| {
             if holding.mode == Mode::Write && holding.pending.is_none() && !holding.lost {
-                holding.pending = Some(PendingTransition::new(TransitionKind::Downgrade, now, None));
+                holding.pending =
+                    Some(PendingTransition::new(TransitionKind::Downgrade, now, None));
             }
         });
         self.schedule(acquisition, now);
@@ -161,7 +167,8 @@ impl Client {
         let now = self.clock.now();
         acquisition.with_holding(|holding| {
             if let Some(acquiring) = holding.upgrade.take() {
-                holding.pending = Some(PendingTransition::new(TransitionKind::EndWait, now, acquiring.in_doubt));
+                holding.pending =
+                    Some(PendingTransition::new(TransitionKind::EndWait, now, acquiring.in_doubt));
             }
         });
         self.schedule(acquisition, now);
@@ -201,20 +208,18 @@ impl Client {
         self.registry().all()
     }
 
-    /// Someone begins to wait: the client subscribes in the lock's slot. Ends when the result is dropped.
+    /// Someone begins to wait: the client subscribes in the lock's slot. Ends when the result is
+    /// dropped.
     pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
         let slot = acquisition.lock.slot;
         let mut registry = self.registry();
         if registry.begin_wait(slot, acquisition.count, self.clock.now()) {
-            // Before anybody else can find the slot idle, so that the two wishes come in the right order.
+            // Before anybody else can find the slot idle, so that the two wishes come in the right
+            // order.
             self.router.want(slot, self.id.channel(slot));
         }
         drop(registry);
-        WaitingIn {
-            client: self.clone(),
-            slot,
-            count: acquisition.count,
-        }
+        WaitingIn { client: self.clone(), slot, count: acquisition.count }
     }
 
     /// Gives up subscriptions that nobody has waited for in a while.

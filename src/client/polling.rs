@@ -22,7 +22,8 @@ impl PollSettings {
         self.longest(ahead).mul_f64(1.0 - 0.2 * random)
     }
 
-    /// The time until the poll of a waiter that was told to poll, as all of its queue were: the head polls at once, and the others one after another. `random` is from 0 to 1.
+    /// The time until the poll of a waiter that was told to poll, as all of its queue were: the
+    /// head polls at once, and the others one after another. `random` is from 0 to 1.
     pub(crate) fn told_poll(&self, ahead: u64, random: f64) -> Duration {
         let places = u32::try_from(ahead).unwrap_or(u32::MAX);
         let turn = STEP.saturating_mul(places).saturating_sub(STEP.mul_f64(random));
@@ -31,11 +32,7 @@ impl PollSettings {
 
     /// The window for a waiter that hears of grants, or only finds them when it polls.
     pub(crate) fn window(&self, hears: bool, ahead: u64) -> Duration {
-        if hears {
-            self.window
-        } else {
-            self.window.max(2 * self.longest(ahead))
-        }
+        if hears { self.window } else { self.window.max(2 * self.longest(ahead)) }
     }
 
     fn longest(&self, ahead: u64) -> Duration {

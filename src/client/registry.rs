@@ -1,4 +1,5 @@
-//! The acquisitions of one client: which there are, when the worker must look at which, and who waits in which slot.
+//! The acquisitions of one client: which there are, when the worker must look at which, and who
+//! waits in which slot.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -121,10 +122,10 @@ impl Registry {
 
     /// True if it is the first one who waits in this slot.
     pub(super) fn begin_wait(&mut self, slot: Slot, count: u64, now: Moment) -> bool {
-        let waiting = self.waiting.entry(slot).or_insert_with(|| Waiting {
-            waiters: BTreeSet::new(),
-            idle_since: now,
-        });
+        let waiting = self
+            .waiting
+            .entry(slot)
+            .or_insert_with(|| Waiting { waiters: BTreeSet::new(), idle_since: now });
         waiting.waiters.insert(count);
         waiting.waiters.len() == 1
     }
@@ -139,7 +140,8 @@ impl Registry {
     /// Forgets the slots that nobody has waited in for a while, and tells which.
     pub(super) fn drop_idle(&mut self, now: Moment, mut idle: impl FnMut(Slot)) {
         self.waiting.retain(|slot, waiting| {
-            let keep = !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
+            let keep =
+                !waiting.waiters.is_empty() || now.since(waiting.idle_since) < IDLE_SUBSCRIPTION;
             if !keep {
                 idle(*slot);
             }

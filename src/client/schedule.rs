@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::clock::Moment;
 
-/// Which acquisitions to look at, by number, and when: one entry each at most, so it never holds more than there are.
+/// Which acquisitions to look at, by number, and when: one entry each at most, so it never holds
+/// more than there are.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     order: BTreeSet<(Moment, u64)>,

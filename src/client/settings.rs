@@ -97,9 +97,7 @@ impl RouterSettings {
 
 fn check_prefix(prefix: &str) -> Result<()> {
     if prefix.contains(['{', '}']) {
-        Err(Error::invalid(
-            "a prefix must have no braces: the hash tag is the name's",
-        ))
+        Err(Error::invalid("a prefix must have no braces: the hash tag is the name's"))
     } else if prefix.len() > 128 {
         Err(Error::invalid("a prefix must have at most 128 bytes"))
     } else {

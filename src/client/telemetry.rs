@@ -42,7 +42,8 @@ pub(crate) fn describe() {
         // A rate sees only what has been there before.
         for mode in [Mode::Read, Mode::Write].map(word) {
             for outcome in ["taken", "expired"] {
-                metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome).increment(0);
+                metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome)
+                    .increment(0);
             }
         }
         metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
@@ -92,7 +93,15 @@ pub(crate) enum Way {
 }
 
 /// The lock is held; `waited` if it was waited for.
-pub(crate) fn granted(lock: &LockKey, mode: Mode, node: &Address, token: u64, way: Way, took: Duration, waited: bool) {
+pub(crate) fn granted(
+    lock: &LockKey,
+    mode: Mode,
+    node: &Address,
+    token: u64,
+    way: Way,
+    took: Duration,
+    waited: bool,
+) {
     let (mode, seconds) = (word(mode), took.as_secs_f64());
     let outcome = match way {
         Way::Answer => "answer",
@@ -119,7 +128,13 @@ pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
 // Leases.
 
 /// A renewal that was answered.
-pub(crate) fn renewed(lock: &LockKey, mode: Mode, node: &Address, outcome: &'static str, took: Duration) {
+pub(crate) fn renewed(
+    lock: &LockKey,
+    mode: Mode,
+    node: &Address,
+    outcome: &'static str,
+    took: Duration,
+) {
     let (mode, seconds) = (word(mode), took.as_secs_f64());
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
     count!("rwlease_renewals_total", "outcome" => outcome);

@@ -14,9 +14,10 @@ use super::{Clock, Moment};
 
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
-/// One that was made by [`ManualClock::running`] also follows tokio's time, so that it works in a test with paused
-/// time as well as in a program. One that was made by [`ManualClock::still`] moves by hand alone: what it reads, and
-/// in which order it wakes those who sleep, depends on nothing outside the process.
+/// One that was made by [`ManualClock::running`] also follows tokio's time, so that it works in a
+/// test with paused time as well as in a program. One that was made by [`ManualClock::still`] moves
+/// by hand alone: what it reads, and in which order it wakes those who sleep, depends on nothing
+/// outside the process.
 #[derive(Debug)]
 pub(crate) struct ManualClock {
     origin: Option<Instant>,
@@ -35,18 +36,12 @@ impl ManualClock {
     /// A clock that starts at the origin now and runs as tokio's time does.
     #[allow(clippy::disallowed_methods)] // this is a clock
     pub(crate) fn running() -> Self {
-        ManualClock {
-            origin: Some(Instant::now()),
-            time: Arc::default(),
-        }
+        ManualClock { origin: Some(Instant::now()), time: Arc::default() }
     }
 
     /// A clock that stands at the origin until it is moved.
     pub(crate) fn still() -> Self {
-        ManualClock {
-            origin: None,
-            time: Arc::default(),
-        }
+        ManualClock { origin: None, time: Arc::default() }
     }
 
     /// Moves the clock on, and wakes every sleeper whose time has come.
@@ -67,10 +62,7 @@ impl ManualClock {
 
     /// The next moment at which somebody wakes.
     pub(crate) fn next_wake(&self) -> Option<Moment> {
-        lock(&self.time)
-            .sleepers
-            .first_key_value()
-            .map(|((moment, _), _)| *moment)
+        lock(&self.time).sleepers.first_key_value().map(|((moment, _), _)| *moment)
     }
 }
 
@@ -83,11 +75,7 @@ impl Clock for ManualClock {
     fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
         let time = self.time.clone();
         let Some(origin) = self.origin else {
-            return Box::pin(Sleep {
-                time,
-                until,
-                place: None,
-            });
+            return Box::pin(Sleep { time, until, place: None });
         };
         Box::pin(async move {
             loop {
@@ -95,14 +83,7 @@ impl Clock for ManualClock {
                     let advanced = lock(&time).advanced;
                     // Its time never comes: it ends when the clock is moved.
                     let until = Moment::from_origin(Duration::MAX);
-                    (
-                        advanced,
-                        Sleep {
-                            time: time.clone(),
-                            until,
-                            place: None,
-                        },
-                    )
+                    (advanced, Sleep { time: time.clone(), until, place: None })
                 };
                 let left = until.since(reading(Some(origin), advanced));
                 if left.is_zero() {

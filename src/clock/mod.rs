@@ -1,7 +1,8 @@
-//! The seam to local time. Only this file may read it from the operating system (clippy enforces that).
+//! The seam to local time. Only this file may read it from the operating system (clippy enforces
+//! that).
 //!
-//! Leases must also run down while the machine is suspended, which [`std::time::Instant`] does not promise:
-//! the system clock here is `CLOCK_BOOTTIME` where there is one.
+//! Leases must also run down while the machine is suspended, which [`std::time::Instant`] does not
+//! promise: the system clock here is `CLOCK_BOOTTIME` where there is one.
 
 #[cfg(feature = "embedded")]
 mod manual;
@@ -53,24 +54,22 @@ pub(crate) trait Clock: Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SystemClock;
 
-/// A sleep of tokio stands still while the machine is suspended. So a long one is cut into pieces, and the local time
-/// looked at between them: then it ends soon after the machine wakes.
+/// A sleep of tokio stands still while the machine is suspended. So a long one is cut into pieces,
+/// and the local time looked at between them: then it ends soon after the machine wakes.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 impl Clock for SystemClock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn now(&self) -> Moment {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Moment(Duration::new(
-            time.tv_sec.unsigned_abs(),
-            time.tv_nsec.unsigned_abs() as u32,
-        ))
+        Moment(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     #[allow(clippy::disallowed_methods)]
     fn now(&self) -> Moment {
-        static ORIGIN: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+        static ORIGIN: std::sync::LazyLock<std::time::Instant> =
+            std::sync::LazyLock::new(std::time::Instant::now);
         Moment(ORIGIN.elapsed())
     }
 

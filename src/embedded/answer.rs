@@ -46,10 +46,14 @@ impl Failure {
     pub(super) const WRONG_TYPE: Self =
         Failure::of("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(super) const SYNTAX: Self = Failure::of("ERR syntax error");
-    pub(super) const NOT_AN_INTEGER: Self = Failure::of("ERR value is not an integer or out of range");
-    pub(super) const FULL: Self = Failure::of("OOM command not allowed when used memory > 'maxmemory'.");
-    pub(super) const NOT_IN_SCRIPTS: Self = Failure::of("ERR This Redis command is not allowed from script");
-    pub(super) const NO_CLUSTER: Self = Failure::of("ERR This instance has cluster support disabled");
+    pub(super) const NOT_AN_INTEGER: Self =
+        Failure::of("ERR value is not an integer or out of range");
+    pub(super) const FULL: Self =
+        Failure::of("OOM command not allowed when used memory > 'maxmemory'.");
+    pub(super) const NOT_IN_SCRIPTS: Self =
+        Failure::of("ERR This Redis command is not allowed from script");
+    pub(super) const NO_CLUSTER: Self =
+        Failure::of("ERR This instance has cluster support disabled");
 
     pub(super) const fn of(line: &'static str) -> Self {
         Failure(Cow::Borrowed(line))
@@ -88,10 +92,7 @@ impl From<Failure> for ServerError {
         let line: Vec<u8> = in_one_line(failure.0.as_bytes()).collect();
         let line = String::from_utf8_lossy(&line);
         let (code, detail) = line.split_once(' ').unwrap_or((&line, ""));
-        ServerError {
-            code: code.into(),
-            detail: detail.into(),
-        }
+        ServerError { code: code.into(), detail: detail.into() }
     }
 }
 

@@ -1,7 +1,8 @@
 //! One `redis.call`: its words as Lua gives them, and its answer as Lua sees it.
 //!
-//! A simulation spends most of its time here. So words are copied from Lua's stack as bytes, which is several times as
-//! fast as to take each as a value of its own; and an answer goes to the stack in the same way.
+//! A simulation spends most of its time here. So words are copied from Lua's stack as bytes, which
+//! is several times as fast as to take each as a value of its own; and an answer goes to the stack
+//! in the same way.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,19 +13,25 @@ use super::answer::{Answer, Failure};
 use super::lock;
 use super::world::World;
 
-/// A word of a command: the bytes of a string or a number, or nothing for nil; on the right is what cannot be a word.
+/// A word of a command: the bytes of a string or a number, or nothing for nil; on the right is what
+/// cannot be a word.
 type Word = Either<Option<BString>, bool>;
 
-/// What a script gets: a reply, or nothing and the text of an error. The error `true` means that the words are wanted
-/// again, without numbers.
+/// What a script gets: a reply, or nothing and the text of an error. The error `true` means that
+/// the words are wanted again, without numbers.
 type Given = (Option<Seen>, Option<Either<bool, String>>);
 
 /// What a script sees of an answer: a boolean, an integer, a string, or another value.
 type Seen = Either<Either<bool, i64>, Either<String, Value>>;
 
-/// Gives the sandbox the functions that run a call of the script that the world says is running. Each takes the number
-/// of the words and the words: up to four, up to eight, or any number, as those that are absent cost time as well.
-pub(super) fn add_functions(lua: &Lua, functions: &Table, world: &Arc<Mutex<World>>) -> mlua::Result<()> {
+/// Gives the sandbox the functions that run a call of the script that the world says is running.
+/// Each takes the number of the words and the words: up to four, up to eight, or any number, as
+/// those that are absent cost time as well.
+pub(super) fn add_functions(
+    lua: &Lua,
+    functions: &Table,
+    world: &Arc<Mutex<World>>,
+) -> mlua::Result<()> {
     type Four = (Word, Word, Word, Word);
     type Eight = (Word, Word, Word, Word, Word, Word, Word, Word);
     #[rustfmt::skip]
@@ -35,7 +42,9 @@ pub(super) fn add_functions(lua: &Lua, functions: &Table, world: &Arc<Mutex<Worl
     let call = Call(world.clone());
     functions.set(
         "execute_four",
-        lua.create_function(move |lua, (count, (a, b, c, d)): (usize, Four)| call.run(lua, count, &[a, b, c, d]))?,
+        lua.create_function(move |lua, (count, (a, b, c, d)): (usize, Four)| {
+            call.run(lua, count, &[a, b, c, d])
+        })?,
     )?;
     let call = Call(world.clone());
     functions.set(
@@ -59,7 +68,9 @@ pub(super) fn add_functions(lua: &Lua, functions: &Table, world: &Arc<Mutex<Worl
     let call = Call(world.clone());
     functions.set(
         "execute_exact",
-        lua.create_function(move |lua, (count, words): (usize, Variadic<Word>)| call.run_exact(lua, count, &words))?,
+        lua.create_function(move |lua, (count, words): (usize, Variadic<Word>)| {
+            call.run_exact(lua, count, &words)
+        })?,
     )
 }
 
@@ -70,7 +81,9 @@ type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 impl Call {
     fn run(&self, lua: &Lua, count: usize, words: &[Word]) -> mlua::Result<Given> {
         match slices(count, words) {
-            Ok(words) if words.iter().any(|word| may_be_cut_short(word)) => Ok((None, Some(Either::Left(true)))),
+            Ok(words) if words.iter().any(|word| may_be_cut_short(word)) => {
+                Ok((None, Some(Either::Left(true))))
+            }
             words => self.finish(lua, words),
         }
     }
@@ -102,8 +115,9 @@ fn slices(count: usize, words: &[Word]) -> Result<Slices<'_>, Failure> {
     Ok(slices)
 }
 
-/// Whether this may be a number that Lua has printed with fewer digits than the server would: it has a fraction or an
-/// exponent. (An integer of up to 14 digits is printed whole, and a longer one with an exponent.)
+/// Whether this may be a number that Lua has printed with fewer digits than the server would: it
+/// has a fraction or an exponent. (An integer of up to 14 digits is printed whole, and a longer one
+/// with an exponent.)
 fn may_be_cut_short(word: &[u8]) -> bool {
     let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e');
     word.first().is_some_and(|first| matches!(first, b'0'..=b'9' | b'-'))
@@ -161,19 +175,9 @@ mod tests {
         for word in ["0.5", "-1.5", "1e+15", "9.007199254741e+15", "1e-07"] {
             assert!(may_be_cut_short(word.as_bytes()), "{word}");
         }
-        for word in [
-            "",
-            "-",
-            "0",
-            "1735689600000123",
-            "fence",
-            "e",
-            "1.2.3x",
-            "HGET",
-            "inf",
-            "nan",
-            "-inf",
-        ] {
+        for word in
+            ["", "-", "0", "1735689600000123", "fence", "e", "1.2.3x", "HGET", "inf", "nan", "-inf"]
+        {
             assert!(!may_be_cut_short(word.as_bytes()), "{word}");
         }
     }

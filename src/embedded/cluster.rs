@@ -23,8 +23,8 @@ pub(super) enum Kind {
 }
 
 impl Server {
-    /// Checks that this server of a cluster serves all these keys (or this shard channel). The slot of the key `home`
-    /// is known.
+    /// Checks that this server of a cluster serves all these keys (or this shard channel). The slot
+    /// of the key `home` is known.
     pub(super) fn route(
         &mut self,
         keys: &[&[u8]],
@@ -65,7 +65,8 @@ impl Server {
         }
         if asked && self.importing.contains_key(&slot) {
             let several = others.iter().any(|key| key != first);
-            let misses_one = !is_channel && several && keys.iter().any(|key| !self.store.contains(key));
+            let misses_one =
+                !is_channel && several && keys.iter().any(|key| !self.store.contains(key));
             return if misses_one { Err(Redirect::TryAgain) } else { Ok(()) };
         }
         Err(Redirect::Moved(slot, master))
@@ -75,12 +76,18 @@ impl Server {
 impl World {
     /// The error that a client gets.
     pub(super) fn tell_client(&self, redirect: Redirect) -> Failure {
-        let to = |word, slot, server: usize| Failure::new(format!("{word} {slot} {}", self.servers[server].address));
+        let to = |word, slot, server: usize| {
+            Failure::new(format!("{word} {slot} {}", self.servers[server].address))
+        };
         match redirect {
             Redirect::Moved(slot, master) => to("MOVED", slot, master),
             Redirect::Ask(slot, target) => to("ASK", slot, target),
-            Redirect::TryAgain => Failure::of("TRYAGAIN Multiple keys request during rehashing of slot"),
-            Redirect::CrossSlot => Failure::of("CROSSSLOT Keys in request don't hash to the same slot"),
+            Redirect::TryAgain => {
+                Failure::of("TRYAGAIN Multiple keys request during rehashing of slot")
+            }
+            Redirect::CrossSlot => {
+                Failure::of("CROSSSLOT Keys in request don't hash to the same slot")
+            }
             Redirect::Down => Failure::of("CLUSTERDOWN The cluster is down"),
         }
     }
@@ -90,7 +97,9 @@ impl Redirect {
     /// The error that `redis.call` raises.
     pub(super) fn tell_script(self) -> Failure {
         match self {
-            Redirect::Down => Failure::of("ERR Script attempted to execute a command while the cluster is down"),
+            Redirect::Down => {
+                Failure::of("ERR Script attempted to execute a command while the cluster is down")
+            }
             _ => Failure::of("ERR Script attempted to access a non local key in a cluster node"),
         }
     }

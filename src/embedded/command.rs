@@ -53,16 +53,13 @@ pub(super) const MANY: usize = usize::MAX;
 
 impl Command {
     /// A command that only reads, anywhere.
-    pub(super) const fn reads(name: &'static str, args: (usize, usize), keys: Keys, act: Act) -> Self {
-        Command {
-            name,
-            args,
-            keys,
-            writes: false,
-            grows: false,
-            in_scripts: true,
-            act,
-        }
+    pub(super) const fn reads(
+        name: &'static str,
+        args: (usize, usize),
+        keys: Keys,
+        act: Act,
+    ) -> Self {
+        Command { name, args, keys, writes: false, grows: false, in_scripts: true, act }
     }
 
     /// A command that writes, but needs no memory.
@@ -87,25 +84,23 @@ impl Command {
     }
 
     pub(super) const fn not_in_scripts(self) -> Self {
-        Command {
-            in_scripts: false,
-            ..self
-        }
+        Command { in_scripts: false, ..self }
     }
 
     /// Finds a command by its name, in any case.
     pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, SteadyHash>> = LazyLock::new(|| {
-            let all = [
-                hash::COMMANDS,
-                key::COMMANDS,
-                script::COMMANDS,
-                server::COMMANDS,
-                text::COMMANDS,
-            ];
-            let all = all.into_iter().flatten();
-            all.map(|command| (command.name.as_bytes(), command)).collect()
-        });
+        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, SteadyHash>> =
+            LazyLock::new(|| {
+                let all = [
+                    hash::COMMANDS,
+                    key::COMMANDS,
+                    script::COMMANDS,
+                    server::COMMANDS,
+                    text::COMMANDS,
+                ];
+                let all = all.into_iter().flatten();
+                all.map(|command| (command.name.as_bytes(), command)).collect()
+            });
         if let Some(command) = BY_NAME.get(name) {
             return Some(command);
         }

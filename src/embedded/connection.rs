@@ -13,29 +13,21 @@ use super::script_host::ScriptHost;
 use super::server::Health;
 use super::session::Session;
 use super::world::World;
-use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, Subscription};
+use crate::node::{
+    Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, Subscription,
+};
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]
 pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>);
 
-/// What came to a paused server, in order. It is served when the server goes on, whether or not anybody still waits.
+/// What came to a paused server, in order. It is served when the server goes on, whether or not
+/// anybody still waits.
 #[derive(Debug)]
 pub(super) enum Queued {
-    Commands {
-        commands: Vec<Command>,
-        session: Arc<Session>,
-        replies: oneshot::Sender<Vec<Reply>>,
-    },
-    Join {
-        connection: u64,
-        channel: Bytes,
-        asking: bool,
-    },
-    Leave {
-        connection: u64,
-        channel: Bytes,
-    },
+    Commands { commands: Vec<Command>, session: Arc<Session>, replies: oneshot::Sender<Vec<Reply>> },
+    Join { connection: u64, channel: Bytes, asking: bool },
+    Leave { connection: u64, channel: Bytes },
 }
 
 /// One end of a connection.
@@ -60,14 +52,13 @@ struct EmbeddedSubscription {
 }
 
 impl Connector for EmbeddedConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         Box::pin(async move {
             let link = Link::open(&lock(&self.0.world), address)?;
-            let node = EmbeddedNode {
-                shared: self.0.clone(),
-                link,
-                session: Arc::default(),
-            };
+            let node = EmbeddedNode { shared: self.0.clone(), link, session: Arc::default() };
             Ok(Arc::new(node) as Arc<dyn Node>)
         })
     }
@@ -75,7 +66,8 @@ impl Connector for EmbeddedConnector {
     fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-    ) -> BoxFuture<'a, Result<(Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>), NodeError>> {
+    ) -> BoxFuture<'a, Result<(Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>), NodeError>>
+    {
         Box::pin(async move {
             let mut world = lock(&self.0.world);
             let link = Link::open(&world, address)?;
@@ -83,11 +75,7 @@ impl Connector for EmbeddedConnector {
             world.next_connection += 1;
             let connection = world.next_connection;
             world.servers[link.server].subscribers.connect(connection, notices);
-            let subscription = EmbeddedSubscription {
-                shared: self.0.clone(),
-                link,
-                connection,
-            };
+            let subscription = EmbeddedSubscription { shared: self.0.clone(), link, connection };
             Ok((Arc::new(subscription) as Arc<dyn Subscription>, receiver))
         })
     }
@@ -95,14 +83,11 @@ impl Connector for EmbeddedConnector {
 
 impl Link {
     fn open(world: &World, address: &Address) -> Result<Link, NodeError> {
-        let server = world
-            .find(address)
-            .ok_or_else(|| not_sent("no server has this address"))?;
+        let server = world.find(address).ok_or_else(|| not_sent("no server has this address"))?;
         match world.servers[server].health {
-            Health::Up | Health::Paused => Ok(Link {
-                server,
-                generation: world.servers[server].generation,
-            }),
+            Health::Up | Health::Paused => {
+                Ok(Link { server, generation: world.servers[server].generation })
+            }
             Health::Down => Err(not_sent("connection refused")),
         }
     }
@@ -123,7 +108,9 @@ impl EmbeddedNode {
             let server = &mut world.servers[self.link.server];
             if server.health != Health::Paused {
                 drop(world);
-                let serve = |command| self.shared.serve(&mut host, self.link.server, &self.session, command);
+                let serve = |command| {
+                    self.shared.serve(&mut host, self.link.server, &self.session, command)
+                };
                 return Ok(commands.iter().map(serve).collect());
             }
             let (replies, waiting) = oneshot::channel();
@@ -164,7 +151,9 @@ impl EmbeddedSubscription {
     fn send(&self, queued: Queued) -> Result<(), NodeError> {
         let mut world = lock(&self.shared.world);
         let server = self.link.server;
-        if !self.link.is_open(&world) || !world.servers[server].subscribers.is_connected(self.connection) {
+        if !self.link.is_open(&world)
+            || !world.servers[server].subscribers.is_connected(self.connection)
+        {
             return Err(not_sent("the connection is broken"));
         }
         match world.servers[server].health {
@@ -177,11 +166,8 @@ impl EmbeddedSubscription {
 
 impl Subscription for EmbeddedSubscription {
     fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
-        let node = EmbeddedNode {
-            shared: self.shared.clone(),
-            link: self.link,
-            session: Arc::default(),
-        };
+        let node =
+            EmbeddedNode { shared: self.shared.clone(), link: self.link, session: Arc::default() };
         node.call(command)
     }
 
@@ -218,14 +204,9 @@ impl Shared {
         let queue = std::mem::take(&mut lock(&self.world).servers[server].queue);
         for queued in queue {
             match queued {
-                Queued::Commands {
-                    commands,
-                    session,
-                    replies,
-                } => {
-                    let answers = commands
-                        .iter()
-                        .map(|command| self.serve(host, server, &session, command));
+                Queued::Commands { commands, session, replies } => {
+                    let answers =
+                        commands.iter().map(|command| self.serve(host, server, &session, command));
                     let _ = replies.send(answers.collect()); // nobody may wait any more
                 }
                 other => lock(&self.world).subscribe(server, other),
@@ -239,24 +220,23 @@ impl World {
     fn subscribe(&mut self, server: usize, queued: Queued) {
         match queued {
             Queued::Commands { .. } => {}
-            Queued::Join {
-                connection,
-                channel,
-                asking,
-            } => {
+            Queued::Join { connection, channel, asking } => {
                 let routed = match self.is_cluster {
                     true => self.servers[server].route(&[&channel], Kind::Channel, asking, None),
                     false => Ok(()),
                 };
                 let refusal = self.servers[server].refusal.clone();
-                let refusal = refusal.or_else(|| routed.err().map(|redirect| self.tell_client(redirect)));
+                let refusal =
+                    refusal.or_else(|| routed.err().map(|redirect| self.tell_client(redirect)));
                 let subscribers = &mut self.servers[server].subscribers;
                 match refusal {
                     None => subscribers.join(connection, channel),
                     Some(failure) => subscribers.refuse(connection, channel, failure.into()),
                 }
             }
-            Queued::Leave { connection, channel } => self.servers[server].subscribers.leave(connection, channel),
+            Queued::Leave { connection, channel } => {
+                self.servers[server].subscribers.leave(connection, channel)
+            }
         }
     }
 }

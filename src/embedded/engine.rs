@@ -26,9 +26,9 @@ const EPOCH: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
-/// [`Locks`](crate::Locks) can stand on it in a demo or in unit tests: nothing is started, nothing is sent, and time can
-/// be moved on by hand. A clone is another handle of the same engine. What [`faults`](Engine::faults) offers is for tests
-/// of failures, and for simulations.
+/// [`Locks`](crate::Locks) can stand on it in a demo or in unit tests: nothing is started, nothing
+/// is sent, and time can be moved on by hand. A clone is another handle of the same engine. What
+/// [`faults`](Engine::faults) offers is for tests of failures, and for simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,7 +56,8 @@ pub struct Builder {
     wait_covers: WaitCovers,
 }
 
-/// What all handles and connections share. The host is locked first: who holds it has the turn, and no script runs.
+/// What all handles and connections share. The host is locked first: who holds it has the turn, and
+/// no script runs.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) host: Mutex<ScriptHost>,
@@ -107,15 +108,16 @@ impl Engine {
         keys.sum()
     }
 
-    /// How long it is until the next of those wakes who sleep by the engine's clock, if anybody sleeps. For simulations, which move time on to
-    /// there when nothing else can happen.
+    /// How long it is until the next of those wakes who sleep by the engine's clock, if anybody
+    /// sleeps. For simulations, which move time on to there when nothing else can happen.
     pub fn until_next_wake(&self) -> Option<Duration> {
         let clock = lock(&self.shared.world).clock.clone();
         let next = clock.next_wake()?;
         Some(next.since(clock.now()))
     }
 
-    /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`] does. For tests.
+    /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`]
+    /// does. For tests.
     #[doc(hidden)]
     pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
         let command = words.iter().fold(Command::new(), |command, word| command.word(word));
@@ -178,9 +180,7 @@ impl Default for Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("servers", &self.addresses().len())
-            .finish_non_exhaustive()
+        f.debug_struct("Engine").field("servers", &self.addresses().len()).finish_non_exhaustive()
     }
 }
 
@@ -191,8 +191,8 @@ impl Builder {
         self
     }
 
-    /// The number of replicas of each master, at most ten. Default: 1. A master without one can still fail over: then what takes
-    /// its place has its address.
+    /// The number of replicas of each master, at most ten. Default: 1. A master without one can
+    /// still fail over: then what takes its place has its address.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = usize::from(replicas).min(10);
         self
@@ -210,7 +210,8 @@ impl Builder {
         self
     }
 
-    /// What the servers' clocks read at first, as the time since 1970. Default: the beginning of 2025.
+    /// What the servers' clocks read at first, as the time since 1970. Default: the beginning of
+    /// 2025.
     pub fn starts_at(mut self, epoch: Duration) -> Self {
         self.epoch = epoch;
         self
@@ -233,10 +234,7 @@ impl Builder {
         };
         let slots = Arc::new(Slots::shared_out(self.masters));
         let servers = self.roles().enumerate().map(|(index, role)| {
-            let address = Address {
-                host: "embedded".into(),
-                port: FIRST_PORT + index as u16,
-            };
+            let address = Address { host: "embedded".into(), port: FIRST_PORT + index as u16 };
             Server::new(index, address, role, slots.clone())
         });
         let world = World {
@@ -252,13 +250,7 @@ impl Builder {
         };
         let world = Arc::new(Mutex::new(world));
         let host = Mutex::new(ScriptHost::new(world.clone()));
-        Engine {
-            shared: Arc::new(Shared {
-                host,
-                world,
-                watcher: Mutex::default(),
-            }),
-        }
+        Engine { shared: Arc::new(Shared { host, world, watcher: Mutex::default() }) }
     }
 
     /// The masters first, then the first replica of each, and so on.
@@ -273,7 +265,13 @@ const FIRST_PORT: u16 = 7000;
 
 impl Shared {
     /// Serves one command of a client.
-    pub(super) fn serve(&self, host: &mut ScriptHost, server: usize, session: &Session, command: &Command) -> Reply {
+    pub(super) fn serve(
+        &self,
+        host: &mut ScriptHost,
+        server: usize,
+        session: &Session,
+        command: &Command,
+    ) -> Reply {
         let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
         let before = lock(&self.world).servers[server].store.offset();
         let reply = self.answer(host, server, session, &words);
@@ -289,7 +287,13 @@ impl Shared {
         reply
     }
 
-    fn answer(&self, host: &mut ScriptHost, server: usize, session: &Session, words: &[&[u8]]) -> Reply {
+    fn answer(
+        &self,
+        host: &mut ScriptHost,
+        server: usize,
+        session: &Session,
+        words: &[&[u8]],
+    ) -> Reply {
         let Some((name, args)) = words.split_first() else {
             return Failure::of("ERR empty command").into();
         };
@@ -305,12 +309,7 @@ impl Shared {
         };
         if let Act::Script(kind) = command.act {
             drop(world);
-            let mut stage = Stage {
-                host,
-                world: &self.world,
-                at,
-                asked,
-            };
+            let mut stage = Stage { host, world: &self.world, at, asked };
             return stage.run(kind, args).unwrap_or_else(Reply::from);
         }
         let outcome = match command.act {

@@ -9,9 +9,12 @@ use super::store::Store;
 use super::world::World;
 
 impl World {
-    /// Lets a replica take a master's place, without the master's last writes. Gives the number of the new master.
+    /// Lets a replica take a master's place, without the master's last writes. Gives the number of
+    /// the new master.
     pub(super) fn promote(&mut self, master: usize, lose: usize) -> Option<usize> {
-        if self.servers.get(master)?.role != Role::Master || self.servers[master].successor.is_some() {
+        if self.servers.get(master)?.role != Role::Master
+            || self.servers[master].successor.is_some()
+        {
             return None;
         }
         let replicas: Vec<_> = self.replicas_of(master).collect();
@@ -87,7 +90,8 @@ impl Server {
         self.health == Health::Up && !self.is_isolated
     }
 
-    /// Who learns that another has taken its place becomes that one's replica. Subscriptions end with the slots.
+    /// Who learns that another has taken its place becomes that one's replica. Subscriptions end
+    /// with the slots.
     fn learn(&mut self, slots: &Arc<Slots>) {
         self.slots = slots.clone();
         if let Some(successor) = self.successor.take() {

@@ -1,6 +1,7 @@
 //! What can go wrong with servers, to be made to happen: for tests and simulations.
 //!
-//! Nothing here is needed to use an [`Engine`](super::Engine), and nothing of it has a counterpart for real servers.
+//! Nothing here is needed to use an [`Engine`](super::Engine), and nothing of it has a counterpart
+//! for real servers.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::slot::Slot;
 
 /// The faults of one engine's servers.
 ///
-/// A server has a number: the masters come first, from 0, then the first replica of each, then the second ones. A
-/// number that no server has makes a call do nothing. All of it is deterministic.
+/// A server has a number: the masters come first, from 0, then the first replica of each, then the
+/// second ones. A number that no server has makes a call do nothing. All of it is deterministic.
 #[derive(Clone, Debug)]
 pub struct Faults {
     shared: Arc<Shared>,
@@ -22,9 +23,10 @@ pub struct Faults {
 
 /// Slots that move.
 impl Faults {
-    /// Begins to move a slot to another master. From now on the source redirects commands for a key that is not there to
-    /// the target, which serves those alone that were sent. False if the slot cannot move there, or already moves.
-    /// (Both masters must be up and not isolated, here and in the next two.)
+    /// Begins to move a slot to another master. From now on the source redirects commands for a key
+    /// that is not there to the target, which serves those alone that were sent. False if the slot
+    /// cannot move there, or already moves. (Both masters must be up and not isolated, here and in
+    /// the next two.)
     pub fn begin_move(&self, slot: Slot, to: usize) -> bool {
         self.change(|world| world.begin_move(slot, to))
     }
@@ -34,8 +36,8 @@ impl Faults {
         self.change(|world| world.move_key(slot))
     }
 
-    /// Moves what is left of a slot, and makes the target its master. Those who subscribed at the source are told that
-    /// their subscriptions have ended. False if the slot is not being moved.
+    /// Moves what is left of a slot, and makes the target its master. Those who subscribed at the
+    /// source are told that their subscriptions have ended. False if the slot is not being moved.
     pub fn finish_move(&self, slot: Slot) -> bool {
         self.change(|world| world.finish_move(slot))
     }
@@ -45,8 +47,8 @@ impl Faults {
         self.change(|world| world.slots.master_of(slot))
     }
 
-    /// Makes one server believe that another one owns a slot, until it next hears who does. Two masters that name
-    /// each other never stop redirecting.
+    /// Makes one server believe that another one owns a slot, until it next hears who does. Two
+    /// masters that name each other never stop redirecting.
     pub fn mislead(&self, server: usize, slot: Slot, master: usize) {
         if master < self.change(|world| world.servers.len()) {
             self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, master));
@@ -56,15 +58,16 @@ impl Faults {
 
 /// Servers that die, stop, or are cut off.
 impl Faults {
-    /// Lets a replica take a master's place. It has not got the last `lose` writes (a script is one write), but has all
-    /// that it has acknowledged to a `WAIT`; one that [lags](Faults::hold_back) has what it had when that began. It knows no
-    /// scripts, and nobody has subscribed there.
+    /// Lets a replica take a master's place. It has not got the last `lose` writes (a script is one
+    /// write), but has all that it has acknowledged to a `WAIT`; one that [lags](Faults::hold_back)
+    /// has what it had when that began. It knows no scripts, and nobody has subscribed there.
     ///
-    /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it learns of it later,
-    /// and serves until then as if nothing had happened. A master that has no replicas is replaced by a new process
-    /// with its address.
+    /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it
+    /// learns of it later, and serves until then as if nothing had happened. A master that has no
+    /// replicas is replaced by a new process with its address.
     ///
-    /// Gives the number of the new master; `None` if this is no master, or all its replicas are stopped.
+    /// Gives the number of the new master; `None` if this is no master, or all its replicas are
+    /// stopped.
     pub fn promote(&self, master: usize, lose: usize) -> Option<usize> {
         self.change(|world| world.promote(master, lose))
     }
@@ -78,8 +81,8 @@ impl Faults {
         });
     }
 
-    /// Starts a server that was killed (or restarts one that runs) with its data, as a new process: it knows no
-    /// scripts.
+    /// Starts a server that was killed (or restarts one that runs) with its data, as a new process:
+    /// it knows no scripts.
     pub fn start(&self, server: usize) {
         self.change(|world| {
             if server < world.servers.len() {
@@ -88,7 +91,8 @@ impl Faults {
         });
     }
 
-    /// Holds a server up, as by `SIGSTOP`: what is sent to it waits. A replica [lags](Faults::hold_back) until it goes on.
+    /// Holds a server up, as by `SIGSTOP`: what is sent to it waits. A replica
+    /// [lags](Faults::hold_back) until it goes on.
     pub fn pause(&self, server: usize) {
         self.change(|world| {
             if world.servers.get(server).is_some_and(|it| it.health == Health::Up) {
@@ -98,10 +102,12 @@ impl Faults {
         });
     }
 
-    /// Lets a paused server go on. It serves all that was sent to it meanwhile, and only then learns what has happened.
+    /// Lets a paused server go on. It serves all that was sent to it meanwhile, and only then
+    /// learns what has happened.
     pub fn resume(&self, server: usize) {
         let mut host = lock(&self.shared.host);
-        let is_paused = |world: &World| world.servers.get(server).is_some_and(|it| it.health == Health::Paused);
+        let is_paused =
+            |world: &World| world.servers.get(server).is_some_and(|it| it.health == Health::Paused);
         if !is_paused(&lock(&self.shared.world)) {
             return;
         }
@@ -135,7 +141,8 @@ impl Faults {
         self.change(|world| world.replicas_of(master).collect())
     }
 
-    /// From now on a replica gets nothing of what its master writes, and `WAIT` counts it only for what it has. It can still be promoted.
+    /// From now on a replica gets nothing of what its master writes, and `WAIT` counts it only for
+    /// what it has. It can still be promoted.
     pub fn hold_back(&self, replica: usize) {
         self.change(|world| {
             if replica < world.servers.len() {
@@ -164,9 +171,7 @@ impl Faults {
     /// Steps a server's clock by so many milliseconds, forward or back.
     pub fn step_clock(&self, server: usize, by_ms: i64) {
         let step = by_ms.saturating_mul(1000);
-        self.at(server, |server| {
-            server.clock_offset = server.clock_offset.saturating_add(step)
-        });
+        self.at(server, |server| server.clock_offset = server.clock_offset.saturating_add(step));
     }
 
     /// Makes a server forget its scripts.
@@ -179,7 +184,8 @@ impl Faults {
         self.at(server, |server| server.store.empty());
     }
 
-    /// Makes a server's memory full, or not: then a script is refused at its first write, if that may need memory.
+    /// Makes a server's memory full, or not: then a script is refused at its first write, if that
+    /// may need memory.
     pub fn set_full_memory(&self, server: usize, is_full: bool) {
         self.at(server, |server| server.memory_full = is_full);
     }
@@ -189,8 +195,8 @@ impl Faults {
         self.at(server, |server| server.cluster_down = is_down);
     }
 
-    /// Makes a server answer every command with an error line, such as `LOADING Redis is loading the dataset in
-    /// memory`; `None` ends that.
+    /// Makes a server answer every command with an error line, such as
+    /// `LOADING Redis is loading the dataset in memory`; `None` ends that.
     pub fn refuse(&self, server: usize, error: Option<&str>) {
         self.at(server, |server| server.refusal = error.map(Failure::new));
     }

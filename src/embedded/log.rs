@@ -1,4 +1,5 @@
-//! What it takes to undo the last writes: so a replica that lags behind is known without being kept.
+//! What it takes to undo the last writes: so a replica that lags behind is known without being
+//! kept.
 
 use std::collections::VecDeque;
 
@@ -11,22 +12,13 @@ const LONGEST_LAG: usize = 1024;
 /// The state before one change.
 #[derive(Clone, Debug)]
 pub(super) enum Before {
-    Entry {
-        key: Blob,
-        entry: Option<Entry>,
-    },
-    Field {
-        key: Blob,
-        field: Blob,
-        value: Option<Blob>,
-    },
-    Expiry {
-        key: Blob,
-        expires: Option<u64>,
-    },
+    Entry { key: Blob, entry: Option<Entry> },
+    Field { key: Blob, field: Blob, value: Option<Blob> },
+    Expiry { key: Blob, expires: Option<u64> },
 }
 
-/// The last writes. One write is all that a command or a whole script changed, as it reaches a replica all at once.
+/// The last writes. One write is all that a command or a whole script changed, as it reaches a
+/// replica all at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     changes: VecDeque<Before>,

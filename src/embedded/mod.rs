@@ -2,11 +2,13 @@
 //!
 //! It answers as Redis 7.0 does, as far as locks need it. What is different from a real server:
 //!
-//! - A script has the libraries `string`, `table`, `math` and `coroutine`, but not `bit`, `cjson`, `cmsgpack` and
-//!   `struct`, and of the table `redis` not what has to do with debugging, replication, permissions and RESP3.
+//! - A script has the libraries `string`, `table`, `math` and `coroutine`, but not `bit`, `cjson`,
+//!   `cmsgpack` and `struct`, and of the table `redis` not what has to do with debugging,
+//!   replication, permissions and RESP3.
 //! - The fields of a hash come in the order of their names.
 //! - Time stands still while a script runs, as it does from Redis 7.2 on.
-//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait, and nobody can subscribe to a channel that has no slot.
+//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait, and nobody can
+//!   subscribe to a channel that has no slot.
 //! - A script that does not end is not stopped.
 
 mod answer;

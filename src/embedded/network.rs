@@ -1,8 +1,10 @@
-//! A network between clients and the servers of an engine, in which messages take their time and get lost: for simulations.
+//! A network between clients and the servers of an engine, in which messages take their time and
+//! get lost: for simulations.
 //!
-//! It behaves as TCP does. On one connection messages come in the order in which they were sent, each of them once; when one is lost, so
-//! are all that follow, and the connection breaks (which its ends may hear of late, or never). What was sent before a
-//! client gave up a connection can still arrive after what it sent on the next one. Only [`Fate::again`] goes further than that.
+//! It behaves as TCP does. On one connection messages come in the order in which they were sent,
+//! each of them once; when one is lost, so are all that follow, and the connection breaks (which
+//! its ends may hear of late, or never). What was sent before a client gave up a connection can
+//! still arrive after what it sent on the next one. Only [`Fate::again`] goes further than that.
 
 mod host;
 mod line;
@@ -52,7 +54,8 @@ pub enum Kind {
     Commands,
     /// A subscription is to be made or ended.
     Subscribe,
-    /// A notice of a subscription, which travels from the server to the client: a push, for example.
+    /// A notice of a subscription, which travels from the server to the client: a push, for
+    /// example.
     Notice,
 }
 
@@ -67,9 +70,11 @@ pub struct Fate {
     pub loses_request: bool,
     /// The reply (or a notice) is lost, and nothing that follows comes through either.
     pub loses_reply: bool,
-    /// When something was lost: how much later the client hears that the connection broke. `None`: never.
+    /// When something was lost: how much later the client hears that the connection broke. `None`:
+    /// never.
     pub heard_after: Option<Duration>,
-    /// The commands arrive and run once more, so long after the first time. The replies to that go nowhere.
+    /// The commands arrive and run once more, so long after the first time. The replies to that go
+    /// nowhere.
     pub again: Option<Duration>,
 }
 
@@ -81,15 +86,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network to all servers of an engine. It needs an engine whose time is moved [by hand](super::Builder::manual_time).
+    /// A network to all servers of an engine. It needs an engine whose time is moved [by
+    /// hand](super::Builder::manual_time).
     pub fn new(engine: &Engine, weather: Arc<dyn Weather>) -> Self {
-        Network {
-            engine: engine.clone(),
-            weather,
-        }
+        Network { engine: engine.clone(), weather }
     }
 
-    /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some parts in a million.
+    /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some
+    /// parts in a million.
     pub fn host(&self, number: usize, ahead: Duration, drift_ppm: i32) -> Host {
         Host::new(self.clone(), number, ahead, drift_ppm)
     }
@@ -155,14 +159,20 @@ impl NetworkConnector {
 }
 
 impl Connector for NetworkConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         Box::pin(async move {
             let (line, node) = self.dial(address, self.engine.connect(address)).await?;
             Ok(Arc::new(RemoteNode::new(line, node)) as Arc<dyn Node>)
         })
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
         Box::pin(async move {
             let (line, subscribed) = self.dial(address, self.engine.subscribe(address)).await?;
             Ok(RemoteSubscription::open(line, subscribed))

@@ -10,9 +10,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    canonical
-        .then(|| std::str::from_utf8(bytes).ok()?.parse().ok())
-        .flatten()
+    canonical.then(|| std::str::from_utf8(bytes).ok()?.parse().ok()).flatten()
 }
 
 /// Reads an integer argument.
@@ -20,14 +18,11 @@ pub(super) fn argument(bytes: &[u8]) -> Result<i64, Failure> {
     parse(bytes).ok_or(Failure::NOT_AN_INTEGER)
 }
 
-/// Cuts a number of Lua to the integer that a client gets. What fits no integer becomes the least one.
+/// Cuts a number of Lua to the integer that a client gets. What fits no integer becomes the least
+/// one.
 pub(super) fn cut(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
-    if (-BEYOND..BEYOND).contains(&number) {
-        number as i64
-    } else {
-        i64::MIN
-    }
+    if (-BEYOND..BEYOND).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 #[cfg(test)]
@@ -44,19 +39,9 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()), Some(number), "{text}");
         }
-        for text in [
-            "",
-            "-",
-            "+1",
-            "01",
-            "-0",
-            " 1",
-            "1 ",
-            "1.0",
-            "9223372036854775808",
-            "1e3",
-            "٣",
-        ] {
+        for text in
+            ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "9223372036854775808", "1e3", "٣"]
+        {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
     }

@@ -1,6 +1,7 @@
 //! What replicas have of their master's writes, and what they say of it to `WAIT`.
 //!
-//! A replica that keeps up is not kept: its data are its master's, less the last writes if it takes over. One that is held back has data of its own.
+//! A replica that keeps up is not kept: its data are its master's, less the last writes if it takes
+//! over. One that is held back has data of its own.
 
 use super::answer::{Answer, Failure, Outcome};
 use super::number;
@@ -20,11 +21,12 @@ pub(super) struct Received {
 }
 
 impl World {
-    /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever the number in the command.
+    /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever the
+    /// number in the command.
     pub(super) fn wait(&mut self, at: At, args: &[&[u8]], covered: u64) -> Outcome {
         number::argument(args[0])?;
-        let timeout =
-            number::argument(args[1]).map_err(|_| Failure::of("ERR timeout is not an integer or out of range"))?;
+        let timeout = number::argument(args[1])
+            .map_err(|_| Failure::of("ERR timeout is not an integer or out of range"))?;
         if timeout < 0 {
             return Err(Failure::of("ERR timeout is negative"));
         }
@@ -65,14 +67,11 @@ impl World {
         };
         let server = &mut self.servers[replica];
         server.store = Store::default();
-        server.received = Received {
-            acknowledged,
-            ..Received::default()
-        };
+        server.received = Received { acknowledged, ..Received::default() };
     }
 
-    /// The data of a replica that takes its master's place: all that it has acknowledged, and of the rest not the last `lose` writes. One
-    /// that was held back has what it had then.
+    /// The data of a replica that takes its master's place: all that it has acknowledged, and of
+    /// the rest not the last `lose` writes. One that was held back has what it had then.
     pub(super) fn data_of(&mut self, replica: usize, master: usize, lose: usize) -> Store {
         let received = std::mem::take(&mut self.servers[replica].received);
         if received.held_at.is_some() {
@@ -95,7 +94,8 @@ impl Server {
         }
     }
 
-    /// What it tells its master that it has, whose offset this is. Nothing if the two are not connected.
+    /// What it tells its master that it has, whose offset this is. Nothing if the two are not
+    /// connected.
     fn acknowledge(&mut self, offset: u64) -> Option<u64> {
         if self.health == Health::Down || self.received.is_of_another {
             return None;

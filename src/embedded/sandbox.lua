@@ -1,13 +1,16 @@
--- The world of a script: what the server exposes of Lua, guarded against changes, and the table `redis`.
+-- The world of a script: what the server exposes of Lua, guarded against changes, and the table
+-- `redis`.
 --
--- Called once with a table of the functions that the host gives. Returns the function that runs a script.
+-- Called once with a table of the functions that the host gives. Returns the function that runs a
+-- script.
 
 local host = ...
 local error, pcall, rawget, rawset, select = error, pcall, rawget, rawset, select
 local setmetatable, tonumber, tostring, type, xpcall = setmetatable, tonumber, tostring, type, xpcall
 local floor, format, unpack = math.floor, string.format, unpack
 
--- Guarded tables ------------------------------------------------------------------------------------------------
+-- Guarded tables
+-- ------------------------------------------------------------------------------------------------
 
 local guarded = {}
 
@@ -30,7 +33,8 @@ local function refuse_guarded(table)
   end
 end
 
--- Random numbers ------------------------------------------------------------------------------------------------
+-- Random numbers
+-- ------------------------------------------------------------------------------------------------
 
 -- The numbers that the server gives: the same ones after each start.
 function math.random(...)
@@ -54,7 +58,8 @@ function math.randomseed(seed)
   host.seed(tonumber(seed) or 0)
 end
 
--- The table `redis` ---------------------------------------------------------------------------------------------
+-- The table `redis`
+-- ---------------------------------------------------------------------------------------------
 
 local redis = {
   LOG_DEBUG = 0,
@@ -158,7 +163,8 @@ function redis.replicate_commands()
   return true
 end
 
--- The globals ---------------------------------------------------------------------------------------------------
+-- The globals
+-- ---------------------------------------------------------------------------------------------------
 
 local globals = { redis = guard(redis) }
 
@@ -205,7 +211,8 @@ setmetatable(globals, {
   end,
 })
 
--- The real table of globals becomes a front, so that code which a script loads by itself is guarded as well.
+-- The real table of globals becomes a front, so that code which a script loads by itself is guarded
+-- as well.
 local names = {}
 for name in pairs(_G) do
   names[#names + 1] = name
@@ -216,7 +223,8 @@ for index = 1, #names do
 end
 globals._G = guard(globals, _G)
 
--- Running a script ----------------------------------------------------------------------------------------------
+-- Running a script
+-- ----------------------------------------------------------------------------------------------
 
 local function place_of(failure)
   local text = 'ERR unknown error'

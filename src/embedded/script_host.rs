@@ -1,4 +1,5 @@
-//! The Lua that runs scripts: one state for all servers of an engine, as no script leaves anything behind in it.
+//! The Lua that runs scripts: one state for all servers of an engine, as no script leaves anything
+//! behind in it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,9 +36,7 @@ struct State {
 
 impl ScriptHost {
     pub(super) fn new(world: Arc<Mutex<World>>) -> Self {
-        ScriptHost {
-            state: State::new(world),
-        }
+        ScriptHost { state: State::new(world) }
     }
 
     pub(super) fn compile(&mut self, digest: &Digest, text: &[u8]) -> Result<(), Failure> {
@@ -45,7 +44,12 @@ impl ScriptHost {
     }
 
     /// Runs a script that was compiled. Its calls go to the script that the world says is running.
-    pub(super) fn run(&mut self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> Result<Reply, Failure> {
+    pub(super) fn run(
+        &mut self,
+        digest: &Digest,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Reply, Failure> {
         Ok(self.state()?.run(digest, keys, args))
     }
 
@@ -62,11 +66,7 @@ impl State {
         let functions = functions(&lua, &world)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let run = sandbox.call(functions)?;
-        Ok(State {
-            lua,
-            run,
-            compiled: HashMap::new(),
-        })
+        Ok(State { lua, run, compiled: HashMap::new() })
     }
 
     fn compile(&mut self, digest: &Digest, text: &[u8]) -> Result<(), Failure> {
@@ -95,8 +95,7 @@ impl State {
             return Err(mlua::Error::runtime("it was not compiled"));
         };
         let list = |words: &[&[u8]]| {
-            self.lua
-                .create_sequence_from(words.iter().map(|word| call::bytes_to_lua(word)))
+            self.lua.create_sequence_from(words.iter().map(|word| call::bytes_to_lua(word)))
         };
         self.run.call((script, list(keys)?, list(args)?))
     }
@@ -108,7 +107,9 @@ fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
     call::add_functions(lua, &functions, world)?;
     functions.set(
         "sha1hex",
-        lua.create_function(|_, text: LuaString| Ok(Sha1::from(&*text.as_bytes()).digest().to_string()))?,
+        lua.create_function(|_, text: LuaString| {
+            Ok(Sha1::from(&*text.as_bytes()).digest().to_string())
+        })?,
     )?;
     functions.set("line", lua.create_function(|lua, ()| Ok(line_of_script(lua)))?)?;
     let random = Random::default();
@@ -148,8 +149,6 @@ fn line_of_script(lua: &Lua) -> Option<usize> {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
-            .field("compiled", &self.compiled.len())
-            .finish_non_exhaustive()
+        f.debug_struct("State").field("compiled", &self.compiled.len()).finish_non_exhaustive()
     }
 }

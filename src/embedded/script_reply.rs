@@ -12,7 +12,8 @@ use crate::node::Reply;
 /// How deep a reply may be nested. The server has a limit like this.
 const DEEPEST: usize = 100;
 
-/// What a client sees of a script's value. (The fields `map`, `set` and `double` of a table mean nothing here.)
+/// What a client sees of a script's value. (The fields `map`, `set` and `double` of a table mean
+/// nothing here.)
 pub(super) fn reply_of(value: &Value) -> Reply {
     reply_within(value, DEEPEST)
 }
@@ -54,8 +55,5 @@ pub(super) fn blamed(failure: &Value, digest: &Digest) -> Failure {
     let text = text.unwrap_or_else(|error| format!("ERR {error}"));
     let line = failure.raw_get::<Option<u64>>("line").ok().flatten();
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-    Failure::new(format!(
-        "{text} script: {}, on {CHUNK}{line}.",
-        String::from_utf8_lossy(digest)
-    ))
+    Failure::new(format!("{text} script: {}, on {CHUNK}{line}.", String::from_utf8_lossy(digest)))
 }

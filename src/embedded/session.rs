@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitCovers {
-    /// All that the master had written when the connection's last command ended, as up to Redis 7.0.
+    /// All that the master had written when the connection's last command ended, as up to Redis
+    /// 7.0.
     #[default]
     EveryCommand,
-    /// All that the master had written when the connection's last command ended that wrote something, as from Redis 7.2 on and in Valkey. So on
-    /// a connection that has written nothing, `WAIT` counts every connected replica.
+    /// All that the master had written when the connection's last command ended that wrote
+    /// something, as from Redis 7.2 on and in Valkey. So on a connection that has written nothing,
+    /// `WAIT` counts every connected replica.
     WritesAlone,
 }
 

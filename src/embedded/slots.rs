@@ -26,10 +26,7 @@ impl Slots {
             };
             shares.resize(end, master as u16);
         }
-        Slots {
-            masters: shares,
-            epoch: 1,
-        }
+        Slots { masters: shares, epoch: 1 }
     }
 
     pub(super) fn master_of(&self, slot: Slot) -> usize {

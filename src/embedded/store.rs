@@ -35,7 +35,8 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     entries: Entries,
-    /// When keys end, the first one first. What is here of a key that has got another time is passed over.
+    /// When keys end, the first one first. What is here of a key that has got another time is
+    /// passed over.
     ends: BinaryHeap<Reverse<(u64, Blob)>>,
     /// The server's time in ms: it stands still while a command or a script runs.
     now: u64,
@@ -115,7 +116,12 @@ impl Store {
     }
 
     /// Sets a field. True if it is new.
-    pub(super) fn set_field(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, Failure> {
+    pub(super) fn set_field(
+        &mut self,
+        key: &[u8],
+        field: &[u8],
+        value: &[u8],
+    ) -> Result<bool, Failure> {
         let value = Blob::from_slice(value);
         let before = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
             Some(Value::Hash(fields)) => match fields.get_mut(field) {
@@ -166,7 +172,8 @@ impl Store {
         true
     }
 
-    /// All keys with the place of each in the order of a scan, which changes of other keys do not shift.
+    /// All keys with the place of each in the order of a scan, which changes of other keys do not
+    /// shift.
     pub(super) fn keys(&self) -> Vec<(u64, Blob)> {
         let place = |key: &Blob| self.entries.hasher().hash_one(key);
         let mut keys: Vec<_> = self.entries.keys().map(|key| (place(key), key.clone())).collect();
@@ -187,7 +194,8 @@ impl Store {
         self.entries.len()
     }
 
-    /// Undoes the last writes: what a replica is like that has not got them. They are forgotten here too.
+    /// Undoes the last writes: what a replica is like that has not got them. They are forgotten
+    /// here too.
     pub(super) fn undo(&mut self, writes: usize) {
         for _ in 0..writes {
             let Some(changes) = self.log.pop() else { break };
@@ -203,7 +211,8 @@ impl Store {
         self.log.clear();
     }
 
-    /// The replication offset: how many writes there were. A write that changes a value to what it was counts too.
+    /// The replication offset: how many writes there were. A write that changes a value to what it
+    /// was counts too.
     pub(super) fn offset(&self) -> u64 {
         self.log.offset()
     }
@@ -232,10 +241,7 @@ fn restore(entries: &mut Entries, before: Before) {
         Before::Entry { key, entry: None } => {
             entries.remove(&key);
         }
-        Before::Entry {
-            key,
-            entry: Some(entry),
-        } => {
+        Before::Entry { key, entry: Some(entry) } => {
             entries.insert(key, entry);
         }
         Before::Field { key, field, value } => {

@@ -61,9 +61,8 @@ impl Subscribers {
         self.channels.retain(|channel, listeners| {
             let stays = is_served(Slot::of(channel));
             if !stays {
-                let listeners = listeners
-                    .iter()
-                    .filter_map(|connection| self.connections.get(connection));
+                let listeners =
+                    listeners.iter().filter_map(|connection| self.connections.get(connection));
                 for notices in listeners {
                     let channel = channel.clone();
                     let _ = notices.send(Notice::Left { channel }); // it may have hung up
@@ -81,12 +80,8 @@ impl Subscribers {
         let channel = Bytes::copy_from_slice(channel);
         let payload = Bytes::copy_from_slice(payload);
         let message = Notice::Message { channel, payload };
-        let listeners = listeners
-            .iter()
-            .filter_map(|connection| self.connections.get(connection));
-        listeners
-            .filter(|notices| notices.send(message.clone()).is_ok())
-            .count()
+        let listeners = listeners.iter().filter_map(|connection| self.connections.get(connection));
+        listeners.filter(|notices| notices.send(message.clone()).is_ok()).count()
     }
 
     fn tell(&mut self, connection: u64, notice: Notice) {

@@ -42,7 +42,12 @@ pub struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    pub(super) fn new(world: &'a mut World, server: usize, words: &'a [&'a [u8]], reply: &'a Reply) -> Self {
+    pub(super) fn new(
+        world: &'a mut World,
+        server: usize,
+        words: &'a [&'a [u8]],
+        reply: &'a Reply,
+    ) -> Self {
         let (now, calls) = (world.now(server), world.tally.last);
         let key = match words {
             [command, _, _, key, ..] if command.starts_with(b"EVAL") => Some(key),
@@ -51,15 +56,7 @@ impl<'a> Served<'a> {
         let store = &mut world.servers[server].store;
         let expires = key.and_then(|key| store.entry(key)?.expires);
         let hash = key.and_then(|key| store.hash(key).ok().flatten());
-        Served {
-            server,
-            now,
-            words,
-            reply,
-            hash,
-            expires,
-            calls,
-        }
+        Served { server, now, words, reply, hash, expires, calls }
     }
 
     /// The number of the server.
@@ -87,7 +84,8 @@ impl<'a> Served<'a> {
         self.expires
     }
 
-    /// The reply as words: the elements of a list, one word for anything else. An error is one word that begins with `-`.
+    /// The reply as words: the elements of a list, one word for anything else. An error is one word
+    /// that begins with `-`.
     pub fn reply(&self) -> Vec<String> {
         words_of(self.reply)
     }

@@ -74,10 +74,7 @@ impl World {
     }
 
     pub(super) fn at(&self, server: usize) -> At {
-        At {
-            server,
-            now: self.now(server),
-        }
+        At { server, now: self.now(server) }
     }
 
     pub(super) fn find(&self, address: &Address) -> Option<usize> {
@@ -91,7 +88,9 @@ impl World {
 
     pub(super) fn replicas_of(&self, master: usize) -> impl Iterator<Item = usize> {
         let replicas = self.servers.iter().enumerate();
-        replicas.filter_map(move |(index, server)| (server.role == Role::ReplicaOf(master)).then_some(index))
+        replicas.filter_map(move |(index, server)| {
+            (server.role == Role::ReplicaOf(master)).then_some(index)
+        })
     }
 
     /// Finds a client's command, and lets it in or not.
@@ -114,7 +113,8 @@ impl World {
         }
         self.servers[at.server].store.begin(at.now / 1000);
         if self.is_cluster {
-            let routed = self.servers[at.server].route(command.keys(args), command.kind(), asked, None);
+            let routed =
+                self.servers[at.server].route(command.keys(args), command.kind(), asked, None);
             routed.map_err(|redirect| self.tell_client(redirect))?;
         }
         if command.grows && self.servers[at.server].memory_full {
@@ -144,7 +144,9 @@ impl World {
     }
 
     pub(super) fn end_script(&mut self) {
-        let Some(running) = self.running.take() else { return };
+        let Some(running) = self.running.take() else {
+            return;
+        };
         self.servers[running.at.server].store.end();
         self.tally.scripts += 1;
         self.tally.calls += u64::from(running.calls);
@@ -163,11 +165,10 @@ impl World {
                 "ERR Please specify at least one argument for this redis lib call",
             ));
         };
-        let command = Command::find(name).ok_or(Failure::of("ERR Unknown Redis command called from script"))?;
+        let command = Command::find(name)
+            .ok_or(Failure::of("ERR Unknown Redis command called from script"))?;
         if !command.takes(args.len()) {
-            return Err(Failure::of(
-                "ERR Wrong number of args calling Redis command from script",
-            ));
+            return Err(Failure::of("ERR Wrong number of args calling Redis command from script"));
         }
         if !command.in_scripts {
             return Err(Failure::NOT_IN_SCRIPTS);
@@ -192,9 +193,7 @@ fn unknown(name: &[u8], args: &[&[u8]]) -> Failure {
     let quoted = |word: &&[u8]| format!("'{}' ", String::from_utf8_lossy(word));
     let args: String = args.iter().map(quoted).collect();
     let name = String::from_utf8_lossy(name);
-    Failure::new(format!(
-        "ERR unknown command '{name}', with args beginning with: {args}"
-    ))
+    Failure::new(format!("ERR unknown command '{name}', with args beginning with: {args}"))
 }
 
 impl Answer {

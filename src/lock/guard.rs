@@ -14,14 +14,17 @@ use crate::protocol::{Ended, Mode, Release};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock was held until now. Also if the first answer was lost, the second says that nothing is held, and the lease has not ended: then only a
-    /// [forced release](crate::RwLock::force_release), or a failover that lost the lock, could have been before. Nor does a release see that after one of these a
-    /// late duplicate of the acquire was granted anew, of which no renewal has told yet: it ends what that was granted.
+    /// The lock was held until now. Also if the first answer was lost, the second says that nothing
+    /// is held, and the lease has not ended: then only a [forced
+    /// release](crate::RwLock::force_release), or a failover that lost the lock, could have been
+    /// before. Nor does a release see that after one of these a late duplicate of the acquire was
+    /// granted anew, of which no renewal has told yet: it ends what that was granted.
     Released,
     /// The lease had ended before: somebody else may have held the lock since.
     AlreadyLost,
-    /// The first answer was lost and the lease has ended since, or the server could not be reached: it may have been released in time, or have run out. If
-    /// something is left there, the client goes on trying to release it until its lease has ended.
+    /// The first answer was lost and the lease has ended since, or the server could not be reached:
+    /// it may have been released in time, or have run out. If something is left there, the client
+    /// goes on trying to release it until its lease has ended.
     Unknown,
 }
 
@@ -43,11 +46,7 @@ impl Hold {
         let Some((ends, in_doubt, replaced)) = held else {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
-        let call = Release {
-            id: acquisition.id,
-            only_wait: false,
-        }
-        .call(client.scripts, lock);
+        let call = Release { id: acquisition.id, only_wait: false }.call(client.scripts, lock);
         let until = now.after(client.settings.call_timeout);
         let result = client.router.call(&call, until).await;
         match worker::ended(lock, result) {
@@ -69,7 +68,9 @@ impl Hold {
             Err(error) => {
                 let error = Error::from(error);
                 match error.kind() {
-                    ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => Ok(Released::Unknown),
+                    ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
+                        Ok(Released::Unknown)
+                    }
                     _ => Err(lock.with_lock(error)),
                 }
             }
@@ -78,10 +79,12 @@ impl Hold {
 }
 
 impl Hold {
-    /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, the lease is not released.
+    /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, the lease is not
+    /// released.
     pub(crate) async fn keep(self) -> Result<Duration> {
         let Lease { client, acquisition } = &self.0;
-        // What is still to be changed comes first: nobody would do it later, and the lease would be kept as something else.
+        // What is still to be changed comes first: nobody would do it later, and the lease would be
+        // kept as something else.
         let renewed = match self.0.unencumbered().await {
             Ok(()) => self.0.renew().await,
             Err(error) => Err(error),
@@ -106,7 +109,8 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of a [`Reentrant`](crate::Reentrant).
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of a
+/// [`Reentrant`](crate::Reentrant).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
@@ -127,9 +131,10 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident, $mode:expr) => {
         $(#[$doc])*
         ///
-        /// It derefs to its [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining), [`state`](Lease::state),
-        /// [`lost`](Lease::lost). Dropped, it is released in the background: the drop never blocks, and works outside of a
-        /// runtime. After the runtime is shut down nothing can be sent any more; then the lease ends it.
+        /// It derefs to its [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining),
+        /// [`state`](Lease::state), [`lost`](Lease::lost). Dropped, it is released in the
+        /// background: the drop never blocks, and works outside of a runtime. After the runtime is
+        /// shut down nothing can be sent any more; then the lease ends it.
         #[must_use = "dropped at once, the lock is released at once"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
@@ -140,8 +145,8 @@ macro_rules! guard {
             ///
             /// # Errors
             ///
-            /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when the server refuses. That it cannot be
-            /// reached is no error but [`Released::Unknown`].
+            /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when the server
+            /// refuses. That it cannot be reached is no error but [`Released::Unknown`].
             ///
             /// # Cancel safety
             ///
@@ -152,15 +157,20 @@ macro_rules! guard {
         }
 
         impl $name {
-            /// Leaves the lock to its lease: it is not released, and stays taken until the lease ends. For what must not happen again too soon: a job
-            /// that the first of many runs, a limit of once in an hour.
+            /// Leaves the lock to its lease: it is not released, and stays taken until the lease
+            /// ends. For what must not happen again too soon: a job that the first of many runs, a
+            /// limit of once in an hour.
             ///
-            /// The lease is made as long again as it was requested, counted from now, and then this client has no more to do with it: it is renewed no more, and
-            /// neither a drop nor [`shutdown`](crate::Locks::shutdown) releases it. Gives what is left of it, at least. Only
-            /// [`force_release`](crate::RwLock::force_release) ends it sooner. One round trip.
+            /// The lease is made as long again as it was requested, counted from now, and then this
+            /// client has no more to do with it: it is renewed no more, and neither a drop nor
+            /// [`shutdown`](crate::Locks::shutdown) releases it. Gives what is left of it, at
+            /// least. Only [`force_release`](crate::RwLock::force_release) ends it sooner. One
+            /// round trip.
             ///
-            /// If an upgrade of this read was given up and the server has not been told yet, that is done first, so that what is kept stays a read; it
-            /// takes a round trip more or two, and where an attempt of the upgrade had no answer, the time until the server would refuse it (two seconds).
+            /// If an upgrade of this read was given up and the server has not been told yet, that
+            /// is done first, so that what is kept stays a read; it takes a round trip more or two,
+            /// and where an attempt of the upgrade had no answer, the time until the server would
+            /// refuse it (two seconds).
             ///
             /// ```
             /// # #[cfg(feature = "embedded")]
@@ -180,9 +190,11 @@ macro_rules! guard {
             ///
             /// # Errors
             ///
-            /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked. [`Unavailable`](ErrorKind::Unavailable) when the server did not
-            /// answer, or could not end an upgrade that was given up, for the client's call timeout: then the lock is left to its lease as it was. Such an upgrade may
-            /// still be granted, and then it is a write that is left, until that same lease or a claim window ends.
+            /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked.
+            /// [`Unavailable`](ErrorKind::Unavailable) when the server did not answer, or could not
+            /// end an upgrade that was given up, for the client's call timeout: then the lock is
+            /// left to its lease as it was. Such an upgrade may still be granted, and then it is a
+            /// write that is left, until that same lease or a claim window ends.
             ///
             /// # Cancel safety
             ///
@@ -236,13 +248,14 @@ guard! {
 }
 
 impl WriteGuard {
-    /// Turns the write into a read, with no moment in between at which nothing is held. The token stays, the readers that wait
-    /// are let in.
+    /// Turns the write into a read, with no moment in between at which nothing is held. The token
+    /// stays, the readers that wait are let in.
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when the lease is lost; [`Unavailable`](ErrorKind::Unavailable) when the server does not answer for the
-    /// client's call timeout. Either way the lock is given up.
+    /// [`Lost`](ErrorKind::Lost) when the lease is lost; [`Unavailable`](ErrorKind::Unavailable)
+    /// when the server does not answer for the client's call timeout. Either way the lock is given
+    /// up.
     ///
     /// # Cancel safety
     ///

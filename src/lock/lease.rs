@@ -20,25 +20,33 @@ use crate::slot::Slot;
 pub enum LeaseState {
     /// The lease is good, and so were its renewals.
     Held,
-    /// The lease is good, but it is not being made longer: renewals fail or are late, or it was revoked. It may be lost soon.
+    /// The lease is good, but it is not being made longer: renewals fail or are late, or it was
+    /// revoked. It may be lost soon.
     Uncertain,
-    /// The lease has ended, or the server says that it is another's. Stop: the fencing token is stale.
+    /// The lease has ended, or the server says that it is another's. Stop: the fencing token is
+    /// stale.
     Lost,
 }
 
-/// A lease on a lock, as its holder sees it. Guards have it; a clone can be passed to other code, and does not keep the lock.
+/// A lease on a lock, as its holder sees it. Guards have it; a clone can be passed to other code,
+/// and does not keep the lock.
 ///
-/// It is counted by a clock that also runs while the machine is suspended, from the moment the request that was
-/// granted was sent, less a margin: so it ends here before it ends at the server, whatever the network did. A process that is stopped
-/// learns of its loss only when it runs again; what protects the data then is the [token](Lease::token).
+/// It is counted by a clock that also runs while the machine is suspended, from the moment the
+/// request that was granted was sent, less a margin: so it ends here before it ends at the server,
+/// whatever the network did. A process that is stopped learns of its loss only when it runs again;
+/// what protects the data then is the [token](Lease::token).
 ///
-/// That clock is `CLOCK_BOOTTIME` on Linux and Android, and that of [`std::time::Instant`] elsewhere, which may stand still during a suspend. The assumption is that it
-/// counts all time that passes. It does not in a virtual machine whose clocks stand still while the hypervisor has it paused or restores it: there a lease seems good
-/// for as much longer, and again the token is what protects.
+/// That clock is `CLOCK_BOOTTIME` on Linux and Android, and that of [`std::time::Instant`]
+/// elsewhere, which may stand still during a suspend. The assumption is that it counts all time
+/// that passes. It does not in a virtual machine whose clocks stand still while the hypervisor has
+/// it paused or restores it: there a lease seems good for as much longer, and again the token is
+/// what protects.
 ///
-/// The [margin](crate::Builder::margin) covers two things that this client cannot see: the local clock and the server's do not run at exactly the same
-/// speed (a clock that is off by 200 parts in a million, which is bad, loses 6 ms in a lease of 30 s), and when a lock moves to
-/// another server, by a failover or with its slot, the deadline is judged by that server's clock. So two servers' clocks may differ by the margin at most.
+/// The [margin](crate::Builder::margin) covers two things that this client cannot see: the local
+/// clock and the server's do not run at exactly the same speed (a clock that is off by 200 parts in
+/// a million, which is bad, loses 6 ms in a lease of 30 s), and when a lock moves to another
+/// server, by a failover or with its slot, the deadline is judged by that server's clock. So two
+/// servers' clocks may differ by the margin at most.
 #[derive(Clone)]
 pub struct Lease {
     pub(crate) client: Arc<Client>,
@@ -55,8 +63,8 @@ impl Lease {
         &self.acquisition.lock.name
     }
 
-    /// The id of this acquisition, by which the server knows it: what a [`Status`](crate::Status) names, and the value of a
-    /// [`Mutex`](crate::Mutex). It is never used again.
+    /// The id of this acquisition, by which the server knows it: what a [`Status`](crate::Status)
+    /// names, and the value of a [`Mutex`](crate::Mutex). It is never used again.
     pub fn id(&self) -> &str {
         self.acquisition.id.as_str()
     }
@@ -66,9 +74,9 @@ impl Lease {
         self.acquisition.lock.slot
     }
 
-    /// The fencing token: greater than every one that this lock gave out before. Hand it to the store that the lock protects, and have it
-    /// refuse writes with a lower token than the greatest it has seen. Zero once the guard is gone, and for a
-    /// [`Mutex`](crate::Mutex), which has none.
+    /// The fencing token: greater than every one that this lock gave out before. Hand it to the
+    /// store that the lock protects, and have it refuse writes with a lower token than the greatest
+    /// it has seen. Zero once the guard is gone, and for a [`Mutex`](crate::Mutex), which has none.
     pub fn token(&self) -> u64 {
         self.with(|holding| holding.token).unwrap_or(0)
     }
@@ -81,17 +89,12 @@ impl Lease {
     /// The time that is left of the lease, less the margin, computed now. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.client.clock.now();
-        self.with(|holding| {
-            if holding.lost {
-                Duration::ZERO
-            } else {
-                holding.ends.since(now)
-            }
-        })
-        .unwrap_or_default()
+        self.with(|holding| if holding.lost { Duration::ZERO } else { holding.ends.since(now) })
+            .unwrap_or_default()
     }
 
-    /// Whether the lease is good, computed now: [`Held`](LeaseState::Held) or [`Uncertain`](LeaseState::Uncertain).
+    /// Whether the lease is good, computed now: [`Held`](LeaseState::Held) or
+    /// [`Uncertain`](LeaseState::Uncertain).
     pub fn is_held(&self) -> bool {
         self.state() != LeaseState::Lost
     }
@@ -101,19 +104,25 @@ impl Lease {
         let now = self.client.clock.now();
         self.with(|holding| match holding {
             lost if !lost.is_held(now) => LeaseState::Lost,
-            shaky if shaky.failing || shaky.revoked || shaky.is_overdue(now) => LeaseState::Uncertain,
+            shaky if shaky.failing || shaky.revoked || shaky.is_overdue(now) => {
+                LeaseState::Uncertain
+            }
             _ => LeaseState::Held,
         })
         .unwrap_or(LeaseState::Lost)
     }
 
-    /// Ends when the lease is lost or given back: before the server lets the next one in, for as long as the runtime runs.
+    /// Ends when the lease is lost or given back: before the server lets the next one in, for as
+    /// long as the runtime runs.
     ///
-    /// It is a timer of the runtime that wakes it, which is good to a millisecond: with a lease of less than some 40 ms, whose margin is less than two
-    /// milliseconds, it can come after the server's deadline. [`state`](Lease::state) and [`remaining`](Lease::remaining) read the clock, and do not depend on that.
+    /// It is a timer of the runtime that wakes it, which is good to a millisecond: with a lease of
+    /// less than some 40 ms, whose margin is less than two milliseconds, it can come after the
+    /// server's deadline. [`state`](Lease::state) and [`remaining`](Lease::remaining) read the
+    /// clock, and do not depend on that.
     ///
-    /// A lease is also lost when a renewal is answered with another token, or when the server says to an upgrade or a downgrade that it has no lease with this
-    /// token: if it has another one of the same acquisition, that is released.
+    /// A lease is also lost when a renewal is answered with another token, or when the server says
+    /// to an upgrade or a downgrade that it has no lease with this token: if it has another one of
+    /// the same acquisition, that is released.
     ///
     /// # Cancel safety
     ///
@@ -135,7 +144,8 @@ impl Lease {
         }
     }
 
-    /// A token that is cancelled when the lease is lost or given back: for tasks that must not outlive it.
+    /// A token that is cancelled when the lease is lost or given back: for tasks that must not
+    /// outlive it.
     ///
     /// Cancelling it stops nobody else, and does not give the lease back.
     pub fn cancellation(&self) -> CancellationToken {
@@ -146,13 +156,14 @@ impl Lease {
         token
     }
 
-    /// Makes the lease as long again as it was requested, counted from now. Needed only for leases that nobody else
-    /// renews. One round trip.
+    /// Makes the lease as long again as it was requested, counted from now. Needed only for leases
+    /// that nobody else renews. One round trip.
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when it is lost or was revoked; [`Unavailable`](ErrorKind::Unavailable) when the server did not
-    /// answer, and [`Refused`](ErrorKind::Refused) when it said no, with the lease as it was.
+    /// [`Lost`](ErrorKind::Lost) when it is lost or was revoked;
+    /// [`Unavailable`](ErrorKind::Unavailable) when the server did not answer, and
+    /// [`Refused`](ErrorKind::Refused) when it said no, with the lease as it was.
     ///
     /// # Cancel safety
     ///
@@ -168,11 +179,7 @@ impl Lease {
             })
             .flatten()
             .ok_or_else(lost)?;
-        let call = Renew {
-            id: self.acquisition.id,
-            lease,
-        }
-        .call(self.client.scripts, lock);
+        let call = Renew { id: self.acquisition.id, lease }.call(self.client.scripts, lock);
         let until = ends.min(now.after(self.client.settings.call_timeout));
         let result = self.client.router.call_replicated(&call, replicas, until).await;
         let failed = worker::refusal(&result, replicas);
@@ -180,10 +187,9 @@ impl Lease {
         match (self.state(), failed) {
             (LeaseState::Lost, _) => Err(lost()),
             (_, Some(error)) => Err(lock.with_lock(error)),
-            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.with_lock(Error::new(
-                ErrorKind::Lost,
-                "the lease was revoked, and ends at its deadline",
-            ))),
+            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.with_lock(
+                Error::new(ErrorKind::Lost, "the lease was revoked, and ends at its deadline"),
+            )),
             _ => Ok(()),
         }
     }
@@ -192,7 +198,9 @@ impl Lease {
     pub(crate) fn stays_writer(&self) -> bool {
         let stays = self.with(|holding| {
             let pending = holding.pending.as_ref();
-            if pending.is_some_and(|pending| pending.kind == TransitionKind::Downgrade && !pending.tried) {
+            if pending
+                .is_some_and(|pending| pending.kind == TransitionKind::Downgrade && !pending.tried)
+            {
                 holding.pending = None;
             }
             holding.mode == Mode::Write && holding.pending.is_none()

@@ -14,12 +14,13 @@ use crate::node::{Address, Command, Reply};
 /// How many keys a server looks at in one step, unless set otherwise.
 const STEP: u32 = 500;
 
-/// The names of the read/write locks that the servers know: locks that are held or waited for, and for some seconds those that were. Made by
-/// [`Locks::list`](crate::Locks::list).
+/// The names of the read/write locks that the servers know: locks that are held or waited for, and
+/// for some seconds those that were. Made by [`Locks::list`](crate::Locks::list).
 ///
-/// Each master is queried in turn, by `SCAN`, a bounded step at a time, so that nobody is kept waiting by it. A lock that is there from the beginning to the
-/// end is named at least once; if its slot moves meanwhile it can be missed or named twice. A hash that begins with the prefix of the locks'
-/// keys and is none is named as well: [`status`](crate::RwLock::status) tells.
+/// Each master is queried in turn, by `SCAN`, a bounded step at a time, so that nobody is kept
+/// waiting by it. A lock that is there from the beginning to the end is named at least once; if its
+/// slot moves meanwhile it can be missed or named twice. A hash that begins with the prefix of the
+/// locks' keys and is none is named as well: [`status`](crate::RwLock::status) tells.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -46,27 +47,23 @@ pub struct Listing {
 impl Listing {
     pub(crate) fn new(client: Arc<Handle>, start: &str) -> Self {
         let pattern = starting_with(&[&client.settings.prefix, start].concat());
-        Listing {
-            client,
-            pattern,
-            step: STEP,
-            masters: None,
-            cursor: Bytes::from_static(b"0"),
-        }
+        Listing { client, pattern, step: STEP, masters: None, cursor: Bytes::from_static(b"0") }
     }
 
-    /// How many keys a server looks at in one step, about as many as a page can have at most. Default: 500.
+    /// How many keys a server looks at in one step, about as many as a page can have at most.
+    /// Default: 500.
     pub fn step(mut self, keys: u32) -> Self {
         self.step = keys.max(1);
         self
     }
 
-    /// The next names, at least one; nothing when there are no more. One round trip for each step, and steps are made until there is a name.
+    /// The next names, at least one; nothing when there are no more. One round trip for each step,
+    /// and steps are made until there is a name.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable) if a master does not answer: the next call goes on there. [`Refused`](ErrorKind::Refused) if the user
-    /// lacks the right to `SCAN`.
+    /// [`Unavailable`](ErrorKind::Unavailable) if a master does not answer: the next call goes on
+    /// there. [`Refused`](ErrorKind::Refused) if the user lacks the right to `SCAN`.
     ///
     /// # Cancel safety
     ///
@@ -100,7 +97,8 @@ impl Listing {
         Ok(None)
     }
 
-    /// The names one by one. The stream ends after an error, which is as [`next_page`](Self::next_page) has it.
+    /// The names one by one. The stream ends after an error, which is as
+    /// [`next_page`](Self::next_page) has it.
     pub fn into_stream(self) -> impl Stream<Item = Result<String>> + Send {
         let begin = (Some(self), Vec::new().into_iter());
         stream::unfold(begin, async |(listing, mut page)| {

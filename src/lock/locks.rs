@@ -20,10 +20,12 @@ use crate::node::Connector;
 use crate::protocol::{ClientId, Scripts};
 use crate::router::{Router, RouterSettings, Transport};
 
-/// A client of one cluster (or of a single server): makes locks, keeps the leases that are held by it.
+/// A client of one cluster (or of a single server): makes locks, keeps the leases that are held by
+/// it.
 ///
-/// Clones share everything, and cost nothing; one client is enough for a process. It has one connection to each master that it needs, one more for
-/// subscriptions to each where it waits, and one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
+/// Clones share everything, and cost nothing; one client is enough for a process. It has one
+/// connection to each master that it needs, one more for subscriptions to each where it waits, and
+/// one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
 /// clones, all locks made by it and all guards are gone, the task ends.
 #[derive(Clone)]
 pub struct Locks {
@@ -31,8 +33,9 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Connects to a cluster, of which any one node is enough, or to a single server, with the default settings. URLs are
-    /// `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS (feature `redis-tls`).
+    /// Connects to a cluster, of which any one node is enough, or to a single server, with the
+    /// default settings. URLs are `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS
+    /// (feature `redis-tls`).
     ///
     /// # Errors, Cancel safety
     ///
@@ -42,8 +45,9 @@ impl Locks {
         Locks::builder().servers(urls).connect().await
     }
 
-    /// Locks on servers in this process, which nobody else uses: for unit tests and for trying things out. To share the servers between several
-    /// clients, to set their clock or to make them fail, build an [`Engine`](crate::embedded::Engine) and connect to it with
+    /// Locks on servers in this process, which nobody else uses: for unit tests and for trying
+    /// things out. To share the servers between several clients, to set their clock or to make them
+    /// fail, build an [`Engine`](crate::embedded::Engine) and connect to it with
     /// [`connect_embedded`](Builder::connect_embedded).
     ///
     /// ```
@@ -67,7 +71,8 @@ impl Locks {
         Builder::default()
     }
 
-    /// A read/write lock by its name. The name's hash tag counts: `order:{42}` and `invoice:{42}` share a slot. No round trip.
+    /// A read/write lock by its name. The name's hash tag counts: `order:{42}` and `invoice:{42}`
+    /// share a slot. No round trip.
     ///
     /// # Errors
     ///
@@ -76,8 +81,8 @@ impl Locks {
         RwLock::new(self.client.clone(), name.as_ref())
     }
 
-    /// A plain mutex by its name, which is its key as it stands: it can be shared with every other library that does `SET key value NX PX`.
-    /// No round trip.
+    /// A plain mutex by its name, which is its key as it stands: it can be shared with every other
+    /// library that does `SET key value NX PX`. No round trip.
     ///
     /// # Errors
     ///
@@ -91,7 +96,8 @@ impl Locks {
         Multi::new(self.client.clone())
     }
 
-    /// The names of the read/write locks that the servers know and that begin with `start`: see [`Listing`].
+    /// The names of the read/write locks that the servers know and that begin with `start`: see
+    /// [`Listing`].
     pub fn list(&self, start: impl AsRef<str>) -> Listing {
         Listing::new(self.client.clone(), start.as_ref())
     }
@@ -106,8 +112,9 @@ impl Locks {
         &self.client
     }
 
-    /// Takes no more locks, and releases those that are held: their guards are lost. Waits until all of it has been answered, or until
-    /// the time is over. Gives the names of the locks that may not have been released: their leases end them.
+    /// Takes no more locks, and releases those that are held: their guards are lost. Waits until
+    /// all of it has been answered, or until the time is over. Gives the names of the locks that
+    /// may not have been released: their leases end them.
     ///
     /// # Cancel safety
     ///
@@ -126,18 +133,18 @@ impl Locks {
                 break;
             }
             let sleep = client.clock.sleep_until(until);
-            if let futures::future::Either::Right(_) = futures::future::select(drained, sleep).await {
+            if let futures::future::Either::Right(_) = futures::future::select(drained, sleep).await
+            {
                 break;
             }
         }
         let left = client.all();
         client.router.close().await;
-        left.iter()
-            .map(|acquisition| acquisition.lock.name.to_string())
-            .collect()
+        left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 
-    /// Whether this client still has to do with that acquisition: acquires by it, holds by it, or has yet to see it gone.
+    /// Whether this client still has to do with that acquisition: acquires by it, holds by it, or
+    /// has yet to see it gone.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn knows(&self, id: &str) -> bool {
@@ -151,8 +158,8 @@ impl Locks {
         self.client.scripts.all().into_iter()
     }
 
-    /// What the ids of all this client's acquisitions begin with: by it a client finds its own acquisitions in a [`Status`](crate::Status), among the holders and
-    /// the waiters.
+    /// What the ids of all this client's acquisitions begin with: by it a client finds its own
+    /// acquisitions in a [`Status`](crate::Status), among the holders and the waiters.
     pub fn client_id(&self) -> String {
         self.client.id().to_string()
     }
@@ -182,34 +189,26 @@ impl Locks {
             Some(id) => id,
             None => random_id()?,
         };
-        let client = Arc::new(Client::new(
-            router,
-            clock,
-            settings,
-            scripts,
-            ClientId::from_random(random),
-        ));
+        let client =
+            Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
         telemetry::describe();
         worker::listen(&client);
         tokio::spawn(worker::run(client.clone()));
-        Ok(Locks {
-            client: Arc::new(Handle(client)),
-        })
+        Ok(Locks { client: Arc::new(Handle(client)) })
     }
 }
 
 fn random_id() -> Result<[u8; 11]> {
     let mut random = [0; 11];
-    getrandom::fill(&mut random)
-        .map_err(|error| Error::new(ErrorKind::Unavailable, "no randomness for the client's id").with_source(error))?;
+    getrandom::fill(&mut random).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "no randomness for the client's id").with_source(error)
+    })?;
     Ok(random)
 }
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks")
-            .field("settings", &self.client.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Locks").field("settings", &self.client.settings).finish_non_exhaustive()
     }
 }
 
@@ -217,6 +216,8 @@ impl fmt::Debug for Locks {
 pub(crate) fn on_tokio() -> Result<()> {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => Ok(()),
-        Err(error) => Err(Error::invalid("clients must be made on a tokio runtime").with_source(error)),
+        Err(error) => {
+            Err(Error::invalid("clients must be made on a tokio runtime").with_source(error))
+        }
     }
 }

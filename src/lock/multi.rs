@@ -17,8 +17,8 @@ use crate::lock::request::options;
 use crate::lock::retry::{Cancel, Wait};
 use crate::protocol::{Kind, LockKey, Mode};
 
-/// A request for several locks of any slots, in any modes: all of them or none. Made by [`Locks::multi`](crate::Locks::multi), sent when it is
-/// awaited, gives a [`MultiGuard`].
+/// A request for several locks of any slots, in any modes: all of them or none. Made by
+/// [`Locks::multi`](crate::Locks::multi), sent when it is awaited, gives a [`MultiGuard`].
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -33,25 +33,29 @@ use crate::protocol::{Kind, LockKey, Mode};
 ///
 /// # Deadlock
 ///
-/// Two requests of this kind never wait for each other: locks are waited for in one order, that of their keys' bytes, whatever the order in which they
-/// are named, and while one is waited for, only those before it are held. One who holds a lock in another way and waits for this as well
-/// can still wait for itself, or for somebody who does the same.
+/// Two requests of this kind never wait for each other: locks are waited for in one order, that of
+/// their keys' bytes, whatever the order in which they are named, and while one is waited for, only
+/// those before it are held. One who holds a lock in another way and waits for this as well can
+/// still wait for itself, or for somebody who does the same.
 ///
 /// # Cost
 ///
-/// All are tried at once: if all are free, that is one round trip in time and one command for each. Otherwise the ones before the first that was
-/// refused are kept, the others given back, and it is waited for as [`Acquire`](crate::Acquire) waits; then the rest is tried in the same way. With
-/// [`retry`](Multi::retry) nothing is kept while waiting: all are tried at once, and all given back.
+/// All are tried at once: if all are free, that is one round trip in time and one command for each.
+/// Otherwise the ones before the first that was refused are kept, the others given back, and it is
+/// waited for as [`Acquire`](crate::Acquire) waits; then the rest is tried in the same way. With
+/// [`retry`](Multi::retry) nothing is kept while waiting: all are tried at once, and all given
+/// back.
 ///
 /// # Fairness
 ///
-/// That of each lock, for the one that is waited for. The tries hold locks for a moment that are given back at once, and a try of somebody
-/// else can be refused by that.
+/// That of each lock, for the one that is waited for. The tries hold locks for a moment that are
+/// given back at once, and a try of somebody else can be refused by that.
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire), with the lock at which it failed; [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key as a mutex and as
-/// a read/write lock. None of the locks is held then.
+/// As [`Acquire`](crate::Acquire), with the lock at which it failed;
+/// [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key as a mutex and as a
+/// read/write lock. None of the locks is held then.
 ///
 /// # Cancel safety
 ///
@@ -80,7 +84,8 @@ impl Multi {
         }
     }
 
-    /// A read/write lock, for reading. A lock that is named for writing as well is held for writing.
+    /// A read/write lock, for reading. A lock that is named for writing as well is held for
+    /// writing.
     pub fn read(self, name: impl AsRef<str>) -> Self {
         self.want(Kind::ReadWrite, name.as_ref(), Mode::Read)
     }
@@ -97,7 +102,8 @@ impl Multi {
 
     options!();
 
-    /// Takes all of them if that needs no waiting; nothing if others are in the way. One round trip in time.
+    /// Takes all of them if that needs no waiting; nothing if others are in the way. One round trip
+    /// in time.
     ///
     /// # Errors, Cancel safety
     ///
@@ -156,7 +162,8 @@ fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
         let read_last = (*mode == Mode::Read).cmp(&(*other_mode == Mode::Read));
         one.key.cmp(&other.key).then(read_last)
     });
-    let mixed = |pair: &[Wanted]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
+    let mixed =
+        |pair: &[Wanted]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
     if let Some(pair) = named.windows(2).find(|pair| mixed(pair)) {
         let error = Error::invalid("the key was named as a mutex and as a read/write lock");
         return Err(pair[0].0.with_lock(error));
@@ -199,10 +206,7 @@ async fn take_in_turn(
         let Some((lock, mode)) = wanted.get(held.len()) else {
             return Ok(held);
         };
-        let turn = Wait {
-            timeout: ends.map(|ends| ends.since(clock.now())),
-            retry: None,
-        };
+        let turn = Wait { timeout: ends.map(|ends| ends.since(clock.now())), retry: None };
         let take = |policy| acquire::take(client, lock, *mode, options, policy);
         let turn = std::pin::pin!(turn.for_lock(client, lock, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
@@ -290,7 +294,8 @@ impl MultiGuard {
         self.leases().map(Lease::remaining).min().unwrap_or_default()
     }
 
-    /// Ends when one of the locks is lost. The others are still held: release them, or go on with them.
+    /// Ends when one of the locks is lost. The others are still held: release them, or go on with
+    /// them.
     ///
     /// # Cancel safety
     ///
@@ -299,7 +304,8 @@ impl MultiGuard {
         any_lost(&self.0).await;
     }
 
-    /// Makes all leases as long again as they were requested: needed only where nobody else renews. One round trip in time.
+    /// Makes all leases as long again as they were requested: needed only where nobody else renews.
+    /// One round trip in time.
     ///
     /// # Errors, Cancel safety
     ///
@@ -309,12 +315,15 @@ impl MultiGuard {
         renewed.into_iter().collect()
     }
 
-    /// Releases all. [`Released`](Released::Released) if all were held until now; [`AlreadyLost`](Released::AlreadyLost) if one of them was not;
-    /// [`Unknown`](Released::Unknown) if that cannot be told of one, and none is known to be lost. One round trip in time.
+    /// Releases all. [`Released`](Released::Released) if all were held until now;
+    /// [`AlreadyLost`](Released::AlreadyLost) if one of them was not;
+    /// [`Unknown`](Released::Unknown) if that cannot be told of one, and none is known to be lost.
+    /// One round trip in time.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) and [`Foreign`](crate::ErrorKind::Foreign) when a server refuses; the others are released.
+    /// [`Refused`](crate::ErrorKind::Refused) and [`Foreign`](crate::ErrorKind::Foreign) when a
+    /// server refuses; the others are released.
     ///
     /// # Cancel safety
     ///
@@ -361,10 +370,8 @@ mod tests {
 
     #[test]
     fn nothing_and_one_key_of_two_kinds_are_refused() {
-        let both = vec![
-            wanted(Kind::Mutex, "a", Mode::Write),
-            wanted(Kind::ReadWrite, "a", Mode::Read),
-        ];
+        let both =
+            vec![wanted(Kind::Mutex, "a", Mode::Write), wanted(Kind::ReadWrite, "a", Mode::Read)];
         for named in [vec![], both] {
             assert_eq!(in_order(named).unwrap_err().kind(), ErrorKind::Invalid);
         }

@@ -11,15 +11,18 @@ use crate::lock::request::{Acquire, TryAcquire};
 use crate::protocol::{InspectMutex, Kind, LockKey};
 use crate::slot::Slot;
 
-/// A mutex on one string key, which holds its holder's value and ends with the lease: what `SET key value NX PX lease` makes and a compare-and-delete
-/// ends. Other libraries' locks of this kind on the same key exclude this one, and this one them: redis-py's `Lock`, the Redlock clients on one
-/// server, the scripts that people write.
+/// A mutex on one string key, which holds its holder's value and ends with the lease: what
+/// `SET key value NX PX lease` makes and a compare-and-delete ends. Other libraries' locks of this
+/// kind on the same key exclude this one, and this one them: redis-py's `Lock`, the Redlock clients
+/// on one server, the scripts that people write.
 ///
-/// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and the value is [Lease::id`](crate::Lease::id).
-/// The lease is renewed while the guard lives, its loss is told, and a call whose answer was lost is repeated with the same value.
+/// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and
+/// the value is [Lease::id`](crate::Lease::id). The lease is renewed while the guard lives, its
+/// loss is told, and a call whose answer was lost is repeated with the same value.
 ///
-/// It knows no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is zero, and a store cannot tell a holder that lost it from
-/// the next one. Where nobody else must share it, an [`RwLock`](crate::RwLock) held for writing is the better mutex.
+/// It knows no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is
+/// zero, and a store cannot tell a holder that lost it from the next one. Where nobody else must
+/// share it, an [`RwLock`](crate::RwLock) held for writing is the better mutex.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -36,7 +39,8 @@ use crate::slot::Slot;
 ///
 /// # Fairness
 ///
-/// None: a plain mutex tells nobody that it is free. Those who wait try again after a [pause](crate::Retry), and who tries first has it.
+/// None: a plain mutex tells nobody that it is free. Those who wait try again after a
+/// [pause](crate::Retry), and who tries first has it.
 #[derive(Clone)]
 pub struct Mutex {
     pub(crate) client: Arc<Handle>,
@@ -47,10 +51,11 @@ pub struct Mutex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MutexStatus {
-    /// The holder's value: [Lease::id`](crate::Lease::id) if it is one of these locks, and anything if it is another's.
+    /// The holder's value: [Lease::id`](crate::Lease::id) if it is one of these locks, and anything
+    /// if it is another's.
     pub value: Vec<u8>,
-    /// What is left of its lease by the server's clock. `None` if it never ends: whoever set it gave it no time, and it must be deleted by hand if
-    /// its holder is gone.
+    /// What is left of its lease by the server's clock. `None` if it never ends: whoever set it
+    /// gave it no time, and it must be deleted by hand if its holder is gone.
     pub remaining: Option<Duration>,
 }
 
@@ -70,10 +75,12 @@ impl Mutex {
         self.lock.slot
     }
 
-    /// Acquires the mutex, trying until it is held: by the default [`Retry`](crate::Retry) unless [`retry`](Acquire::retry) gives another, and without a
-    /// limit unless that or [`timeout`](Acquire::timeout) gives one. One round trip for each try.
+    /// Acquires the mutex, trying until it is held: by the default [`Retry`](crate::Retry) unless
+    /// [`retry`](Acquire::retry) gives another, and without a limit unless that or
+    /// [`timeout`](Acquire::timeout) gives one. One round trip for each try.
     ///
-    /// Acquiring a mutex that this task already holds deadlocks: see [`Reentrant`](crate::Reentrant).
+    /// Acquiring a mutex that this task already holds deadlocks: see
+    /// [`Reentrant`](crate::Reentrant).
     pub fn lock(&self) -> Acquire<'_, MutexGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
@@ -87,8 +94,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused); [`Foreign`](crate::ErrorKind::Foreign) if the key is no
-    /// string.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused);
+    /// [`Foreign`](crate::ErrorKind::Foreign) if the key is no string.
     ///
     /// # Cancel safety
     ///
@@ -104,7 +111,8 @@ impl Mutex {
         }))
     }
 
-    /// Whether anybody holds it now. By the time the answer is here it may be wrong: to know that nobody holds it, hold it. One round trip.
+    /// Whether anybody holds it now. By the time the answer is here it may be wrong: to know that
+    /// nobody holds it, hold it. One round trip.
     ///
     /// # Errors, Cancel safety
     ///
@@ -113,7 +121,8 @@ impl Mutex {
         Ok(self.status().await?.is_some())
     }
 
-    /// Whether it holds this value now: that of a [Lease::id`](crate::Lease::id), or of whoever else has set it. One round trip.
+    /// Whether it holds this value now: that of a [Lease::id`](crate::Lease::id), or of whoever
+    /// else has set it. One round trip.
     ///
     /// # Errors, Cancel safety
     ///

@@ -24,14 +24,18 @@ use crate::protocol::{Kind, LockKey, Mode};
 /// The least number of locks at which a `Reentrant` forgets those that it no longer holds.
 const MANY: usize = 64;
 
-/// An actor that may hold the same lock again: read in read, write in write, read in write, a mutex in itself. To write while reading is an
-/// [upgrade](crate::ReadGuard::upgrade), with its [`Conflict`](ErrorKind::Conflict).
+/// An actor that may hold the same lock again: read in read, write in write, read in write, a mutex
+/// in itself. To write while reading is an [upgrade](crate::ReadGuard::upgrade), with its
+/// [`Conflict`](ErrorKind::Conflict).
 ///
-/// Acquiring a lock that this task already holds deadlocks. Code that calls other code which acquires the same lock passes it a `Reentrant`. What a `Reentrant` holds
-/// is counted here, and acquiring it again is no round trip. All its guards for one lock share one [`Lease`], with the terms of the first request. They can be
-/// released in any order: when the last write is gone and reads are left, the lease becomes a read; when all are gone, it ends.
+/// Acquiring a lock that this task already holds deadlocks. Code that calls other code which
+/// acquires the same lock passes it a `Reentrant`. What a `Reentrant` holds is counted here, and
+/// acquiring it again is no round trip. All its guards for one lock share one [`Lease`], with the
+/// terms of the first request. They can be released in any order: when the last write is gone and
+/// reads are left, the lease becomes a read; when all are gone, it ends.
 ///
-/// Clones are the same `Reentrant`. Its requests for one lock go one after the other; dropping one of them takes nothing from the others.
+/// Clones are the same `Reentrant`. Its requests for one lock go one after the other; dropping one
+/// of them takes nothing from the others.
 ///
 /// ```no_run
 /// # async fn example(locks: rwlease::Locks) -> rwlease::Result<()> {
@@ -188,12 +192,7 @@ impl Entry {
 
     /// Begins a new lease.
     fn begin(self: &Arc<Self>, lease: Lease, part: Part) -> Share {
-        let mut new = Held {
-            hold: Hold(lease.clone()),
-            reads: 0,
-            writes: 0,
-            upgrades: 0,
-        };
+        let mut new = Held { hold: Hold(lease.clone()), reads: 0, writes: 0, upgrades: 0 };
         *new.count(part) += 1;
         let lost = self.held().replace(new);
         drop(lost);
@@ -201,12 +200,7 @@ impl Entry {
     }
 
     fn share(self: &Arc<Self>, lease: Lease, part: Part) -> Share {
-        Share {
-            entry: self.clone(),
-            lease,
-            part,
-            gone: false,
-        }
+        Share { entry: self.clone(), lease, part, gone: false }
     }
 
     fn leave(&self, lease: &Lease, part: Part) -> Left {
@@ -218,7 +212,8 @@ impl Entry {
         if held.reads + held.writes + held.upgrades == 0 {
             return current.take().map_or(Left::Stale, |held| Left::Nobody(held.hold));
         }
-        // An upgrade that was just granted is not counted as a write yet: its request takes the share over in a moment, or leaves it.
+        // An upgrade that was just granted is not counted as a write yet: its request takes the
+        // share over in a moment, or leaves it.
         if held.writes + held.upgrades == 0 && lease.mode() == Some(Mode::Write) {
             lease.client.downgrade(&lease.acquisition);
             return Left::Readers;
@@ -263,18 +258,13 @@ impl Drop for Share {
 
 /// Takes a share of what the `Reentrant` holds, or has the server give it more.
 async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
-    let LockRequest {
-        client,
-        lock,
-        options,
-        policy,
-        reentrant: Some(reentrant),
-    } = asked
-    else {
+    let LockRequest { client, lock, options, policy, reentrant: Some(reentrant) } = asked else {
         return Err(asked.lock.with_lock(Error::invalid("a request of nobody")));
     };
     if !Arc::ptr_eq(client, &reentrant.client) {
-        return Err(lock.with_lock(Error::invalid("the reentrant and the lock are of different clients")));
+        return Err(
+            lock.with_lock(Error::invalid("the reentrant and the lock are of different clients"))
+        );
     }
     let part = match mode {
         Mode::Read => Part::Read,
@@ -313,15 +303,16 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident, $mode:expr) => {
         $(#[$doc])*
         ///
-        /// It derefs to the [`Lease`] that all guards of the [`Reentrant`] for this lock share. Dropped, it is released in the background.
+        /// It derefs to the [`Lease`] that all guards of the [`Reentrant`] for this lock share.
+        /// Dropped, it is released in the background.
         #[must_use = "dropped at once, the lock is released at once"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
         pub struct $name(Share);
 
         impl $name {
-            /// Lets go, and says truly how that went. A round trip only for the last guard of the [`Reentrant`], and for the last write if
-            /// reads are left.
+            /// Lets go, and says truly how that went. A round trip only for the last guard of the
+            /// [`Reentrant`], and for the last write if reads are left.
             ///
             /// # Errors
             ///

@@ -32,16 +32,20 @@ pub struct LockRequest<'a> {
 ///
 /// # Cost
 ///
-/// One round trip if the lock is free. A waiter takes a place in the lock's queue with its first call, is told of its grant
-/// by push where the server can (Redis 7, Valkey), and polls as the fallback: every 250 ms at the head of the queue, less often further
-/// back. A [`Mutex`](crate::Mutex) has no queue, and neither has a request with [`retry`](Acquire::retry): that is one round trip for each try.
+/// One round trip if the lock is free. A waiter takes a place in the lock's queue with its first
+/// call, is told of its grant by push where the server can (Redis 7, Valkey), and polls as the
+/// fallback: every 250 ms at the head of the queue, less often further back. A
+/// [`Mutex`](crate::Mutex) has no queue, and neither has a request with [`retry`](Acquire::retry):
+/// that is one round trip for each try.
 ///
 /// # Errors
 ///
-/// [`TimedOut`](crate::ErrorKind::TimedOut), [`TriesUsedUp`](crate::ErrorKind::TriesUsedUp), [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+/// [`TimedOut`](crate::ErrorKind::TimedOut), [`TriesUsedUp`](crate::ErrorKind::TriesUsedUp),
+/// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
 /// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
-/// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
-/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down, or by [`cancel_on`](Acquire::cancel_on).
+/// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for
+/// options out of range, [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down,
+/// or by [`cancel_on`](Acquire::cancel_on).
 ///
 /// # Cancel safety
 ///
@@ -59,7 +63,11 @@ pub struct Acquire<'a, G> {
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
-    pub(crate) fn new(client: &'a Arc<Handle>, lock: &'a LockKey, reentrant: Option<&'a Reentrant>) -> Self {
+    pub(crate) fn new(
+        client: &'a Arc<Handle>,
+        lock: &'a LockKey,
+        reentrant: Option<&'a Reentrant>,
+    ) -> Self {
         Acquire {
             client,
             lock,
@@ -77,64 +85,72 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default: the queue; for a [`Mutex`](crate::Mutex),
-    /// which has none, the default [`Retry`].
+    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default:
+    /// the queue; for a [`Mutex`](crate::Mutex), which has none, the default [`Retry`].
     pub fn retry(mut self, retry: Retry) -> Self {
         self.wait.retry = Some(retry);
         self
     }
 
-    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
-    /// signal. What has come of the request by then is given back. Default: never.
+    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that
+    /// of a cancellation token, a channel, a signal. What has come of the request by then is given
+    /// back. Default: never.
     pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
         self.cancel = Cancel::on(cancelled);
         self
     }
 
-    /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: the client's, 30 s unless set. A lease
-    /// shorter than a failover takes (some seconds) is lost in every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it says why.
+    /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: the
+    /// client's, 30 s unless set. A lease shorter than a failover takes (some seconds) is lost in
+    /// every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it
+    /// says why.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// Who makes the lease longer. Default: the client does, every third of the lease, while the guard lives.
+    /// Who makes the lease longer. Default: the client does, every third of the lease, while the
+    /// guard lives.
     pub fn renewal(mut self, renewal: Renewal) -> Self {
         self.options.renewal = renewal;
         self
     }
 
-    /// The longest hold: no renewal and no upgrade makes the lease longer than this, counted from the grant. A lease that is longer from the start is
-    /// not cut short. Default: no limit.
+    /// The longest hold: no renewal and no upgrade makes the lease longer than this, counted from
+    /// the grant. A lease that is longer from the start is not cut short. Default: no limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.options.hold = Some(hold);
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set. Means nothing to a
-    /// [`Mutex`](crate::Mutex).
+    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
+    /// Means nothing to a [`Mutex`](crate::Mutex).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.options.fairness = fairness;
         self
     }
 
-    /// How many replicas must have the lock before it counts as held, and each renewal before the lease counts as longer. Default: none.
+    /// How many replicas must have the lock before it counts as held, and each renewal before the
+    /// lease counts as longer. Default: none.
     ///
-    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just granted can be granted again by the replica
-    /// that takes over. With this it cannot, as long as one of the replicas that confirmed takes over. (If the slot moves to another
-    /// master meanwhile, the replicas there confirm the lease with its next renewal.) It costs one trip from the
-    /// master to its replicas. When fewer confirm it in 250 ms, the lock is released and the request fails as
-    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just
+    /// granted can be granted again by the replica that takes over. With this it cannot, as long as
+    /// one of the replicas that confirmed takes over. (If the slot moves to another master
+    /// meanwhile, the replicas there confirm the lease with its next renewal.) It costs one trip
+    /// from the master to its replicas. When fewer confirm it in 250 ms, the lock is released and
+    /// the request fails as [`Unavailable`](crate::ErrorKind::Unavailable).
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.options.replicas = replicas;
         self
     }
 
-    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot forget to release, and it does not go on without the lock.
+    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot
+    /// forget to release, and it does not go on without the lock.
     ///
-    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the result is [`Lost`](crate::ErrorKind::Lost).
-    /// Tasks and threads that it has started are its own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok`
-    /// means that the lock was held until `work` had ended.
+    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the
+    /// result is [`Lost`](crate::ErrorKind::Lost). Tasks and threads that it has started are its
+    /// own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok` means that
+    /// the lock was held until `work` had ended.
     ///
     /// ```no_run
     /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
@@ -190,15 +206,18 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     }
 }
 
-/// A request for a lock that does not wait for others; gives a guard, or nothing if others are in the way.
+/// A request for a lock that does not wait for others; gives a guard, or nothing if others are in
+/// the way.
 ///
 /// # Cost
 ///
-/// One round trip. If a great many dead readers are in the way of a writer, it takes one more for every 16 of them.
+/// One round trip. If a great many dead readers are in the way of a writer, it takes one more for
+/// every 16 of them.
 ///
 /// # Errors, Cancel safety
 ///
-/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], and there as [`try_upgrade`](crate::ReadGuard::try_upgrade).
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], and there as
+/// [`try_upgrade`](crate::ReadGuard::try_upgrade).
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
@@ -267,8 +286,9 @@ macro_rules! options {
             self
         }
 
-        /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that of a cancellation token, a channel, a
-        /// signal. What has come of the request by then is given back. Default: never.
+        /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends:
+        /// that of a cancellation token, a channel, a signal. What has come of the request by then
+        /// is given back. Default: never.
         pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
             self.cancel = $crate::lock::retry::Cancel::on(cancelled);
             self

@@ -18,10 +18,12 @@ const LONGEST: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
 const JITTER: f64 = 0.5;
 
-/// The longest pause, some thirty years: what is longer comes to the same, and a part of it can be computed.
+/// The longest pause, some thirty years: what is longer comes to the same, and a part of it can be
+/// computed.
 const MOST: Duration = Duration::from_secs(1_000_000_000);
 
-/// How a lock that is not free is tried again, where no server tells when it is: the pauses between tries, and the limits.
+/// How a lock that is not free is tried again, where no server tells when it is: the pauses between
+/// tries, and the limits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,8 +34,9 @@ const MOST: Duration = Duration::from_secs(1_000_000_000);
 /// # let _ = (steady, patient);
 /// ```
 ///
-/// Waiting in this way is neither fair nor swift: whoever tries first after the lock was freed has it, and each pause is time that
-/// nobody holds it. An [`RwLock`](crate::RwLock) has a queue instead, and is tried again only where `retry` says so.
+/// Waiting in this way is neither fair nor swift: whoever tries first after the lock was freed has
+/// it, and each pause is time that nobody holds it. An [`RwLock`](crate::RwLock) has a queue
+/// instead, and is tried again only where `retry` says so.
 ///
 /// The default: pauses from 25 ms, doubled up to 500 ms, half of each random, without a limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +73,8 @@ impl Retry {
         }
     }
 
-    /// The part of each pause that is random, from 0 to 1, so that those who wait do not march in step. Default: 0.5, that is pauses from half of
-    /// their length to all of it.
+    /// The part of each pause that is random, from 0 to 1, so that those who wait do not march in
+    /// step. Default: 0.5, that is pauses from half of their length to all of it.
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = if part.is_nan() { JITTER } else { part.clamp(0.0, 1.0) };
         self
@@ -84,7 +87,8 @@ impl Retry {
         self
     }
 
-    /// The longest time for all tries and pauses. When it is over the error is [`TimedOut`](ErrorKind::TimedOut). Default: no limit.
+    /// The longest time for all tries and pauses. When it is over the error is
+    /// [`TimedOut`](ErrorKind::TimedOut). Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -96,11 +100,7 @@ impl Retry {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        Tries {
-            retry: self,
-            made: 0,
-            until: timeout.map(|timeout| now.after(timeout)),
-        }
+        Tries { retry: self, made: 0, until: timeout.map(|timeout| now.after(timeout)) }
     }
 
     /// The pause after so many tries; `random` is from 0 to 1.
@@ -140,19 +140,15 @@ impl Tries<'_> {
         }
     }
 
-    /// Whether a try has no answer only since the time that was given ended soon after it began: the one before it was answered, so nothing is said against the server.
+    /// Whether a try has no answer only since the time that was given ended soon after it began:
+    /// the one before it was answered, so nothing is said against the server.
     pub(crate) fn was_cut_short(&self, began: Moment, now: Moment) -> bool {
-        self.made > 0
-            && self
-                .until
-                .is_some_and(|until| now >= until && until.since(began) < BRIEF)
+        self.made > 0 && self.until.is_some_and(|until| now >= until && until.since(began) < BRIEF)
     }
 
     pub(crate) fn out_of_time(&self) -> Error {
-        let message = format!(
-            "others held it at each of {} tries in the time that was given",
-            self.made
-        );
+        let message =
+            format!("others held it at each of {} tries in the time that was given", self.made);
         Error::new(ErrorKind::TimedOut, message)
     }
 }
@@ -187,7 +183,8 @@ impl Wait {
             None => {
                 let until = self.timeout.map(|timeout| clock.now().after(timeout));
                 let held = acquire(WaitPolicy::Queue { until }).await?;
-                return held.ok_or_else(|| lock.with_lock(Error::invalid("a queue does not refuse")));
+                return held
+                    .ok_or_else(|| lock.with_lock(Error::invalid("a queue does not refuse")));
             }
         };
         let mut tries = retry.begin(clock.now(), self.timeout);
@@ -197,7 +194,10 @@ impl Wait {
             match acquire(WaitPolicy::Try { until }).await {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}
-                Err(error) if error.kind() == ErrorKind::Unavailable && tries.was_cut_short(began, clock.now()) => {
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && tries.was_cut_short(began, clock.now()) =>
+                {
                     return Err(lock.with_lock(tries.out_of_time()));
                 }
                 Err(error) => return Err(error),
@@ -223,7 +223,9 @@ impl<'a> Cancel<'a> {
         };
         let cancelled = cancelled.into_inner().unwrap_or_else(PoisonError::into_inner);
         match select(cancelled, std::pin::pin!(work)).await {
-            Either::Left(_) => Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait")),
+            Either::Left(_) => {
+                Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
+            }
             Either::Right((outcome, _)) => outcome,
         }
     }
@@ -269,10 +271,7 @@ mod tests {
     async fn tries_end_by_their_number_or_their_time() {
         let retry = Retry::every(ms(1)).tries(3).timeout(ms(60_000));
         let mut tries = retry.begin(SystemClock.now(), Some(ms(90_000)));
-        assert_eq!(
-            tries.answer_by(Moment::default(), ms(5)),
-            Moment::default().after(ms(5))
-        );
+        assert_eq!(tries.answer_by(Moment::default(), ms(5)), Moment::default().after(ms(5)));
         tries.pause(&SystemClock).await.unwrap();
         tries.pause(&SystemClock).await.unwrap();
         let error = tries.pause(&SystemClock).await.unwrap_err();
@@ -282,10 +281,7 @@ mod tests {
         let now = SystemClock.now();
         let mut tries = retry.begin(now, Some(ms(5)));
         assert_eq!(tries.answer_by(now, ms(60_000)), now.after(ms(5)));
-        assert!(
-            !tries.was_cut_short(now, now.after(ms(5))),
-            "no server has answered yet"
-        );
+        assert!(!tries.was_cut_short(now, now.after(ms(5))), "no server has answered yet");
         assert_eq!(tries.pause(&SystemClock).await.unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(tries.was_cut_short(now, now.after(ms(5))));
         assert!(!tries.was_cut_short(now, now.after(ms(4))), "there was time left");

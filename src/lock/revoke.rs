@@ -13,7 +13,8 @@ use crate::router::{Answer, Call};
 pub struct Revocation {
     /// Leases with tokens up to this one are not made longer.
     pub token: u64,
-    /// How many read, at most: the dead, and those that came while this was under way, are among them.
+    /// How many read, at most: the dead, and those that came while this was under way, are among
+    /// them.
     pub readers: u64,
     /// What is left of the writer's lease, if somebody writes.
     pub writer: Option<Duration>,
@@ -25,23 +26,27 @@ pub struct Revocation {
 pub struct ForcedRelease {
     /// A new token: the old holders' are all lower.
     pub token: u64,
-    /// How many read, at most: the dead, and those that came while this was under way, are among them.
+    /// How many read, at most: the dead, and those that came while this was under way, are among
+    /// them.
     pub readers: u64,
     /// Whether somebody wrote.
     pub writer: bool,
 }
 
 impl RwLock {
-    /// Has the server make no lease longer of those that hold this lock now. So it is free when they end, at the latest of their deadlines, and no two
-    /// ever hold it that must not: the safe way to get rid of a holder. They notice at their next renewal, if they have any, that they are
-    /// [`Uncertain`](crate::LeaseState::Uncertain). `None`: nobody holds.
+    /// Has the server make no lease longer of those that hold this lock now. So it is free when
+    /// they end, at the latest of their deadlines, and no two ever hold it that must not: the safe
+    /// way to get rid of a holder. They notice at their next renewal, if they have any, that they
+    /// are [`Uncertain`](crate::LeaseState::Uncertain). `None`: nobody holds.
     ///
-    /// Two round trips: the first tells the last token that was given, and whoever gets a newer one meanwhile is not concerned. So nobody
-    /// else is revoked if it has to be sent again because its answer was lost.
+    /// Two round trips: the first tells the last token that was given, and whoever gets a newer one
+    /// meanwhile is not concerned. So nobody else is revoked if it has to be sent again because its
+    /// answer was lost.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused), [`Foreign`](crate::ErrorKind::Foreign).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+    /// [`Foreign`](crate::ErrorKind::Foreign).
     ///
     /// # Cancel safety
     ///
@@ -52,30 +57,31 @@ impl RwLock {
         };
         let call = protocol::revoke(self.client.scripts, &self.lock, token);
         let answer = self.tell(&call).await?;
-        let (envelope, revoked) = Revoked::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
+        let (envelope, revoked) =
+            Revoked::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
         if envelope.more {
             self.client.pump(&self.lock);
         }
         Ok(revoked.map(|revoked| {
-            let Revoked {
-                token,
-                readers,
-                writer_ends,
-            } = revoked;
+            let Revoked { token, readers, writer_ends } = revoked;
             let left = Duration::from_millis(writer_ends.saturating_sub(envelope.now));
             let writer = (writer_ends > 0).then_some(left);
             Revocation { token, readers, writer }
         }))
     }
 
-    /// Takes the lock from all that hold it, at once, and gives it to those that wait. `None`: nobody holds.
+    /// Takes the lock from all that hold it, at once, and gives it to those that wait. `None`:
+    /// nobody holds.
     ///
-    /// **The old holders are not stopped.** Until their next renewal that is answered (a third of their lease, as a rule), and without renewals until their
-    /// lease ends, they believe that they hold, while others already do. Only a store that compares tokens is safe from them: a new token is minted first, so that all that comes is newer than
-    /// anything they have. Where waiting is possible, [`revoke`](Self::revoke).
+    /// **The old holders are not stopped.** Until their next renewal that is answered (a third of
+    /// their lease, as a rule), and without renewals until their lease ends, they believe that they
+    /// hold, while others already do. Only a store that compares tokens is safe from them: a new
+    /// token is minted first, so that all that comes is newer than anything they have. Where
+    /// waiting is possible, [`revoke`](Self::revoke).
     ///
-    /// As with [`revoke`](Self::revoke), whoever takes it while this is under way is not concerned. If it was done and the answer was lost, the
-    /// second one may be `None`: none of them holds any more. Who calls it again means those that hold by then.
+    /// As with [`revoke`](Self::revoke), whoever takes it while this is under way is not concerned.
+    /// If it was done and the answer was lost, the second one may be `None`: none of them holds any
+    /// more. Who calls it again means those that hold by then.
     ///
     /// Two round trips, and one more for every 16 readers.
     ///
@@ -88,7 +94,8 @@ impl RwLock {
         };
         let call = protocol::force_release(self.client.scripts, &self.lock, token);
         let answer = self.tell(&call).await?;
-        let (envelope, forced) = Forced::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
+        let (envelope, forced) =
+            Forced::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
         // It is done, whatever comes of what is left over.
         if envelope.more && self.sweep().await.is_none() {
             self.client.pump(&self.lock);
@@ -112,10 +119,7 @@ impl RwLock {
 
     /// The last token that was given to anybody; `None` if there is no such lock at all.
     async fn last_token(&self) -> Result<Option<u64>> {
-        let look = Inspect {
-            page: Page::default(),
-            most: 1,
-        };
+        let look = Inspect { page: Page::default(), most: 1 };
         let answer = self.tell(&look.call(self.client.scripts, &self.lock)).await?;
         let view = Inspect::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
         Ok((view.token > 0).then_some(view.token))

@@ -14,9 +14,10 @@ use crate::slot::Slot;
 ///
 /// # Fairness
 ///
-/// Phase-fair unless set otherwise: writers go in the order in which they came, and so do readers; when a write ends, the
-/// readers that wait by then go before the next writer; a reader that comes while a writer waits, waits. So a reader waits for at most one write
-/// phase, and a writer for the writers before it and one read phase each.
+/// Phase-fair unless set otherwise: writers go in the order in which they came, and so do readers;
+/// when a write ends, the readers that wait by then go before the next writer; a reader that comes
+/// while a writer waits, waits. So a reader waits for at most one write phase, and a writer for the
+/// writers before it and one read phase each.
 ///
 /// A lock handle costs nothing at the server. Making one is no round trip.
 #[derive(Clone)]
@@ -41,7 +42,8 @@ impl RwLock {
         self.lock.slot
     }
 
-    /// Acquires the lock for reading, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
+    /// Acquires the lock for reading, and waits for its turn: without a limit unless
+    /// [`timeout`](Acquire::timeout) gives one.
     ///
     /// Acquiring it while this task holds the lock for writing deadlocks; use
     /// [`Reentrant`](crate::Reentrant).
@@ -49,7 +51,8 @@ impl RwLock {
         Acquire::new(&self.client, &self.lock, None)
     }
 
-    /// Acquires the lock for writing, and waits for its turn: without a limit unless [`timeout`](Acquire::timeout) gives one.
+    /// Acquires the lock for writing, and waits for its turn: without a limit unless
+    /// [`timeout`](Acquire::timeout) gives one.
     ///
     /// Acquiring it while this task holds the lock, for reading or writing, deadlocks; use
     /// [`Reentrant`](crate::Reentrant).

@@ -15,17 +15,21 @@ use crate::protocol::{Entry, Holds, Inspect, LockKey, Mode, Page, Record, View};
 /// The most entries of each kind on one page.
 const LARGEST_PAGE: usize = 100;
 
-/// What a lock was like at one moment, or one page of it: the writer, the first of the readers, and the first of the waiters.
+/// What a lock was like at one moment, or one page of it: the writer, the first of the readers, and
+/// the first of the waiters.
 ///
-/// Only what lives is shown: a holder whose lease has run out holds nothing, even if the lock has not been swept of it yet.
+/// Only what lives is shown: a holder whose lease has run out holds nothing, even if the lock has
+/// not been swept of it yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// The last fencing token that was given out, zero if the lock is not known to the server: because it is new, or was idle for a while.
+    /// The last fencing token that was given out, zero if the lock is not known to the server:
+    /// because it is new, or was idle for a while.
     pub token: u64,
     /// Who writes.
     pub writer: Option<Holder>,
-    /// How many read, on all pages. Readers whose lease has run out and who have not been swept yet are counted.
+    /// How many read, on all pages. Readers whose lease has run out and who have not been swept yet
+    /// are counted.
     pub readers: u64,
     /// Who reads, as far as this page shows it.
     pub reading: Vec<Holder>,
@@ -33,8 +37,9 @@ pub struct Status {
     pub upgrader: Option<Waiter>,
     /// How many wait, on all pages, dead ones that have not been dropped yet among them.
     pub waiters: u64,
-    /// Who waits, as far as this page shows it, in the order in which they came. Writers go in this order, and so do readers; which of the two
-    /// goes next is a matter of [`Fairness`](crate::Fairness).
+    /// Who waits, as far as this page shows it, in the order in which they came. Writers go in this
+    /// order, and so do readers; which of the two goes next is a matter of
+    /// [`Fairness`](crate::Fairness).
     pub waiting: Vec<Waiter>,
     next: Option<Page>,
 }
@@ -49,7 +54,8 @@ pub struct Holder {
     pub mode: Mode,
     /// Its fencing token.
     pub token: u64,
-    /// How long it has held, as its token tells: zero if the clock of the server was set back since.
+    /// How long it has held, as its token tells: zero if the clock of the server was set back
+    /// since.
     pub age: Duration,
     /// What is left of its lease, by the server's clock.
     pub remaining: Duration,
@@ -67,7 +73,8 @@ pub struct Waiter {
     pub mode: Mode,
     /// How long it has waited.
     pub age: Duration,
-    /// How long its place is kept if it does not poll again: zero for one that is gone and will be passed over.
+    /// How long its place is kept if it does not poll again: zero for one that is gone and will be
+    /// passed over.
     pub remaining: Duration,
 }
 
@@ -87,13 +94,13 @@ impl Status {
 ///
 /// # Cost
 ///
-/// One round trip, and a time at the server that is bounded by the page's size: a lock with thousands of holders and waiters blocks nobody when it is
-/// looked at. Nothing is written.
+/// One round trip, and a time at the server that is bounded by the page's size: a lock with
+/// thousands of holders and waiters blocks nobody when it is looked at. Nothing is written.
 ///
 /// # Errors
 ///
-/// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused), [`Foreign`](crate::ErrorKind::Foreign),
-/// [`Incompatible`](crate::ErrorKind::Incompatible).
+/// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
+/// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible).
 ///
 /// # Cancel safety
 ///
@@ -112,13 +119,11 @@ impl<'a> StatusQuery<'a> {
         self
     }
 
-    /// The page after this one. It shows the lock as it is by then: who came or left meanwhile may be missing or be shown twice, and a waiter that
-    /// the page was to begin with and that has left ends its list.
+    /// The page after this one. It shows the lock as it is by then: who came or left meanwhile may
+    /// be missing or be shown twice, and a waiter that the page was to begin with and that has left
+    /// ends its list.
     pub fn after(mut self, status: &Status) -> Self {
-        self.page = status
-            .next
-            .clone()
-            .unwrap_or_else(|| Page::from(status.readers, None, None));
+        self.page = status.next.clone().unwrap_or_else(|| Page::from(status.readers, None, None));
         self
     }
 }
@@ -166,16 +171,14 @@ impl RwLock {
     /// # #[cfg(not(feature = "embedded"))] fn main() {}
     /// ```
     pub fn status(&self) -> StatusQuery<'_> {
-        StatusQuery {
-            lock: self,
-            page: Page::default(),
-            size: LARGEST_PAGE,
-        }
+        StatusQuery { lock: self, page: Page::default(), size: LARGEST_PAGE }
     }
 
-    /// Whether anybody holds the lock now. By the time the answer is here it may be wrong: to know that nobody holds it, hold it.
+    /// Whether anybody holds the lock now. By the time the answer is here it may be wrong: to know
+    /// that nobody holds it, hold it.
     ///
-    /// One round trip; if a hundred dead readers stand before the first living one, one more for each hundred.
+    /// One round trip; if a hundred dead readers stand before the first living one, one more for
+    /// each hundred.
     ///
     /// # Errors, Cancel safety
     ///
@@ -185,7 +188,8 @@ impl RwLock {
         let mut reader = 0;
         loop {
             let page = Page::from(reader, None, None);
-            let status = status(look(client, lock, page, LARGEST_PAGE).await?, reader, LARGEST_PAGE);
+            let status =
+                status(look(client, lock, page, LARGEST_PAGE).await?, reader, LARGEST_PAGE);
             match &status.next {
                 _ if status.is_locked() => return Ok(true),
                 Some(next) => reader = next.reader,
@@ -194,9 +198,11 @@ impl RwLock {
         }
     }
 
-    /// Whether the server says that this acquisition, as [Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
+    /// Whether the server says that this acquisition, as
+    /// [Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
     ///
-    /// It is for another process. A holder reads its own lease by [`is_held`](crate::Lease::is_held), without a round trip.
+    /// It is for another process. A holder reads its own lease by
+    /// [`is_held`](crate::Lease::is_held), without a round trip.
     ///
     /// # Errors, Cancel safety
     ///
@@ -222,9 +228,7 @@ async fn look(client: &Client, lock: &LockKey, page: Page, size: usize) -> Resul
 /// What servers take for an acquisition's id.
 fn is_id(text: &str) -> bool {
     (12..=40).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 /// The page that began with the reader of this index.
@@ -242,22 +246,14 @@ fn status(view: View, first_reader: u64, size: usize) -> Status {
     };
     let reader = (first_reader + size as u64).min(view.readers);
     let mut queue = Queue::new(view.writers_waiting, view.readers_waiting);
-    let waiting = queue
-        .by_ref()
-        .take(size)
-        .map(|(mode, entry)| waiter(now, mode, entry))
-        .collect();
+    let waiting = queue.by_ref().take(size).map(|(mode, entry)| waiter(now, mode, entry)).collect();
     let (next_writer, next_reader) = queue.rest();
     let is_last = reader == view.readers && next_writer.is_none() && next_reader.is_none();
     Status {
         token: view.token,
         writer: view.writer.and_then(|writer| holder(Mode::Write, writer)),
         readers: view.readers,
-        reading: view
-            .reading
-            .into_iter()
-            .filter_map(|reader| holder(Mode::Read, reader))
-            .collect(),
+        reading: view.reading.into_iter().filter_map(|reader| holder(Mode::Read, reader)).collect(),
         upgrader: view.upgrader.map(|entry| waiter(now, Mode::Write, entry)),
         waiters: view.waiters,
         waiting,
@@ -295,7 +291,9 @@ impl Queue {
 
     /// The first of each list that was not taken.
     fn rest(mut self) -> (Option<String>, Option<String>) {
-        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| list.peek().map(|entry| entry.id.clone());
+        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| {
+            list.peek().map(|entry| entry.id.clone())
+        };
         (
             first(&mut self.writers).or(self.next_writer),
             first(&mut self.readers).or(self.next_reader),
@@ -363,9 +361,7 @@ mod tests {
         assert_eq!(names, ["o1", "o2"]);
         assert_eq!(status.waiting[0].age, Duration::from_millis(600));
         assert_eq!(status.waiting[0].remaining, Duration::ZERO);
-        let [holder] = &status.reading[..] else {
-            panic!("{status:?}")
-        };
+        let [holder] = &status.reading[..] else { panic!("{status:?}") };
         assert_eq!(holder.id, "alive");
         assert_eq!(holder.age, Duration::from_millis(2));
         assert_eq!(holder.remaining, Duration::from_millis(500));

@@ -14,10 +14,12 @@ use crate::lock::guard::{ReadGuard, WriteGuard};
 use crate::lock::lease::Lease;
 
 impl ReadGuard {
-    /// Turns the read into a write, with a new token, and waits until the other readers are gone: without a limit unless
-    /// [`timeout`](Upgrade::timeout) gives one. It goes before all waiting writers, and no new reader is let in meanwhile.
+    /// Turns the read into a write, with a new token, and waits until the other readers are gone:
+    /// without a limit unless [`timeout`](Upgrade::timeout) gives one. It goes before all waiting
+    /// writers, and no new reader is let in meanwhile.
     ///
-    /// Only one reader can wait for this. A second one is told so at once, since each would wait for the other's release:
+    /// Only one reader can wait for this. A second one is told so at once, since each would wait
+    /// for the other's release:
     ///
     /// ```no_run
     /// # async fn example(reading: rwlease::ReadGuard) -> rwlease::Result<()> {
@@ -36,18 +38,17 @@ impl ReadGuard {
     /// # }
     /// ```
     pub fn upgrade(self) -> Upgrade {
-        Upgrade {
-            guard: self,
-            timeout: None,
-        }
+        Upgrade { guard: self, timeout: None }
     }
 
-    /// Turns the read into a write if nobody else reads; else the read guard comes back. One round trip.
+    /// Turns the read into a write if nobody else reads; else the read guard comes back. One round
+    /// trip.
     ///
     /// # Errors
     ///
-    /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only where an upgrade of this read was given up before, or a downgrade is under way, and the server
-    /// has not answered to the end of that for the client's call timeout: until then no new upgrade can begin.
+    /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only where an upgrade of this read was
+    /// given up before, or a downgrade is under way, and the server has not answered to the end of
+    /// that for the client's call timeout: until then no new upgrade can begin.
     ///
     /// # Cancel safety
     ///
@@ -67,9 +68,9 @@ impl ReadGuard {
 ///
 /// # Errors
 ///
-/// An [`UpgradeError`], which has the read guard: [`Conflict`](ErrorKind::Conflict) when another reader waits to be upgraded,
-/// [`TimedOut`](ErrorKind::TimedOut), [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked, and those of
-/// [`Acquire`](crate::Acquire).
+/// An [`UpgradeError`], which has the read guard: [`Conflict`](ErrorKind::Conflict) when another
+/// reader waits to be upgraded, [`TimedOut`](ErrorKind::TimedOut), [`Lost`](ErrorKind::Lost) when
+/// the lease is lost or was revoked, and those of [`Acquire`](crate::Acquire).
 ///
 /// # Cancel safety
 ///
@@ -150,9 +151,7 @@ impl fmt::Display for UpgradeError {
 
 impl fmt::Debug for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpgradeError")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
+        f.debug_struct("UpgradeError").field("error", &self.error).finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-/// The words of a command (or a part of one), built in order. A usual command needs no allocation. Inlined, so that what is handed on is not copied each time.
+/// The words of a command (or a part of one), built in order. A usual command needs no allocation.
+/// Inlined, so that what is handed on is not copied each time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Command {
     bytes: SmallVec<[u8; 256]>,
@@ -79,17 +80,10 @@ mod tests {
     #[test]
     fn words_come_out_as_they_went_in() {
         let tail = Command::of(["", "b"]);
-        let all = Command::new()
-            .word("GET")
-            .number(0)
-            .number(u64::MAX)
-            .words(&tail)
-            .word([0xff, 0]);
+        let all =
+            Command::new().word("GET").number(0).number(u64::MAX).words(&tail).word([0xff, 0]);
         let words: Vec<&[u8]> = all.iter().collect();
-        assert_eq!(
-            words,
-            [&b"GET"[..], b"0", b"18446744073709551615", b"", b"b", &[0xff, 0]]
-        );
+        assert_eq!(words, [&b"GET"[..], b"0", b"18446744073709551615", b"", b"b", &[0xff, 0]]);
         assert_eq!(all.len(), 6);
     }
 }

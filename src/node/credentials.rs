@@ -14,18 +14,12 @@ pub struct Credentials {
 impl Credentials {
     /// The credentials of a named user.
     pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
-        Credentials {
-            username: Some(username.into()),
-            password: password.into(),
-        }
+        Credentials { username: Some(username.into()), password: password.into() }
     }
 
     /// The password of the default user.
     pub fn password(password: impl Into<String>) -> Self {
-        Credentials {
-            username: None,
-            password: password.into(),
-        }
+        Credentials { username: None, password: password.into() }
     }
 
     pub(crate) fn parts(&self) -> (Option<&str>, &str) {
@@ -35,9 +29,7 @@ impl Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("username", &self.username)
-            .finish_non_exhaustive()
+        f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
     }
 }
 
@@ -47,15 +39,16 @@ pub type CredentialsFuture<'a> =
 
 /// Gives the credentials for each new connection, so that they can change while a client runs.
 ///
-/// It is called each time a connection is opened. A connection that is open stays as it is: servers keep those whose
-/// password has been replaced since.
+/// It is called each time a connection is opened. A connection that is open stays as it is: servers
+/// keep those whose password has been replaced since.
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// The credentials as they are now. The time this takes is part of the time to connect.
     fn credentials(&self) -> CredentialsFuture<'_>;
 
-    /// Whether it may give others when it is called again. Then a server that does not accept what it gave (`WRONGPASS`, `NOAUTH`) is
-    /// dialled again, after a pause, with what it gives by then, for as long as the call has time: so a password may be changed at the
-    /// server first. Where it is false, the call fails at once, as [`Refused`](crate::ErrorKind::Refused). Default: true.
+    /// Whether it may give others when it is called again. Then a server that does not accept what
+    /// it gave (`WRONGPASS`, `NOAUTH`) is dialled again, after a pause, with what it gives by then,
+    /// for as long as the call has time: so a password may be changed at the server first. Where it
+    /// is false, the call fails at once, as [`Refused`](crate::ErrorKind::Refused). Default: true.
     fn may_change(&self) -> bool {
         true
     }

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, ServerError, Subscribed, Subscription,
+    Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, ServerError,
+    Subscribed, Subscription,
 };
 
 /// The time of every fake server when its test begins.
@@ -47,7 +48,8 @@ pub(crate) enum Act {
     Answer(Reply),
     /// Answers after a while.
     Late(Duration, Reply),
-    /// The answer arrives after a while, and is read by a task of the connection that lets others go first so often.
+    /// The answer arrives after a while, and is read by a task of the connection that lets others
+    /// go first so often.
     Unread(Duration, usize, Reply),
     /// Never answers.
     Hang,
@@ -170,7 +172,8 @@ impl Fakes {
 
     /// Makes a server one without a cluster.
     pub(crate) fn set_alone(&self, host: &str) {
-        let disabled = || Reply::Error(server_error("ERR This instance has cluster support disabled"));
+        let disabled =
+            || Reply::Error(server_error("ERR This instance has cluster support disabled"));
         self.with(host, |server| {
             server.slots = Some(disabled());
             server.id = Some(disabled());
@@ -188,7 +191,8 @@ impl Fakes {
         self.with(host, |server| server.info = Some(reply));
     }
 
-    /// How long a server takes to answer `CLUSTER SLOTS`: what it says is what it knew when it was asked.
+    /// How long a server takes to answer `CLUSTER SLOTS`: what it says is what it knew when it was
+    /// asked.
     pub(crate) fn set_slots_take(&self, host: &str, time: Duration) {
         self.with(host, |server| server.slots_take = time);
     }
@@ -265,7 +269,8 @@ impl Fakes {
         self.with(host, |server| std::mem::take(&mut server.log))
     }
 
-    /// How often a server was asked something, by the beginning of the command. Does not empty the log.
+    /// How often a server was asked something, by the beginning of the command. Does not empty the
+    /// log.
     pub(crate) fn count(&self, host: &str, beginning: &str) -> usize {
         self.with(host, |server| {
             server.log.iter().filter(|line| line.starts_with(beginning)).count()
@@ -284,7 +289,9 @@ impl Fakes {
     /// Confirms the joins that came first, so many of them.
     pub(crate) fn answer_joins(&self, host: &str, joins: usize) {
         self.with(host, |server| {
-            let Some(held) = &mut server.held_joins else { return };
+            let Some(held) = &mut server.held_joins else {
+                return;
+            };
             for (notify, channel) in held.drain(..joins.min(held.len())) {
                 if let Some(notify) = notify.upgrade() {
                     let _ = notify.send(Notice::Joined { channel });
@@ -301,9 +308,7 @@ impl Fakes {
     /// Tells this to all who subscribe at that server.
     pub(crate) fn notify(&self, host: &str, notice: Notice) {
         self.with(host, |server| {
-            server
-                .subscribers
-                .retain(|subscriber| subscriber.send(notice.clone()).is_ok())
+            server.subscribers.retain(|subscriber| subscriber.send(notice.clone()).is_ok())
         });
     }
 
@@ -353,7 +358,9 @@ impl Fakes {
                 }
                 "CLUSTER" => match &*words[1] {
                     "MYID" => Act::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host)))),
-                    "INFO" => Act::Answer(server.info.clone().unwrap_or_else(|| cluster_info("ok", 1))),
+                    "INFO" => {
+                        Act::Answer(server.info.clone().unwrap_or_else(|| cluster_info("ok", 1)))
+                    }
                     _ => Act::Late(server.slots_take, server.slots.clone().unwrap_or(Reply::Nil)),
                 },
                 "ASKING" => Act::Answer(text("OK")),
@@ -363,7 +370,11 @@ impl Fakes {
                     server.knows_no_script = false;
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
                     next.unwrap_or_else(|| {
-                        Act::Answer(Reply::List(vec![Reply::Int(ms as i64), text("ok"), Reply::Int(0)]))
+                        Act::Answer(Reply::List(vec![
+                            Reply::Int(ms as i64),
+                            text("ok"),
+                            Reply::Int(0),
+                        ]))
                     })
                 }
                 other => panic!("a command that no fake server knows: {other}"),
@@ -373,7 +384,10 @@ impl Fakes {
 }
 
 impl Connector for Fakes {
-    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         async move {
             let host = self.host_of(&address.host);
             self.open(host).await
@@ -389,11 +403,18 @@ impl Connector for Fakes {
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }
 
-    fn connect_at<'a>(&'a self, _: &'a Address, place: &'a str) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect_at<'a>(
+        &'a self,
+        _: &'a Address,
+        place: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         self.open(place.into()).boxed()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
         async move {
             self.enter(&address.host).await?;
             let (notify, notices) = mpsc::unbounded_channel();
@@ -423,11 +444,7 @@ impl Fakes {
 
     async fn open(&self, host: Arc<str>) -> Result<Arc<dyn Node>, NodeError> {
         let generation = self.enter(&host).await?;
-        Ok(Arc::new(FakeNode {
-            fakes: self.clone(),
-            host,
-            generation,
-        }))
+        Ok(Arc::new(FakeNode { fakes: self.clone(), host, generation }))
     }
 
     async fn enter(&self, host: &str) -> Result<usize, NodeError> {
@@ -438,10 +455,9 @@ impl Fakes {
         tokio::task::yield_now().await;
         match door {
             Door::Open => Ok(self.with(host, |server| server.generation)),
-            Door::Refuses => Err(NodeError {
-                refused: true,
-                ..NodeError::unsent("connection refused")
-            }),
+            Door::Refuses => {
+                Err(NodeError { refused: true, ..NodeError::unsent("connection refused") })
+            }
             Door::Unreachable => Err(NodeError::unsent("network is unreachable")),
             Door::Hangs => future::pending().await,
             Door::Slow(pause) => {
@@ -478,10 +494,8 @@ impl Node for FakeNode {
             node.fakes.with(&node.host, |server| server.pipelines += 1);
             let mut replies = Vec::new();
             // A server takes the whole pipeline, whatever becomes of the first commands of it.
-            let acts: Vec<Act> = commands
-                .iter()
-                .map(|command| node.fakes.act(&node.host, command))
-                .collect();
+            let acts: Vec<Act> =
+                commands.iter().map(|command| node.fakes.act(&node.host, command)).collect();
             tokio::task::yield_now().await;
             for act in acts {
                 match act {
@@ -490,7 +504,9 @@ impl Node for FakeNode {
                         tokio::time::sleep(wait).await;
                         replies.push(reply);
                     }
-                    Act::Unread(wait, turns, reply) => replies.push(unread(wait, turns, reply).await),
+                    Act::Unread(wait, turns, reply) => {
+                        replies.push(unread(wait, turns, reply).await)
+                    }
                     Act::Hang => future::pending().await,
                     Act::Break { maybe_sent } => return Err(broken(maybe_sent)),
                     Act::Short => {}
@@ -539,25 +555,21 @@ impl Subscription for FakeSubscription {
             };
             let (stopped, act) = self.fakes.with(&self.host, |server| {
                 let asked = if asking { " asking" } else { "" };
-                server
-                    .log
-                    .push(format!("SSUBSCRIBE {}{asked}", String::from_utf8_lossy(channel)));
+                server.log.push(format!("SSUBSCRIBE {}{asked}", String::from_utf8_lossy(channel)));
                 (server.stopped, server.joins.pop_front())
             });
             let channel = Bytes::copy_from_slice(channel);
             let is_held = self.fakes.with(&self.host, |server| {
                 let held = server.held_joins.as_mut();
-                held.map(|held| held.push_back((notify.downgrade(), channel.clone())))
-                    .is_some()
+                held.map(|held| held.push_back((notify.downgrade(), channel.clone()))).is_some()
             });
             match act {
                 _ if is_held => {}
                 _ if stopped => {}
                 None => drop(notify.send(Notice::Joined { channel })),
-                Some(JoinAct::Refuse(text)) => drop(notify.send(Notice::Refused {
-                    channel,
-                    error: server_error(text),
-                })),
+                Some(JoinAct::Refuse(text)) => {
+                    drop(notify.send(Notice::Refused { channel, error: server_error(text) }))
+                }
                 Some(JoinAct::Ignore) => {}
             }
             Ok(())
@@ -571,13 +583,9 @@ impl Subscription for FakeSubscription {
                 return Err(broken(false));
             };
             self.fakes.with(&self.host, |server| {
-                server
-                    .log
-                    .push(format!("SUNSUBSCRIBE {}", String::from_utf8_lossy(channel)));
+                server.log.push(format!("SUNSUBSCRIBE {}", String::from_utf8_lossy(channel)));
             });
-            drop(notify.send(Notice::Left {
-                channel: Bytes::copy_from_slice(channel),
-            }));
+            drop(notify.send(Notice::Left { channel: Bytes::copy_from_slice(channel) }));
             Ok(())
         }
         .boxed()
@@ -596,17 +604,11 @@ async fn unread(wait: Duration, turns_of_others: usize, reply: Reply) -> Reply {
 }
 
 fn broken(maybe_sent: bool) -> NodeError {
-    NodeError {
-        maybe_sent,
-        ..NodeError::unsent("connection reset")
-    }
+    NodeError { maybe_sent, ..NodeError::unsent("connection reset") }
 }
 
 pub(crate) fn address(host: &str) -> Address {
-    Address {
-        host: host.into(),
-        port: 1,
-    }
+    Address { host: host.into(), port: 1 }
 }
 
 pub(crate) fn text(text: &str) -> Reply {
@@ -615,10 +617,7 @@ pub(crate) fn text(text: &str) -> Reply {
 
 pub(crate) fn server_error(text: &str) -> ServerError {
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-    ServerError {
-        code: code.into(),
-        detail: detail.into(),
-    }
+    ServerError { code: code.into(), detail: detail.into() }
 }
 
 /// An error reply.

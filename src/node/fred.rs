@@ -1,7 +1,8 @@
 //! Connections by the `fred` crate: one centralized client to each server, which never reconnects.
 //!
-//! A client without a reconnect policy ends when its connection does: what was in flight fails, what is sent on it later is refused, and
-//! nothing is sent twice. So the router's own rule holds, that a connection which broke is done with.
+//! A client without a reconnect policy ends when its connection does: what was in flight fails,
+//! what is sent on it later is refused, and nothing is sent twice. So the router's own rule holds,
+//! that a connection which broke is done with.
 
 mod connection;
 mod reply;
@@ -21,11 +22,14 @@ use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt, TryFutureExt};
 
-use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Reply, Subscribed, resolved};
+use crate::node::{
+    Address, Answering, Command, Connector, Node, NodeError, Reply, Subscribed, resolved,
+};
 use connection::Connection;
 use reply::{failed, reply_of_value};
 
-/// What was told but not yet taken off by its reader: on a subscription's connection, and on one that carries commands (why it could not be made, which is told twice).
+/// What was told but not yet taken off by its reader: on a subscription's connection, and on one
+/// that carries commands (why it could not be made, which is told twice).
 const PUSHES: usize = 256;
 const EVENTS: usize = 4;
 
@@ -71,9 +75,7 @@ impl FredConnector {
     /// The same credentials and TLS, for one server.
     fn config(&self, address: &Address) -> Config {
         Config {
-            server: ServerConfig::Centralized {
-                server: self.server(address),
-            },
+            server: ServerConfig::Centralized { server: self.server(address) },
             // Pushes are told from replies, and HELLO needs no right.
             version: RespVersion::RESP3,
             fail_fast: true,
@@ -83,22 +85,16 @@ impl FredConnector {
 
     /// As `config`, where the host name was resolved to this address already.
     fn config_at(&self, address: &Address, place: &str) -> Config {
-        let host = if place.contains(':') {
-            format!("[{place}]")
-        } else {
-            place.to_owned()
-        };
+        let host = if place.contains(':') { format!("[{place}]") } else { place.to_owned() };
         let mut server = self.server(address);
         #[cfg(feature = "fred-tls")]
         server.tls_server_name.get_or_insert_with(|| server.host.clone());
         server.host = host.into();
-        Config {
-            server: ServerConfig::Centralized { server },
-            ..self.config(address)
-        }
+        Config { server: ServerConfig::Centralized { server }, ..self.config(address) }
     }
 
-    /// As the configuration names it, or as the nodes do, with the name that its certificate must have.
+    /// As the configuration names it, or as the nodes do, with the name that its certificate must
+    /// have.
     fn server(&self, address: &Address) -> Server {
         let host = if address.host.contains(':') {
             format!("[{}]", address.host)
@@ -107,10 +103,7 @@ impl FredConnector {
         };
         let mut named = self.config.server.hosts().into_iter();
         let server = match named.find(|server| address_of(server) == *address) {
-            Some(seed) => Server {
-                host: host.into(),
-                ..seed
-            },
+            Some(seed) => Server { host: host.into(), ..seed },
             None => Server::new(host, address.port),
         };
         #[cfg(feature = "fred-tls")]
@@ -121,7 +114,9 @@ impl FredConnector {
     /// `fred` heeds `TlsConfig::hostnames` only where it follows a cluster by itself.
     #[cfg(feature = "fred-tls")]
     fn with_tls_name(&self, mut server: Server, address: &Address) -> Server {
-        if let (None, Some(tls), Ok(ip)) = (&server.tls_server_name, &self.config.tls, address.host.parse()) {
+        if let (None, Some(tls), Ok(ip)) =
+            (&server.tls_server_name, &self.config.tls, address.host.parse())
+        {
             let seeds = self.config.server.hosts();
             server.tls_server_name = match &tls.hostnames {
                 TlsHostMapping::None => None,
@@ -159,21 +154,27 @@ impl FredConnector {
         select_ok(dials).await.and_then(|(settled, _)| settled)
     }
 
-    async fn open(&self, config: Config, place: Option<Arc<str>>) -> Result<Arc<dyn Node>, NodeError> {
+    async fn open(
+        &self,
+        config: Config,
+        place: Option<Arc<str>>,
+    ) -> Result<Arc<dyn Node>, NodeError> {
         let connection = Connection::open(config, EVENTS).await?;
-        Ok(Arc::new(FredNode {
-            connection: Arc::new(connection),
-            place,
-        }))
+        Ok(Arc::new(FredNode { connection: Arc::new(connection), place }))
     }
 }
 
 impl Connector for FredConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         async move {
             match &*resolved(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,
-                places @ [_, _, ..] if self.names_places() => self.connect_to_one_of(address, places).await,
+                places @ [_, _, ..] if self.names_places() => {
+                    self.connect_to_one_of(address, places).await
+                }
                 _ => self.open(self.config(address), None).await,
             }
         }
@@ -192,7 +193,10 @@ impl Connector for FredConnector {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
         async move {
             Ok(subscription::start(
                 Connection::open(self.config(address), PUSHES).await?,
@@ -241,7 +245,10 @@ impl Node for FredNode {
 }
 
 /// One result for each command, or a single one if all failed together.
-async fn pipelined(client: &Client, commands: &[Command]) -> Result<Vec<Result<Value, Error>>, Error> {
+async fn pipelined(
+    client: &Client,
+    commands: &[Command],
+) -> Result<Vec<Result<Value, Error>>, Error> {
     let pipeline = client.pipeline();
     for command in commands {
         let (name, args) = split(command);

@@ -1,8 +1,9 @@
 //! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
 //!
-//! A backend (`redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and [`Subscription`]. It adds nothing to
-//! what the server answers, and says of each failure whether the command may have been sent. Deadlines are the
-//! router's: it drops the future of a call whose time is up, and what was sent stays sent.
+//! A backend (`redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and [`Subscription`].
+//! It adds nothing to what the server answers, and says of each failure whether the command may
+//! have been sent. Deadlines are the router's: it drops the future of a call whose time is up, and
+//! what was sent stays sent.
 
 mod command;
 #[cfg(feature = "redis")]
@@ -32,7 +33,8 @@ pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub(crate) use resolve::resolved;
 
-/// What servers from 7.2 on show of a connection in `CLIENT LIST`. Those that refuse it (an older one, a user without the right) are left in peace.
+/// What servers from 7.2 on show of a connection in `CLIENT LIST`. Those that refuse it (an older
+/// one, a user without the right) are left in peace.
 #[cfg(any(feature = "redis", feature = "fred"))]
 pub(crate) const LIB_NAME: &str = env!("CARGO_PKG_NAME");
 #[cfg(any(feature = "redis", feature = "fred"))]
@@ -85,7 +87,8 @@ pub(crate) struct NodeError {
     pub(crate) message: String,
     /// The command may have reached the server. When in doubt, true.
     pub(crate) maybe_sent: bool,
-    /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad certificate.
+    /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad
+    /// certificate.
     pub(crate) permanent: bool,
     /// Nobody listens at that address: the machine is there, the server is not.
     pub(crate) refused: bool,
@@ -121,7 +124,10 @@ impl StdError for NodeError {
 /// Opens connections.
 pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
-    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>>;
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>>;
 
     /// The addresses that a host name stands for now; none where that cannot be told.
     fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
@@ -139,12 +145,15 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
         self.connect(address)
     }
 
-    /// Opens a connection that carries subscriptions alone. What happens on it comes out of the receiver, which ends
-    /// when the connection is gone.
-    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>>;
+    /// Opens a connection that carries subscriptions alone. What happens on it comes out of the
+    /// receiver, which ends when the connection is gone.
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Subscribed, NodeError>>;
 
-    /// Whether a new connection may have other credentials than the last one: then it is worth dialling a server that did not
-    /// accept those.
+    /// Whether a new connection may have other credentials than the last one: then it is worth
+    /// dialling a server that did not accept those.
     fn renews_credentials(&self) -> bool {
         false
     }
@@ -153,7 +162,8 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
 /// A connection that carries subscriptions, and what happens on it.
 pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>);
 
-/// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its caller has gone.
+/// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its
+/// caller has gone.
 pub(crate) type Answering<T> = BoxFuture<'static, Result<T, NodeError>>;
 
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
@@ -161,8 +171,8 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends one command, at the first poll.
     fn call(&self, command: &Command) -> Answering<Reply>;
 
-    /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error reply is an
-    /// answer: the others of the pipeline stand.
+    /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error
+    /// reply is an answer: the others of the pipeline stand.
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>>;
 
     /// False once the connection is known to be of no further use.
@@ -180,13 +190,14 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries shard subscriptions, one channel a command.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
-    /// Has messages given to `handler` by whatever task reads the connection, which saves them the way through the receiver. A backend that cannot do so goes on to
-    /// send them as notices.
+    /// Has messages given to `handler` by whatever task reads the connection, which saves them the
+    /// way through the receiver. A backend that cannot do so goes on to send them as notices.
     fn set_handler(&self, handler: MessageHandler) {
         drop(handler);
     }
 
-    /// Sends one command. Only before the first channel is joined: after that an answer could be mistaken for a subscription's.
+    /// Sends one command. Only before the first channel is joined: after that an answer could be
+    /// mistaken for a subscription's.
     fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>>;
 
     /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].

@@ -13,7 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError,
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -26,8 +27,8 @@ use tokio::task::AbortHandle;
 use tokio_rustls::client::TlsStream;
 
 use crate::node::{
-    Address, Answering, Command, Connector, CredentialsProvider, LIB_NAME, LIB_VERSION, MessageHandler, Node,
-    NodeError, Notice, Reply, Subscribed, Subscription, resolved,
+    Address, Answering, Command, Connector, CredentialsProvider, LIB_NAME, LIB_VERSION,
+    MessageHandler, Node, NodeError, Notice, Reply, Subscribed, Subscription, resolved,
 };
 use dial::dial;
 pub(crate) use reply::{connect_failure, reply_of};
@@ -70,7 +71,10 @@ impl fmt::Debug for RedisConnector {
 }
 
 impl Connector for RedisConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
         self.connect_to(address, None)
     }
 
@@ -86,7 +90,10 @@ impl Connector for RedisConnector {
         self.connect_to(address, place.parse().ok())
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
         async move {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with it.
@@ -95,17 +102,15 @@ impl Connector for RedisConnector {
             let handled_by = handler.clone();
             let (connection, driver, _) = self
                 .open(address, None, move |push| match (notice_of(push), handled_by.get()) {
-                    (Some(Notice::Message { channel, payload }), Some(handler)) => handler(channel, payload),
+                    (Some(Notice::Message { channel, payload }), Some(handler)) => {
+                        handler(channel, payload)
+                    }
                     (Some(notice), _) => drop(notify.send(notice)),
                     (None, _) => {}
                 })
                 .await?;
-            let subscription: Arc<dyn Subscription> = Arc::new(RedisSubscription {
-                connection,
-                notify: weak,
-                handler,
-                _driver: driver,
-            });
+            let subscription: Arc<dyn Subscription> =
+                Arc::new(RedisSubscription { connection, notify: weak, handler, _driver: driver });
             Ok((subscription, notices))
         }
         .boxed()
@@ -148,13 +153,11 @@ impl RedisConnector {
     fn not_let_in(&self, error: RedisError) -> NodeError {
         let passes = self.renews_credentials() && is_authentication(&error);
         let failure = connect_failure(error);
-        NodeError {
-            permanent: failure.permanent && !passes,
-            ..failure
-        }
+        NodeError { permanent: failure.permanent && !passes, ..failure }
     }
 
-    /// Connects with RESP3, in which a server's pushes are told from replies, and which also tells when the connection is gone.
+    /// Connects with RESP3, in which a server's pushes are told from replies, and which also tells
+    /// when the connection is gone.
     async fn open(
         &self,
         address: &Address,
@@ -186,10 +189,7 @@ impl RedisConnector {
             // It may be refused: the name is only for people to read.
             let mut command = Cmd::new();
             command.arg("CLIENT").arg("SETNAME").arg(name);
-            connection
-                .send_packed_command(&command)
-                .await
-                .map_err(connect_failure)?;
+            connection.send_packed_command(&command).await.map_err(connect_failure)?;
         }
         Ok((connection, driver, place))
     }
@@ -238,16 +238,18 @@ impl RedisConnector {
     }
 
     #[cfg(not(feature = "redis-tls"))]
-    async fn dial_tls(&self, _: &Address, _: Option<IpAddr>, _: &TlsFiles) -> Result<(TcpStream, IpAddr), NodeError> {
-        Err(NodeError {
-            permanent: true,
-            ..NodeError::unsent("TLS needs the feature `redis-tls`")
-        })
+    async fn dial_tls(
+        &self,
+        _: &Address,
+        _: Option<IpAddr>,
+        _: &TlsFiles,
+    ) -> Result<(TcpStream, IpAddr), NodeError> {
+        Err(NodeError { permanent: true, ..NodeError::unsent("TLS needs the feature `redis-tls`") })
     }
 }
 
-/// The task that drives a connection. It ends with this: by itself it would wait for the answers under way, which a server that stands
-/// still does not give.
+/// The task that drives a connection. It ends with this: by itself it would wait for the answers
+/// under way, which a server that stands still does not give.
 struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -268,9 +270,7 @@ struct RedisNode {
 
 impl fmt::Debug for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisNode")
-            .field("usable", &self.is_usable())
-            .finish_non_exhaustive()
+        f.debug_struct("RedisNode").field("usable", &self.is_usable()).finish_non_exhaustive()
     }
 }
 
@@ -308,11 +308,7 @@ impl Node for RedisNode {
 
 impl RedisNode {
     fn check(&self) -> Result<(), NodeError> {
-        if self.is_usable() {
-            Ok(())
-        } else {
-            Err(NodeError::unsent("the connection is gone"))
-        }
+        if self.is_usable() { Ok(()) } else { Err(NodeError::unsent("the connection is gone")) }
     }
 
     /// A failure after the command was handed over. How far it got nobody can tell.
@@ -320,10 +316,7 @@ impl RedisNode {
         if error.is_unrecoverable_error() {
             self.broken.store(true, Ordering::Relaxed);
         }
-        NodeError {
-            maybe_sent: true,
-            ..connect_failure(error)
-        }
+        NodeError { maybe_sent: true, ..connect_failure(error) }
     }
 }
 
@@ -349,10 +342,9 @@ impl Subscription for RedisSubscription {
     fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
         async move {
             let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
-            outcome.map(reply_of).map_err(|error| NodeError {
-                maybe_sent: true,
-                ..connect_failure(error)
-            })
+            outcome
+                .map(reply_of)
+                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })
         }
         .boxed()
     }
@@ -362,26 +354,22 @@ impl Subscription for RedisSubscription {
             let asking = asking.then(|| Command::new().word("ASKING"));
             let join = Command::new().word("SSUBSCRIBE").word(channel);
             let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
-            // Whether it succeeded is told by a push alone. A reply here may be another's: the crate takes an unasked
-            // `sunsubscribe` for one. But an error is never pushed.
+            // Whether it succeeded is told by a push alone. A reply here may be another's: the
+            // crate takes an unasked `sunsubscribe` for one. But an error is never pushed.
             let outcome = self
                 .connection
                 .clone()
                 .send_packed_commands(&pipeline(&commands), 0, commands.len())
                 .await;
-            let replies = outcome.map_err(|error| NodeError {
-                maybe_sent: true,
-                ..connect_failure(error)
-            })?;
+            let replies = outcome
+                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })?;
             let refused = replies.into_iter().map(reply_of).find_map(|reply| match reply {
                 Reply::Error(error) => Some(error),
                 _ => None,
             });
             if let Some((error, notify)) = refused.zip(self.notify.upgrade()) {
-                let _ = notify.send(Notice::Refused {
-                    channel: Bytes::copy_from_slice(channel),
-                    error,
-                });
+                let _ = notify
+                    .send(Notice::Refused { channel: Bytes::copy_from_slice(channel), error });
             }
             Ok(())
         }
@@ -392,10 +380,9 @@ impl Subscription for RedisSubscription {
         async move {
             let command = Command::new().word("SUNSUBSCRIBE").word(channel);
             let outcome = self.connection.clone().send_packed_command(&packed(&command)).await;
-            outcome.map(drop).map_err(|error| NodeError {
-                maybe_sent: true,
-                ..connect_failure(error)
-            })
+            outcome
+                .map(drop)
+                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })
         }
         .boxed()
     }
@@ -409,10 +396,7 @@ fn notice_of(push: PushInfo) -> Option<Notice> {
     match kind {
         PushKind::SSubscribe => Some(Notice::Joined { channel }),
         PushKind::SUnsubscribe => Some(Notice::Left { channel }),
-        PushKind::SMessage => Some(Notice::Message {
-            channel,
-            payload: text_of(data.next()?)?,
-        }),
+        PushKind::SMessage => Some(Notice::Message { channel, payload: text_of(data.next()?)? }),
         _ => None,
     }
 }

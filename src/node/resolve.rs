@@ -7,11 +7,8 @@ use crate::node::Address;
 /// The addresses of a host, in no special order; none if nobody can tell.
 pub(crate) async fn resolved(address: &Address) -> Vec<Arc<str>> {
     let found = tokio::net::lookup_host((&*address.host, address.port)).await;
-    let mut places: Vec<Arc<str>> = found
-        .into_iter()
-        .flatten()
-        .map(|place| place.ip().to_string().into())
-        .collect();
+    let mut places: Vec<Arc<str>> =
+        found.into_iter().flatten().map(|place| place.ip().to_string().into()).collect();
     places.sort();
     places.dedup();
     places

@@ -17,7 +17,9 @@ use tokio::time::timeout;
 
 use crate::node::fred::FredConnector;
 use crate::node::redis::RedisConnector;
-use crate::node::{Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply};
+use crate::node::{
+    Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply,
+};
 use support::{Clients, Cluster, Proxy, Result, Server, ServerSettings, Shape, Single, WaitLimit};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -35,11 +37,13 @@ fn as_user(user: &str, password: &str) -> [(&'static str, Arc<dyn Connector>); 2
     with(Credentials::new(user, password), Some(user.into()), password)
 }
 
-fn with(credentials: Credentials, username: Option<String>, password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
-    let redis = RedisConnector {
-        credentials: Some(Arc::new(credentials)),
-        ..RedisConnector::default()
-    };
+fn with(
+    credentials: Credentials,
+    username: Option<String>,
+    password: &str,
+) -> [(&'static str, Arc<dyn Connector>); 2] {
+    let redis =
+        RedisConnector { credentials: Some(Arc::new(credentials)), ..RedisConnector::default() };
     let fred = Config {
         username,
         password: Some(password.into()),
@@ -50,10 +54,7 @@ fn with(credentials: Credentials, username: Option<String>, password: &str) -> [
 }
 
 fn address(port: u16) -> Address {
-    Address {
-        host: "127.0.0.1".into(),
-        port,
-    }
+    Address { host: "127.0.0.1".into(), port }
 }
 
 fn words(line: &str) -> Command {
@@ -198,9 +199,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         while node.is_usable() {
             limit.pause(name).await?;
         }
-        let failure = timeout(LONG, node.call(&words("PING")))
-            .await?
-            .expect_err("no connection");
+        let failure = timeout(LONG, node.call(&words("PING"))).await?.expect_err("no connection");
         assert!(!failure.maybe_sent, "{name}");
         // It stays so: nothing dials behind the router's back.
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -223,10 +222,7 @@ async fn what_is_dropped_is_closed() -> Result {
         let proxy = Proxy::start(&server).await?;
         proxy.replies(support::Flow::Held);
         let to = address(proxy.port());
-        assert!(
-            timeout(Duration::from_millis(200), backend.connect(&to)).await.is_err(),
-            "{name}"
-        );
+        assert!(timeout(Duration::from_millis(200), backend.connect(&to)).await.is_err(), "{name}");
         proxy.heal();
         gone(&server, name).await?;
     }
@@ -295,42 +291,31 @@ async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
 async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
     let server = Single::start_with(ServerSettings::default().password("secret")).await?;
     let named = |password: &str| {
-        FredConnector::new(Config {
-            password: Some(password.into()),
-            ..Config::default()
-        })
+        FredConnector::new(Config { password: Some(password.into()), ..Config::default() })
     };
     let (host, port) = ("localhost".into(), server.port());
     // Nobody listens at the first one.
     let (at, places) = (Address { host, port }, ["127.0.0.2", "127.0.0.1"].map(Into::into));
     let node = named("secret").connect_to_one_of(&at, &places).await?;
     assert_eq!(node.place().as_deref(), Some("127.0.0.1"));
-    let failure = named("wrong")
-        .connect_to_one_of(&at, &places)
-        .await
-        .expect_err("let in");
+    let failure = named("wrong").connect_to_one_of(&at, &places).await.expect_err("let in");
     assert!(failure.permanent, "{failure:?}");
     Ok(())
 }
 
-/// `fred` closes a connection on which a server says CLUSTERDOWN, so whatever else is under way there is unknown as well.
+/// `fred` closes a connection on which a server says CLUSTERDOWN, so whatever else is under way
+/// there is unknown as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterdown_is_an_answer_by_redis_and_an_end_by_fred() -> Result {
-    let server = Server::start(&ServerSettings {
-        cluster: true,
-        ..ServerSettings::default()
-    })
-    .await?;
+    let server =
+        Server::start(&ServerSettings { cluster: true, ..ServerSettings::default() }).await?;
     let [(_, redis), (_, fred)] = backends();
     let node = connect(&*redis, &server).await;
     assert_eq!(error(say(&*node, "GET key").await).0, "CLUSTERDOWN");
     assert!(node.is_usable());
     let node = connect(&*fred, &server).await;
     let failure = node.call(&words("GET key")).await.expect_err("an answer");
-    assert!(
-        failure.message.contains("CLUSTERDOWN") && failure.maybe_sent,
-        "{failure:?}"
-    );
+    assert!(failure.message.contains("CLUSTERDOWN") && failure.maybe_sent, "{failure:?}");
     Ok(())
 }
 
@@ -343,7 +328,8 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
     let slot = cluster.slot_of("{tag}").await?;
     for (name, backend) in backends() {
         let (from, to) = (cluster.master_of(slot).await?, 1 - cluster.master_of(slot).await?);
-        let (here, mut notices) = backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
+        let (here, mut notices) =
+            backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
         here.join(b"{tag}one", false).await.unwrap();
         here.join(b"{tag}two", false).await.unwrap();
         expect(&mut notices, name, joined("{tag}one")).await;
@@ -360,16 +346,13 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
             expect(&mut notices, name, Notice::Message { channel, payload }).await;
         }
 
-        let (there, mut answers) = backend.subscribe(&address(cluster.node(to).port())).await.unwrap();
+        let (there, mut answers) =
+            backend.subscribe(&address(cluster.node(to).port())).await.unwrap();
         there.join(b"{tag}one", false).await.unwrap();
         let Some(Notice::Refused { channel, error }) = timeout(LONG, answers.recv()).await? else {
             panic!("{name}: not refused")
         };
-        assert_eq!(
-            (&*channel, error.code.as_str()),
-            (b"{tag}one" as &[u8], "MOVED"),
-            "{name}"
-        );
+        assert_eq!((&*channel, error.code.as_str()), (b"{tag}one" as &[u8], "MOVED"), "{name}");
 
         here.leave(b"{tag}two").await.unwrap();
         expect(&mut notices, name, left("{tag}two")).await;
@@ -378,18 +361,11 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
         expect(&mut answers, name, joined("{tag}one")).await;
         cluster.finish_move(step).await?;
         expect(&mut notices, name, left("{tag}one")).await;
-        assert_eq!(
-            cluster.node(to).say::<i64>("SPUBLISH {tag}one moved").await?,
-            1,
-            "{name}"
-        );
+        assert_eq!(cluster.node(to).say::<i64>("SPUBLISH {tag}one moved").await?, 1, "{name}");
         expect(
             &mut answers,
             name,
-            Notice::Message {
-                channel: "{tag}one".into(),
-                payload: "moved".into(),
-            },
+            Notice::Message { channel: "{tag}one".into(), payload: "moved".into() },
         )
         .await;
 
@@ -411,9 +387,7 @@ async fn channels_that_were_left_stay_left() -> Result {
     let channels: Vec<String> = (0..5_000).map(|number| format!("channel{number}")).collect();
     for (name, backend) in backends() {
         let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
-        let joins = channels
-            .iter()
-            .map(|channel| subscription.join(channel.as_bytes(), false));
+        let joins = channels.iter().map(|channel| subscription.join(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
         // In the midst of subscribing again, if this backend does.
@@ -431,7 +405,8 @@ async fn channels_that_were_left_stay_left() -> Result {
     Ok(())
 }
 
-/// Messages that come faster than they are read: by `redis` they are kept, by `fred` the connection ends, so that nobody trusts it further.
+/// Messages that come faster than they are read: by `redis` they are kept, by `fred` the connection
+/// ends, so that nobody trusts it further.
 #[tokio::test]
 async fn more_messages_than_are_read() -> Result {
     const MANY: usize = 5_000;
@@ -466,11 +441,7 @@ async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result 
         let list: String = server.say("CLIENT LIST").await?;
         let ours = list.lines().filter(|line| line.contains(&named)).count();
         assert_eq!(ours, if shows_names { 2 } else { 0 }, "{name}: {list}");
-        assert_eq!(
-            say(&*node, "PING").await,
-            text("PONG"),
-            "{name}: replies are not mixed up"
-        );
+        assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}: replies are not mixed up");
     }
     for (name, backend) in as_user("poor", "p") {
         let node = connect(&*backend, &server).await;
@@ -479,10 +450,7 @@ async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result 
             panic!("{name}: CLIENT LIST is no text")
         };
         let list = String::from_utf8_lossy(&list).into_owned();
-        let mine = list
-            .lines()
-            .find(|line| line.contains(" user=poor"))
-            .unwrap_or_default();
+        let mine = list.lines().find(|line| line.contains(" user=poor")).unwrap_or_default();
         assert!(!mine.is_empty() && !mine.contains(LIB_NAME), "{name}: {list}");
     }
     Ok(())
@@ -496,15 +464,11 @@ async fn expect(notices: &mut UnboundedReceiver<Notice>, name: &str, expected: N
 }
 
 fn joined(channel: &'static str) -> Notice {
-    Notice::Joined {
-        channel: channel.into(),
-    }
+    Notice::Joined { channel: channel.into() }
 }
 
 fn left(channel: &'static str) -> Notice {
-    Notice::Left {
-        channel: channel.into(),
-    }
+    Notice::Left { channel: channel.into() }
 }
 
 /// How many clients the server has beside the one that queries.

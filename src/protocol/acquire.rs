@@ -13,11 +13,12 @@ use crate::router::Call;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fairness {
-    /// First in, first out within writers and within readers; when a write ends, the readers that wait by then go before the next writer.
-    /// Nobody starves.
+    /// First in, first out within writers and within readers; when a write ends, the readers that
+    /// wait by then go before the next writer. Nobody starves.
     #[default]
     PhaseFair,
-    /// Readers do not wait for waiting writers, unless one of those is phase-fair. A stream of readers can keep writers out for ever.
+    /// Readers do not wait for waiting writers, unless one of those is phase-fair. A stream of
+    /// readers can keep writers out for ever.
     ReadersFirst,
 }
 
@@ -77,20 +78,26 @@ pub(crate) struct Grant {
 
 impl Grant {
     pub(super) fn read(elements: &mut Elements) -> Result<Grant, BadReply> {
-        Ok(Grant {
-            token: elements.number()?,
-            deadline: elements.number()?,
-        })
+        Ok(Grant { token: elements.number()?, deadline: elements.number()? })
     }
 }
 
 impl Acquire {
-    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey, not_after: Moment) -> Call {
+    pub(crate) fn call(
+        &self,
+        scripts: &'static Scripts,
+        lock: &LockKey,
+        not_after: Moment,
+    ) -> Call {
         let args = Command::new().word(self.id.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
             Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
-            Goal::Take(Mode::Read, fairness) => (&scripts.acquire_read, args.word(letter(fairness))),
-            Goal::Take(Mode::Write, fairness) => (&scripts.acquire_write, args.word(letter(fairness))),
+            Goal::Take(Mode::Read, fairness) => {
+                (&scripts.acquire_read, args.word(letter(fairness)))
+            }
+            Goal::Take(Mode::Write, fairness) => {
+                (&scripts.acquire_write, args.word(letter(fairness)))
+            }
             Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),
         };
         let args = match &self.wait {
@@ -122,12 +129,8 @@ impl Acquire {
                 ahead: rest.number()?,
                 holder_ends: rest.number()?,
             },
-            b"refused" => Acquired::Refused {
-                holder_ends: rest.number()?,
-            },
-            b"full" => Acquired::Full {
-                waiters: rest.number()?,
-            },
+            b"refused" => Acquired::Refused { holder_ends: rest.number()? },
+            b"full" => Acquired::Full { waiters: rest.number()? },
             b"stale" => Acquired::Stale,
             b"conflict" => Acquired::Conflict,
             b"revoked" => Acquired::Revoked,

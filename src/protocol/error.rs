@@ -10,13 +10,15 @@ impl From<CallError> for Error {
         match reason {
             Reason::Refused(said) => said.into(),
             Reason::Permanent => {
-                let refused = Error::new(ErrorKind::Refused, "the server does not let this client in");
+                let refused =
+                    Error::new(ErrorKind::Refused, "the server does not let this client in");
                 last.into_iter().fold(refused, Error::with_source)
             }
             Reason::Invalid(why) => Error::invalid(why),
             Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
             Reason::TimedOut(Some(said)) => {
-                Error::new(ErrorKind::Unavailable, "the slot could not be served in time").with_source(said)
+                Error::new(ErrorKind::Unavailable, "the slot could not be served in time")
+                    .with_source(said)
             }
             reason => {
                 let unavailable = Error::new(ErrorKind::Unavailable, reason.to_string());
@@ -31,16 +33,21 @@ impl From<ServerError> for Error {
         let (kind, message) = match said.code.as_str() {
             "WRONGTYPE" => (ErrorKind::Foreign, "the key holds a value of another type"),
             "LOCKFOREIGN" => (ErrorKind::Foreign, "the key holds a hash that is no lock"),
-            _ if said.detail.contains("LOCKFOREIGN") => (ErrorKind::Foreign, "the lock's hash is malformed"),
-            "LOCKVERSION" => (
-                ErrorKind::Incompatible,
-                "the lock is of another version of the protocol",
-            ),
+            _ if said.detail.contains("LOCKFOREIGN") => {
+                (ErrorKind::Foreign, "the lock's hash is malformed")
+            }
+            "LOCKVERSION" => {
+                (ErrorKind::Incompatible, "the lock is of another version of the protocol")
+            }
             "OOM" => (ErrorKind::Refused, "the server's memory is full"),
             "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
             // As Valkey says it of a command inside a script, with the command's name.
-            _ if said.detail.contains("ACL failure in script") => (ErrorKind::Refused, "the user lacks a right"),
-            _ if said.detail.contains("NOPERM") || said.detail.contains("can't run this command") => {
+            _ if said.detail.contains("ACL failure in script") => {
+                (ErrorKind::Refused, "the user lacks a right")
+            }
+            _ if said.detail.contains("NOPERM")
+                || said.detail.contains("can't run this command") =>
+            {
                 // Some versions do not say which.
                 (
                     ErrorKind::Refused,
@@ -56,11 +63,7 @@ impl From<ServerError> for Error {
 
 impl From<NodeError> for Error {
     fn from(error: NodeError) -> Self {
-        let kind = if error.permanent {
-            ErrorKind::Refused
-        } else {
-            ErrorKind::Unavailable
-        };
+        let kind = if error.permanent { ErrorKind::Refused } else { ErrorKind::Unavailable };
         Error::new(kind, "no connection").with_source(error)
     }
 }

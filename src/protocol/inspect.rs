@@ -29,11 +29,7 @@ pub(crate) struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Page {
-            reader: 0,
-            writer: "-".into(),
-            waiting_reader: "-".into(),
-        }
+        Page { reader: 0, writer: "-".into(), waiting_reader: "-".into() }
     }
 }
 
@@ -77,16 +73,9 @@ pub(crate) struct Entry {
 
 impl Inspect {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let Page {
-            reader,
-            writer,
-            waiting_reader,
-        } = &self.page;
-        let args = Command::new()
-            .number(*reader)
-            .word(writer)
-            .word(waiting_reader)
-            .number(self.most);
+        let Page { reader, writer, waiting_reader } = &self.page;
+        let args =
+            Command::new().number(*reader).word(writer).word(waiting_reader).number(self.most);
         Call {
             script: &scripts.inspect,
             slot: lock.slot,
@@ -122,14 +111,15 @@ impl Inspect {
 }
 
 impl Page {
-    /// The page that goes on after one with these last entries: `reader` is its first index that has not been looked at.
-    pub(crate) fn from(reader: u64, writer: Option<String>, waiting_reader: Option<String>) -> Page {
+    /// The page that goes on after one with these last entries: `reader` is its first index that
+    /// has not been looked at.
+    pub(crate) fn from(
+        reader: u64,
+        writer: Option<String>,
+        waiting_reader: Option<String>,
+    ) -> Page {
         let or_none = |id: Option<String>| id.unwrap_or_else(|| NONE.into());
-        Page {
-            reader,
-            writer: or_none(writer),
-            waiting_reader: or_none(waiting_reader),
-        }
+        Page { reader, writer: or_none(writer), waiting_reader: or_none(waiting_reader) }
     }
 }
 
@@ -179,7 +169,8 @@ fn record(text: &str) -> Result<(Record, &str), BadReply> {
     }
 }
 
-/// An entry is mode, previous, next, ticket, seen, waiter_ttl, lease, window, fairness, node, tag, since.
+/// An entry is mode, previous, next, ticket, seen, waiter_ttl, lease, window, fairness, node, tag,
+/// since.
 fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
     let parts: Vec<&str> = text.split(' ').collect();
     let [_, _, next, ticket, seen, waiter_ttl, _, _, _, _, _, since] = parts[..] else {
@@ -196,7 +187,10 @@ fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
     })
 }
 
-fn pairs<T>(texts: Vec<String>, read: impl Fn(&str, &str) -> Result<T, BadReply>) -> Result<Vec<T>, BadReply> {
+fn pairs<T>(
+    texts: Vec<String>,
+    read: impl Fn(&str, &str) -> Result<T, BadReply>,
+) -> Result<Vec<T>, BadReply> {
     texts
         .chunks_exact(2)
         .map(|pair| match pair {
@@ -220,10 +214,7 @@ mod tests {
 
     fn lock(elements: Vec<Reply>) -> Reply {
         Reply::List(
-            [Reply::Int(1_000), text("lock"), Reply::Int(0)]
-                .into_iter()
-                .chain(elements)
-                .collect(),
+            [Reply::Int(1_000), text("lock"), Reply::Int(0)].into_iter().chain(elements).collect(),
         )
     }
 
@@ -241,10 +232,7 @@ mod tests {
             Reply::List(vec![]),
         ]))
         .unwrap();
-        let record = Record {
-            deadline: 1_500,
-            token: 7,
-        };
+        let record = Record { deadline: 1_500, token: 7 };
         assert_eq!(view.writer, Some(("abcdefghijklmnopqr".into(), record)));
         assert_eq!((view.readers, view.waiters, view.revoked), (1, 2, 3));
         let upgrader = view.upgrader.unwrap();
@@ -252,10 +240,7 @@ mod tests {
         assert_eq!(view.reading[0].0, "reader");
         assert_eq!(view.reading[0].1.token, 6);
         let entry = &view.writers_waiting[0];
-        assert_eq!(
-            (entry.next.as_deref(), entry.ticket, entry.since),
-            (Some("next"), 5, 800)
-        );
+        assert_eq!((entry.next.as_deref(), entry.ticket, entry.since), (Some("next"), 5, 800));
     }
 
     #[test]

@@ -40,12 +40,7 @@ impl LockKey {
         }
         let key = Bytes::from([prefix, name].concat());
         let slot = Slot::of(&key);
-        Ok(LockKey {
-            kind,
-            name: name.into(),
-            key,
-            slot,
-        })
+        Ok(LockKey { kind, name: name.into(), key, slot })
     }
 
     /// What is said in an error about this lock.

@@ -1,4 +1,5 @@
-//! `mutex/inspect`. (Taking, renewing and releasing a mutex are the requests of the other locks, with scripts of its own.)
+//! `mutex/inspect`. (Taking, renewing and releasing a mutex are the requests of the other locks,
+//! with scripts of its own.)
 
 use bytes::Bytes;
 

@@ -36,29 +36,14 @@ mod tests {
     fn a_push_names_owners_tokens_and_deadlines() {
         let push = Push::read(b"1700 1 abc 12 1800 def 13 1900").unwrap();
         assert_eq!((push.now, push.more), (1700, true));
-        assert_eq!(
-            push.grants[1],
-            (
-                "def".into(),
-                Grant {
-                    token: 13,
-                    deadline: 1900
-                }
-            )
-        );
+        assert_eq!(push.grants[1], ("def".into(), Grant { token: 13, deadline: 1900 }));
     }
 
     #[test]
     fn anything_else_is_nothing() {
-        for payload in [
-            "",
-            "x 0",
-            "1700",
-            "1700 0 abc",
-            "1700 0 abc 1",
-            "1700 0 abc x 1",
-            "1700 0 abc 1 -1",
-        ] {
+        for payload in
+            ["", "x 0", "1700", "1700 0 abc", "1700 0 abc 1", "1700 0 abc x 1", "1700 0 abc 1 -1"]
+        {
             assert_eq!(Push::read(payload.as_bytes()), None, "{payload}");
         }
         assert_eq!(Push::read(&[0xff, b' ']), None);

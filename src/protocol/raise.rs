@@ -67,11 +67,7 @@ mod tests {
     }
 
     fn reply(now: i64, status: &'static str) -> Reply {
-        Reply::List(vec![
-            Reply::Int(now),
-            Reply::Text(status.as_bytes().into()),
-            Reply::Int(0),
-        ])
+        Reply::List(vec![Reply::Int(now), Reply::Text(status.as_bytes().into()), Reply::Int(0)])
     }
 
     #[test]

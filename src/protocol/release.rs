@@ -35,7 +35,9 @@ impl Release {
         let args = Command::new().word(self.id.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),
-            Kind::ReadWrite => (&scripts.release, args.word(if self.only_wait { "wait" } else { "all" })),
+            Kind::ReadWrite => {
+                (&scripts.release, args.word(if self.only_wait { "wait" } else { "all" }))
+            }
         };
         Call {
             script,

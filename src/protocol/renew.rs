@@ -53,10 +53,8 @@ pub(crate) struct Downgrade {
 
 impl Downgrade {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new()
-            .word(self.id.as_str())
-            .number(self.token)
-            .number(millis(self.lease));
+        let args =
+            Command::new().word(self.id.as_str()).number(self.token).number(millis(self.lease));
         Call {
             script: &scripts.downgrade,
             slot: lock.slot,

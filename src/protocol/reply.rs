@@ -54,7 +54,8 @@ impl Elements {
     }
 
     pub(crate) fn text(&mut self) -> Result<String, BadReply> {
-        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| BadReply::Garbled("a string that is not UTF-8".into()))
+        String::from_utf8(self.bytes()?.to_vec())
+            .map_err(|_| BadReply::Garbled("a string that is not UTF-8".into()))
     }
 
     /// A list of strings.

@@ -28,8 +28,8 @@ pub(crate) struct Scripts {
     pub(crate) mutex_inspect: Script,
 }
 
-/// The scripts as this library sends them: for loading them ahead, for rights that name digests, and for other implementations of
-/// the protocol.
+/// The scripts as this library sends them: for loading them ahead, for rights that name digests,
+/// and for other implementations of the protocol.
 ///
 /// ```
 /// for script in rwlease::scripts() {
@@ -90,7 +90,9 @@ impl Scripts {
         Scripts::assemble(|name| std::fs::read_to_string(folder.join(name)).map(Cow::Owned))
     }
 
-    fn assemble<E>(mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>) -> Result<Scripts, E> {
+    fn assemble<E>(
+        mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
+    ) -> Result<Scripts, E> {
         let mut script = |name: &'static str| Script::assemble(name, &mut file);
         Ok(Scripts {
             acquire_read: script("acquire_read")?,
@@ -205,10 +207,7 @@ mod tests {
             );
         }
         let files = |folder: PathBuf| {
-            folder
-                .read_dir()
-                .unwrap()
-                .filter(|entry| entry.as_ref().unwrap().path().is_file())
+            folder.read_dir().unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file())
         };
         let on_disk = files(folder.clone()).count() + files(folder.join("mutex")).count();
         let own = scripts().filter(|script| !script.name.starts_with("legacy/"));

@@ -53,7 +53,13 @@ pub(crate) enum Taken {
 }
 
 impl TwoKeys {
-    pub(crate) fn take(&self, mode: Mode, id: AcquisitionId, seconds: u64, not_after: Moment) -> Call {
+    pub(crate) fn take(
+        &self,
+        mode: Mode,
+        id: AcquisitionId,
+        seconds: u64,
+        not_after: Moment,
+    ) -> Call {
         let scripts = TwoKeyScripts::built_in();
         Call {
             script: match mode {

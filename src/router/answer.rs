@@ -40,7 +40,12 @@ impl Decision {
 }
 
 /// What to do after this answer of the server at `asked` to a call of a script on a key of `slot`.
-pub(crate) fn decide(reply: Reply, slot: Slot, asked: &Address, translation: &Translation) -> Decision {
+pub(crate) fn decide(
+    reply: Reply,
+    slot: Slot,
+    asked: &Address,
+    translation: &Translation,
+) -> Decision {
     match reply {
         Reply::Error(error) => decide_error(error, slot, asked, translation),
         reply if server_ms(&reply).is_some() => Decision::Done(reply),
@@ -48,8 +53,9 @@ pub(crate) fn decide(reply: Reply, slot: Slot, asked: &Address, translation: &Tr
     }
 }
 
-/// Whether a connection is of no more use after this answer to a script on a key of `slot`. The server at the other end
-/// may not be the one that the address stands for by now, or what comes next may belong to something else.
+/// Whether a connection is of no more use after this answer to a script on a key of `slot`. The
+/// server at the other end may not be the one that the address stands for by now, or what comes
+/// next may belong to something else.
 pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
     match reply {
         Reply::Error(error) => match code(error) {
@@ -66,7 +72,8 @@ pub(crate) fn has_run(reply: &Reply) -> bool {
     match reply {
         Reply::Error(error) => {
             let code = code(error);
-            code.starts_with("LOCK") || matches!(code, "OOM" | "READONLY" | "NOREPLICAS" | "WRONGTYPE")
+            code.starts_with("LOCK")
+                || matches!(code, "OOM" | "READONLY" | "NOREPLICAS" | "WRONGTYPE")
         }
         reply => server_ms(reply).is_some(),
     }
@@ -83,32 +90,48 @@ pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
     }
 }
 
-fn decide_error(error: ServerError, slot: Slot, asked: &Address, translation: &Translation) -> Decision {
+fn decide_error(
+    error: ServerError,
+    slot: Slot,
+    asked: &Address,
+    translation: &Translation,
+) -> Decision {
     let error = unwrapped(error);
     let target = || redirect(&error, slot, asked, translation);
     match error.code.as_str() {
         // The node has no host name to give. The map tells its address, or another node does.
-        "MOVED" | "ASK" if nameless(&error) == Some(slot) => Decision::Backoff { error, refresh: true },
+        "MOVED" | "ASK" if nameless(&error) == Some(slot) => {
+            Decision::Backoff { error, refresh: true }
+        }
         "MOVED" => target().map_or_else(Decision::Garbled, Decision::Moved),
         "ASK" => target().map_or_else(Decision::Garbled, Decision::Ask),
         "NOSCRIPT" => Decision::NoScript,
-        // Some keys have moved and some have not, another script runs, or replicas are away: it passes.
+        // Some keys have moved and some have not, another script runs, or replicas are away: it
+        // passes.
         "TRYAGAIN" | "BUSY" | "NOREPLICAS" => Decision::Backoff { error, refresh: false },
         // A failover is under way, or a node starts, or it has become a replica.
-        "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => Decision::Backoff { error, refresh: true },
+        "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => {
+            Decision::Backoff { error, refresh: true }
+        }
         _ => Decision::Refused(error),
     }
 }
 
 /// The target of a `MOVED` or `ASK`: `<slot> <host>:<port>`, where the host may be empty.
-fn redirect(error: &ServerError, slot: Slot, asked: &Address, translation: &Translation) -> Result<Address, String> {
+fn redirect(
+    error: &ServerError,
+    slot: Slot,
+    asked: &Address,
+    translation: &Translation,
+) -> Result<Address, String> {
     parse_redirect(&error.detail)
         .filter(|(of, ..)| *of == slot)
         .map(|(_, host, port)| translation.address(host, port, asked))
         .ok_or_else(|| format!("a redirect that makes no sense for slot {slot}: {error}"))
 }
 
-/// The slot of a redirect to a node that should have a host name and has none (`?`). (An empty host means the server that answered.)
+/// The slot of a redirect to a node that should have a host name and has none (`?`). (An empty host
+/// means the server that answered.)
 fn nameless(error: &ServerError) -> Option<Slot> {
     parse_redirect(&error.detail).and_then(|(slot, host, _)| (host == "?").then_some(slot))
 }
@@ -119,28 +142,27 @@ fn parse_redirect(detail: &str) -> Option<(Slot, &str, u16)> {
     let slot = words.next()?.parse().ok().and_then(Slot::new)?;
     let (host, port) = words.next()?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    let host = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     words.next().is_none().then_some((slot, host, port))
 }
 
 /// The master that a `MOVED` names, for whatever slot, if the error is one.
-pub(crate) fn moved_to(error: &ServerError, asked: &Address, translation: &Translation) -> Option<(Slot, Address)> {
-    let (slot, host, port) =
-        parse_redirect(&error.detail).filter(|_| error.code == "MOVED" && nameless(error).is_none())?;
+pub(crate) fn moved_to(
+    error: &ServerError,
+    asked: &Address,
+    translation: &Translation,
+) -> Option<(Slot, Address)> {
+    let (slot, host, port) = parse_redirect(&error.detail)
+        .filter(|_| error.code == "MOVED" && nameless(error).is_none())?;
     Some((slot, translation.address(host, port, asked)))
 }
 
-/// Servers before 7.0 wrap the error of a command in a script: `ERR Error running script (...): ... -OOM command not
-/// allowed`. Unwrapped, it has the code that later versions give it.
+/// Servers before 7.0 wrap the error of a command in a script:
+/// `ERR Error running script (...): ... -OOM command not allowed`. Unwrapped, it has the code that
+/// later versions give it.
 fn unwrapped(error: ServerError) -> ServerError {
     match inner(&error) {
-        Some((code, detail)) => ServerError {
-            code: code.into(),
-            detail: detail.trim_end().into(),
-        },
+        Some((code, detail)) => ServerError { code: code.into(), detail: detail.trim_end().into() },
         None => error,
     }
 }
@@ -153,7 +175,9 @@ fn code(error: &ServerError) -> &str {
 fn inner(error: &ServerError) -> Option<(&str, &str)> {
     let wraps = error.code == "ERR" && error.detail.starts_with("Error running script");
     let inner = error.detail.split(": -").nth(1).filter(|_| wraps)?;
-    let is_code = |(code, _): &(&str, &str)| !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    let is_code = |(code, _): &(&str, &str)| {
+        !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
+    };
     inner.split_once(' ').filter(is_code)
 }
 
@@ -164,10 +188,7 @@ mod tests {
     use super::*;
 
     fn asked() -> Address {
-        Address {
-            host: "asked".into(),
-            port: 7000,
-        }
+        Address { host: "asked".into(), port: 7000 }
     }
 
     fn slot() -> Slot {
@@ -176,10 +197,7 @@ mod tests {
 
     fn error(text: &str) -> ServerError {
         let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-        ServerError {
-            code: code.into(),
-            detail: detail.into(),
-        }
+        ServerError { code: code.into(), detail: detail.into() }
     }
 
     fn on(text: &str) -> Decision {
@@ -187,24 +205,14 @@ mod tests {
     }
 
     fn to(host: &str, port: u16) -> Address {
-        Address {
-            host: host.into(),
-            port,
-        }
+        Address { host: host.into(), port }
     }
 
     #[test]
     fn redirects() {
         assert_eq!(on("MOVED 3999 127.0.0.1:6381"), Decision::Moved(to("127.0.0.1", 6381)));
-        assert_eq!(
-            on("ASK 3999 node-1.example:6381"),
-            Decision::Ask(to("node-1.example", 6381))
-        );
-        assert_eq!(
-            on("MOVED 3999 :6379"),
-            Decision::Moved(to("asked", 6379)),
-            "the same host"
-        );
+        assert_eq!(on("ASK 3999 node-1.example:6381"), Decision::Ask(to("node-1.example", 6381)));
+        assert_eq!(on("MOVED 3999 :6379"), Decision::Moved(to("asked", 6379)), "the same host");
         for nameless in ["MOVED 3999 ?:6379", "ASK 3999 ?:6379"] {
             let refresh = true;
             let error = error(nameless);
@@ -265,13 +273,7 @@ mod tests {
             ("READONLY You can't write against a read only replica.", true),
             ("NOREPLICAS Not enough good replicas to write.", false),
         ] {
-            assert_eq!(
-                on(text),
-                Decision::Backoff {
-                    error: error(text),
-                    refresh: refreshes
-                }
-            );
+            assert_eq!(on(text), Decision::Backoff { error: error(text), refresh: refreshes });
         }
         for text in [
             "OOM command not allowed",
@@ -297,10 +299,7 @@ mod tests {
         let readonly = "READONLY You can't write against a read only replica.";
         assert_eq!(
             on(&wrapped(&format!("@user_script: 1: -{readonly}"))),
-            Decision::Backoff {
-                error: error(readonly),
-                refresh: true
-            }
+            Decision::Backoff { error: error(readonly), refresh: true }
         );
         let oom = "OOM command not allowed when used memory > 'maxmemory'.";
         assert_eq!(
@@ -315,18 +314,14 @@ mod tests {
     #[test]
     fn what_spoils_a_connection_and_what_does_not() {
         let ran = |ms| Reply::List(vec![Reply::Int(ms)]);
-        let readonly = "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY x";
+        let readonly =
+            "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY x";
         for text in ["READONLY x", "NOAUTH x", "MOVED", "MOVED 1 a:1", "ASK x", readonly] {
             assert!(spoils(&Reply::Error(error(text)), slot()), "{text}");
         }
-        for text in [
-            "MOVED 3999 a:1",
-            "ASK 3999 :1",
-            "NOSCRIPT x",
-            "CLUSTERDOWN x",
-            "OOM x",
-            "ERR x",
-        ] {
+        for text in
+            ["MOVED 3999 a:1", "ASK 3999 :1", "NOSCRIPT x", "CLUSTERDOWN x", "OOM x", "ERR x"]
+        {
             assert!(!spoils(&Reply::Error(error(text)), slot()), "{text}");
         }
         assert!(!spoils(&ran(1700), slot()));
@@ -351,12 +346,9 @@ mod tests {
         let whole = vec![Reply::Int(1700), Reply::Text("ok".into()), Reply::Int(0)];
         assert_eq!(reply(whole.clone()), Decision::Done(Reply::List(whole)));
         assert_eq!(server_ms(&Reply::List(vec![Reply::Int(1700)])), Some(1700));
-        for short in [
-            vec![],
-            vec![Reply::Nil],
-            vec![Reply::Text("1700".into())],
-            vec![Reply::Int(-1)],
-        ] {
+        for short in
+            [vec![], vec![Reply::Nil], vec![Reply::Text("1700".into())], vec![Reply::Int(-1)]]
+        {
             assert!(matches!(reply(short), Decision::Garbled(_)));
         }
         for other in [Reply::Nil, Reply::Int(1700), Reply::Text("OK".into())] {
@@ -371,10 +363,7 @@ mod tests {
     fn a_refused_subscription_names_the_owner() {
         let translation = Translation::default();
         let moved = error("MOVED 3999 :6381");
-        assert_eq!(
-            moved_to(&moved, &asked(), &translation),
-            Some((slot(), to("asked", 6381)))
-        );
+        assert_eq!(moved_to(&moved, &asked(), &translation), Some((slot(), to("asked", 6381))));
         assert_eq!(moved_to(&error("ASK 3999 :6381"), &asked(), &translation), None);
         assert_eq!(moved_to(&error("MOVED x"), &asked(), &translation), None);
     }

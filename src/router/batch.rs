@@ -25,26 +25,28 @@ type Outcome = Result<Answer, CallError>;
 type Open<'a> = (usize, InFlightCall<'a>);
 
 impl Router {
-    /// Brings all calls to their servers at the same time, and gives their answers in the same order.
+    /// Brings all calls to their servers at the same time, and gives their answers in the same
+    /// order.
     #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Outcome> {
         let outcomes = Mutex::new(Vec::with_capacity(calls.len()));
-        self.each(calls, deadline, |at, outcome| lock(&outcomes).push((at, outcome)))
-            .await;
+        self.each(calls, deadline, |at, outcome| lock(&outcomes).push((at, outcome))).await;
         let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcomes.sort_unstable_by_key(|(at, _)| *at);
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
-    /// As `batch`, but tells of each answer (by the call's place) as it comes, so that none waits for a slower one. What a
-    /// server does not answer is sent again in pipelines too, so that a sick server costs the others little.
-    pub(crate) async fn each(&self, calls: &[Call], deadline: Moment, tell: impl Fn(usize, Outcome) + Send + Sync) {
+    /// As `batch`, but tells of each answer (by the call's place) as it comes, so that none waits
+    /// for a slower one. What a server does not answer is sent again in pipelines too, so that a
+    /// sick server costs the others little.
+    pub(crate) async fn each(
+        &self,
+        calls: &[Call],
+        deadline: Moment,
+        tell: impl Fn(usize, Outcome) + Send + Sync,
+    ) {
         let open = |(at, call)| (at, InFlightCall::new(self, call, deadline));
-        let batch = Batch {
-            router: self,
-            deadline,
-            tell,
-        };
+        let batch = Batch { router: self, deadline, tell };
         let mut under_way = FuturesUnordered::new();
         under_way.extend(batch.parts(calls.iter().enumerate().map(open).collect()));
         while let Some(still_open) = under_way.next().await {
@@ -60,7 +62,8 @@ struct Batch<'a, T> {
 }
 
 impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
-    /// Sends each call to where it has to go next. Each part ends with the calls that have to go on from there.
+    /// Sends each call to where it has to go next. Each part ends with the calls that have to go on
+    /// from there.
     fn parts<'b>(&'b self, open: Vec<Open<'a>>) -> Vec<BoxFuture<'b, Vec<Open<'a>>>> {
         let mut groups: BTreeMap<(Address, bool), Vec<Open<'a>>> = BTreeMap::new();
         let mut resting = Vec::new();
@@ -103,7 +106,8 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         resting
     }
 
-    /// Calls that go to the same server in one pipeline, to the master of their slots, or after ASK.
+    /// Calls that go to the same server in one pipeline, to the master of their slots, or after
+    /// ASK.
     async fn part(&self, address: Address, asking: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
         let attempts = match self.texts(&address, asking, &mut part).await {
             Some(senders) => {
@@ -115,10 +119,8 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             }
             None => each_one(&part, |_| Attempt::Silent { sent: None }),
         };
-        let settled = part
-            .into_iter()
-            .zip(attempts)
-            .filter_map(|((at, mut in_flight), attempt)| {
+        let settled =
+            part.into_iter().zip(attempts).filter_map(|((at, mut in_flight), attempt)| {
                 match in_flight.settle(&address, attempt).transpose() {
                     None => return Some((at, in_flight)),
                     Some(outcome) => (self.tell)(at, outcome),
@@ -128,9 +130,15 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         settled.collect()
     }
 
-    /// Has one call of the part bring each text that the server does not know, unless another caller has brought it. Tells
-    /// which does, by its place in the part. `None`: it took too long, or the slots have another master.
-    async fn texts(&self, address: &Address, asking: bool, part: &mut [Open<'a>]) -> Option<Vec<(usize, Sender)>> {
+    /// Has one call of the part bring each text that the server does not know, unless another
+    /// caller has brought it. Tells which does, by its place in the part. `None`: it took too long,
+    /// or the slots have another master.
+    async fn texts(
+        &self,
+        address: &Address,
+        asking: bool,
+        part: &mut [Open<'a>],
+    ) -> Option<Vec<(usize, Sender)>> {
         let mut wanted: BTreeMap<&'static str, (&'static Script, Unknown)> = BTreeMap::new();
         for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.wanted_text()) {
             let latest = &mut wanted.entry(script.name).or_insert((script, unknown)).1;
@@ -164,29 +172,31 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         };
         let connections = &self.router.connections;
         let ready = connections.ready(address);
-        // The slots of a server leave it together as a rule: one of them is enough to watch. A server that was named by ASK is not their master.
-        let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt())) && !asking;
+        // The slots of a server leave it together as a rule: one of them is enough to watch. A
+        // server that was named by ASK is not their master.
+        let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt()))
+            && !asking;
         let connection = match ready {
             Some(connection) => connection,
             None => match first.wait(address, watch, connections.reach(address)).await {
                 Waited::Done(Ok(connection)) => connection,
-                Waited::Done(Err(failure)) => return each_one(part, |_| Attempt::Unconnected(failure.clone())),
-                Waited::MasterLeft | Waited::Late => return each_one(part, |_| Attempt::Silent { sent: None }),
+                Waited::Done(Err(failure)) => {
+                    return each_one(part, |_| Attempt::Unconnected(failure.clone()));
+                }
+                Waited::MasterLeft | Waited::Late => {
+                    return each_one(part, |_| Attempt::Silent { sent: None });
+                }
             },
         };
-        let limits: Vec<u64> = part
-            .iter()
-            .map(|(_, in_flight)| in_flight.not_after(&connection))
-            .collect();
+        let limits: Vec<u64> =
+            part.iter().map(|(_, in_flight)| in_flight.not_after(&connection)).collect();
         let sent = SentWith::default();
         let sending = self.pipelined(&connection, asking, part, &limits, &sent);
         match first.wait(address, watch, sending).await {
             Waited::Done(attempts) => attempts,
             Waited::MasterLeft | Waited::Late => {
                 let was_sent = sent.give_up().is_some();
-                each_one(&limits, |&limit| Attempt::Silent {
-                    sent: was_sent.then_some(limit),
-                })
+                each_one(&limits, |&limit| Attempt::Silent { sent: was_sent.then_some(limit) })
             }
         }
     }
@@ -230,11 +240,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 .zip(part)
                 .map(|(reply, (_, in_flight))| {
                     connection.observe(in_flight.slot(), sent, received, &reply);
-                    Attempt::Answered(Exchange {
-                        value: reply,
-                        sent,
-                        received,
-                    })
+                    Attempt::Answered(Exchange { value: reply, sent, received })
                 })
                 .collect(),
             Err(Failure::Silent) => {

@@ -1,12 +1,15 @@
-//! Which node's view of the cluster is believed. Decisions only: `topology` queries the nodes, and installs what is decided here.
+//! Which node's view of the cluster is believed. Decisions only: `topology` queries the nodes, and
+//! installs what is decided here.
 //!
-//! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares no node id with the known one.
+//! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares
+//!   no node id with the known one.
 //! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch,
 //!   then the majority.
 //! - A lower epoch than the known one counts only if most masters of the known map tell no higher
 //!   one. A master whose address refuses connections, or is a stranger's now, has no vote.
 //! - If too few masters serve for that, nodes that do not serve are heard, too.
-//! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for the node nor against it.
+//! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for
+//!   the node nor against it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -130,7 +133,8 @@ pub(crate) fn sole(views: &[View], seeds: usize) -> Sole {
     let [(first, process), others @ ..] = &*alone else {
         return Sole::Fine;
     };
-    if let Some((other, _)) = others.iter().find(|(_, other)| process.is_none() || other != process) {
+    if let Some((other, _)) = others.iter().find(|(_, other)| process.is_none() || other != process)
+    {
         return Sole::Several(format!(
             "{first} and {other} are servers without cluster mode: name one of them, or the nodes of a cluster"
         ));
@@ -170,12 +174,20 @@ impl Known {
     }
 
     /// Whether a server that says this of itself may be sent commands.
-    pub(crate) fn admission(&self, address: &Address, identity: &Identity, process: Option<&str>) -> Admission {
+    pub(crate) fn admission(
+        &self,
+        address: &Address,
+        identity: &Identity,
+        process: Option<&str>,
+    ) -> Admission {
         match (&self.kind, identity) {
             (Kind::Cluster, Identity::Alone) => Admission::Refused(Stranger::Standalone),
-            (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => Admission::AskItsMap,
+            (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => {
+                Admission::AskItsMap
+            }
             (Kind::Single(Some(first)), _)
-                if self.map.has(address) && process.is_some_and(|process| process != &*first.name) =>
+                if self.map.has(address)
+                    && process.is_some_and(|process| process != &*first.name) =>
             {
                 Admission::FindTheFirst
             }
@@ -202,7 +214,9 @@ impl Known {
     pub(crate) fn refusal(&self, view: &View) -> Option<Stranger> {
         match (&self.kind, &view.told) {
             (Kind::Cluster, Told::Alone(_)) => Some(Stranger::Standalone),
-            (Kind::Cluster, Told::Cluster { map, .. }) if self.map.is_disjoint(map) => Some(Stranger::OtherCluster),
+            (Kind::Cluster, Told::Cluster { map, .. }) if self.map.is_disjoint(map) => {
+                Some(Stranger::OtherCluster)
+            }
             _ => None,
         }
     }
@@ -221,7 +235,11 @@ impl Known {
 
     /// The view to install; none if too few masters have answered to go back to a lower epoch. No
     /// node of the cluster is at the addresses that are `gone`.
-    pub(crate) fn choose<'a>(&self, views: &'a [View], gone: &HashSet<Address>) -> Option<&'a View> {
+    pub(crate) fn choose<'a>(
+        &self,
+        views: &'a [View],
+        gone: &HashSet<Address>,
+    ) -> Option<&'a View> {
         let views: Vec<&View> = views.iter().filter(|view| self.refusal(view).is_none()).collect();
         let told: Vec<&View> = views.iter().copied().filter(|view| view.is_of_cluster()).collect();
         if told.is_empty() {
@@ -230,15 +248,14 @@ impl Known {
         let serving: Vec<&View> = told.iter().copied().filter(|view| view.serves()).collect();
         // Those that do not serve are only heard where those that do may not be believed.
         let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
-        let believed = groups.find(|group| !self.falls_back(group) || self.is_majority(group, gone))?;
+        let believed =
+            groups.find(|group| !self.falls_back(group) || self.is_majority(group, gone))?;
         self.best_of(&believed)
     }
 
     /// Whether all of them tell an epoch below the known one.
     fn falls_back(&self, views: &[&View]) -> bool {
-        self.epoch
-            .zip(highest(views))
-            .is_some_and(|(known, highest)| highest < known)
+        self.epoch.zip(highest(views)).is_some_and(|(known, highest)| highest < known)
     }
 
     /// Whether most masters of the known map that are not gone are among them. As in the cluster
@@ -247,9 +264,7 @@ impl Known {
     fn is_majority(&self, views: &[&View], gone: &HashSet<Address>) -> bool {
         let mut masters = self.map.masters();
         masters.retain(|master| !gone.contains(master));
-        let told = masters
-            .iter()
-            .filter(|master| views.iter().any(|view| view.node == **master));
+        let told = masters.iter().filter(|master| views.iter().any(|view| view.node == **master));
         2 * told.count() > masters.len()
     }
 
@@ -267,7 +282,8 @@ impl Known {
         newest.iter().copied().rev().max_by_key(rank)
     }
 
-    /// Installs a view that was requested when `since` lessons were known. True if a slot has another master now.
+    /// Installs a view that was requested when `since` lessons were known. True if a slot has
+    /// another master now.
     pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
         // More may be known than when it was chosen.
         if self.refusal(&view).is_some() {
@@ -347,62 +363,37 @@ mod tests {
     fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> View {
         let (map, epoch, serves) = (map(ranges), Some(epoch), Some(true));
         let told = Told::Cluster { map, epoch, serves };
-        View {
-            node: address(node),
-            told,
-        }
+        View { node: address(node), told }
     }
 
     /// One that does not serve.
     fn down(view: View) -> View {
-        let Told::Cluster { map, epoch, .. } = view.told else {
-            panic!()
-        };
-        let told = Told::Cluster {
-            map,
-            epoch,
-            serves: Some(false),
-        };
+        let Told::Cluster { map, epoch, .. } = view.told else { panic!() };
+        let told = Told::Cluster { map, epoch, serves: Some(false) };
         View { told, ..view }
     }
 
     /// One that tells neither epoch nor state.
     fn silent(view: View) -> View {
         let Told::Cluster { map, .. } = view.told else { panic!() };
-        let told = Told::Cluster {
-            map,
-            epoch: None,
-            serves: None,
-        };
+        let told = Told::Cluster { map, epoch: None, serves: None };
         View { told, ..view }
     }
 
     fn alone(node: &str, process: Option<&str>) -> View {
-        let process = process.map(|name| Process {
-            name: name.into(),
-            place: None,
-        });
+        let process = process.map(|name| Process { name: name.into(), place: None });
         let told = Told::Alone(process);
-        View {
-            node: address(node),
-            told,
-        }
+        View { node: address(node), told }
     }
 
     /// The same slots, and other nodes behind them.
     fn of_others() -> View {
         let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
         let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-        let map = SlotMap::parse(&Reply::List(vec![all]), &address("a"), &Translation::default()).unwrap();
-        let told = Told::Cluster {
-            map,
-            epoch: Some(99),
-            serves: Some(true),
-        };
-        View {
-            node: address("a"),
-            told,
-        }
+        let map = SlotMap::parse(&Reply::List(vec![all]), &address("a"), &Translation::default())
+            .unwrap();
+        let told = Told::Cluster { map, epoch: Some(99), serves: Some(true) };
+        View { node: address("a"), told }
     }
 
     fn known(ranges: &[(u16, u16, &str)], epoch: u64) -> Known {
@@ -416,10 +407,7 @@ mod tests {
     }
 
     fn master_of(known: &Known, slot: u16) -> Option<String> {
-        known
-            .map
-            .master_of(Slot::new(slot).unwrap())
-            .map(|master| master.host.to_string())
+        known.map.master_of(Slot::new(slot).unwrap()).map(|master| master.host.to_string())
     }
 
     #[test]
@@ -458,10 +446,7 @@ mod tests {
         assert_eq!(admission(&id_of("b")), Admission::Welcome, "addresses change");
         assert_eq!(admission("z-id"), Admission::AskItsMap);
         // What is not told is not a no.
-        assert_eq!(
-            known.admission(&address("a"), &Identity::Unknown, None),
-            Admission::Welcome
-        );
+        assert_eq!(known.admission(&address("a"), &Identity::Unknown, None), Admission::Welcome);
         assert_eq!(
             Known::default().admission(&address("a"), &Identity::Alone, None),
             Admission::Welcome
@@ -508,18 +493,10 @@ mod tests {
     #[test]
     fn what_does_not_serve_is_heard_before_a_minority_of_an_older_epoch() {
         let known = known(&BEFORE, 5);
-        let views = [
-            view("a", &BEFORE, 3),
-            down(view("b", &AFTER, 6)),
-            down(view("c", &AFTER, 6)),
-        ];
+        let views = [view("a", &BEFORE, 3), down(view("b", &AFTER, 6)), down(view("c", &AFTER, 6))];
         assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
         // Nor do those bring back an older epoch while a node serves at a higher one.
-        let views = [
-            view("a", &BEFORE, 4),
-            down(view("b", &AFTER, 3)),
-            down(view("c", &AFTER, 3)),
-        ];
+        let views = [view("a", &BEFORE, 4), down(view("b", &AFTER, 3)), down(view("c", &AFTER, 3))];
         assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
     }
 
@@ -550,11 +527,8 @@ mod tests {
         let known = known(&BEFORE, 1);
         let views = [view("a", &BEFORE, 2), view("b", &AFTER, 2), view("c", &AFTER, 2)];
         assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
-        let views = [
-            down(view("a", &BEFORE, 2)),
-            down(view("b", &BEFORE, 2)),
-            view("c", &AFTER, 2),
-        ];
+        let views =
+            [down(view("a", &BEFORE, 2)), down(view("b", &BEFORE, 2)), view("c", &AFTER, 2)];
         assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("c"));
         // In a draw what is known stays.
         let views = [view("c", &AFTER, 1), view("a", &BEFORE, 1)];
@@ -625,14 +599,8 @@ mod tests {
             Sole::Fine,
             "two names of one"
         );
-        assert!(matches!(
-            sole(&[alone("a", first), alone("b", other)], 2),
-            Sole::Several(_)
-        ));
-        assert!(matches!(
-            sole(&[alone("a", None), alone("b", None)], 2),
-            Sole::Several(_)
-        ));
+        assert!(matches!(sole(&[alone("a", first), alone("b", other)], 2), Sole::Several(_)));
+        assert!(matches!(sole(&[alone("a", None), alone("b", None)], 2), Sole::Several(_)));
         assert!(matches!(sole(&[alone("a", first)], 2), Sole::Unsure(_)));
         assert_eq!(sole(&[alone("a", first), view("b", &BEFORE, 1)], 3), Sole::Fine);
     }

@@ -2,8 +2,9 @@
 //!
 //! Every script has the same envelope, so that the router can fill in what only it knows:
 //!
-//! - `ARGV[1]` is the name of the server that the call is sent to (its run id, shortened; `-` if unknown), and `ARGV[2]` is `not_after`
-//!   as that server's clock reads, in ms (0 if there is none). Both are filled in anew for each attempt.
+//! - `ARGV[1]` is the name of the server that the call is sent to (its run id, shortened; `-` if
+//!   unknown), and `ARGV[2]` is `not_after` as that server's clock reads, in ms (0 if there is
+//!   none). Both are filled in anew for each attempt.
 //! - A reply is a list whose first element is that server's time in ms. Errors have no envelope.
 
 use crate::clock::Moment;
@@ -59,8 +60,9 @@ pub(crate) struct Answer {
     pub(crate) address: Address,
     /// How many replicas have it, if the call waited for any.
     pub(crate) confirmed: u32,
-    /// The largest `not_after` (server ms) among attempts of this call that may have been sent and got no answer: each of
-    /// them can still arrive until then. 0 if one of them had none, or it is not known.
+    /// The largest `not_after` (server ms) among attempts of this call that may have been sent and
+    /// got no answer: each of them can still arrive until then. 0 if one of them had none, or it is
+    /// not known.
     pub(crate) in_doubt: Option<u64>,
 }
 
@@ -82,9 +84,11 @@ pub(crate) enum Reason {
     /// The deadline passed while the slot could not be served; the last answer says why.
     #[error("no answer in time{}", .0.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
     TimedOut(Option<ServerError>),
-    /// The server has more calls than it answers: this one waited for its turn until too little time was left, and was not
-    /// sent.
-    #[error("the node is overloaded: the call waited for its turn until it was too late to send it")]
+    /// The server has more calls than it answers: this one waited for its turn until too little
+    /// time was left, and was not sent.
+    #[error(
+        "the node is overloaded: the call waited for its turn until it was too late to send it"
+    )]
     Overloaded,
     /// More redirects in a row than the limit: masters that name each other.
     #[error("gave up after {0} redirects in a row")]

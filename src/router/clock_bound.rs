@@ -1,7 +1,8 @@
 //! What is known of one server's clock, from the times in its replies.
 //!
-//! A request that was sent at local `t0`, answered with the server's time `S` and received at local `t1` says that the
-//! server's clock read `S` at some local moment from `t0` to `t1`. Many such answers narrow it down.
+//! A request that was sent at local `t0`, answered with the server's time `S` and received at local
+//! `t1` says that the server's clock read `S` at some local moment from `t0` to `t1`. Many such
+//! answers narrow it down.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const GENERATION: Duration = Duration::from_secs(5);
 /// The oldest answer that counts where the drift of the clocks matters.
 const OLDEST: Duration = Duration::from_secs(10);
 
-/// How far the two clocks can have run apart since the oldest answer that counts, in microseconds, where one of them is off by 500 parts in a million.
+/// How far the two clocks can have run apart since the oldest answer that counts, in microseconds,
+/// where one of them is off by 500 parts in a million.
 const DRIFT: i64 = OLDEST.as_micros() as i64 / 2_000;
 
 /// Bounds for the difference between local time and the clock of one server.
@@ -22,7 +24,8 @@ pub(crate) struct ClockBound {
     previous: Span,
     current: Span,
     newest: Span,
-    /// When the generation before and the current one began: the calls of their first answers were sent.
+    /// When the generation before and the current one began: the calls of their first answers were
+    /// sent.
     previous_since: Moment,
     since: Moment,
 }
@@ -32,11 +35,7 @@ impl ClockBound {
     pub(crate) fn observe(&mut self, sent: Moment, received: Moment, server_ms: u64) {
         let age = received.since(self.since);
         if age >= GENERATION {
-            self.previous = if age >= 2 * GENERATION {
-                Span::ANYTHING
-            } else {
-                self.current
-            };
+            self.previous = if age >= 2 * GENERATION { Span::ANYTHING } else { self.current };
             self.current = Span::ANYTHING;
             (self.previous_since, self.since) = (self.since, sent);
         }
@@ -45,24 +44,18 @@ impl ClockBound {
         self.current = self.current.narrowed(self.newest);
     }
 
-    /// The server's clock reaches `server_ms` no earlier than at this local moment, if the clocks run at the same speed from `now` on. `None` if nothing is known, or
-    /// if the answers contradict each other (one of the clocks was set), or the server was not heard for so long that its clock can have drifted away.
+    /// The server's clock reaches `server_ms` no earlier than at this local moment, if the clocks
+    /// run at the same speed from `now` on. `None` if nothing is known, or if the answers
+    /// contradict each other (one of the clocks was set), or the server was not heard for so long
+    /// that its clock can have drifted away.
     pub(crate) fn not_before(&self, server_ms: u64, now: Moment) -> Option<Moment> {
         let young = |span, since| {
-            if now.since(since) <= OLDEST {
-                span
-            } else {
-                Span::ANYTHING
-            }
+            if now.since(since) <= OLDEST { span } else { Span::ANYTHING }
         };
         let previous = young(self.previous, self.previous_since);
         let span = previous.narrowed(young(self.current, self.since));
         (span.is_bounded() && span.is_consistent()).then(|| {
-            moment(
-                micros_of_ms(server_ms)
-                    .saturating_add(span.earliest)
-                    .saturating_sub(DRIFT),
-            )
+            moment(micros_of_ms(server_ms).saturating_add(span.earliest).saturating_sub(DRIFT))
         })
     }
 
@@ -91,10 +84,7 @@ struct Span {
 }
 
 impl Span {
-    const ANYTHING: Span = Span {
-        earliest: i64::MIN,
-        latest: i64::MAX,
-    };
+    const ANYTHING: Span = Span { earliest: i64::MIN, latest: i64::MAX };
 
     fn observed(sent: Moment, received: Moment, server_ms: u64) -> Span {
         let server = micros_of_ms(server_ms);
@@ -106,10 +96,7 @@ impl Span {
     }
 
     fn narrowed(self, other: Span) -> Span {
-        Span {
-            earliest: self.earliest.max(other.earliest),
-            latest: self.latest.min(other.latest),
-        }
+        Span { earliest: self.earliest.max(other.earliest), latest: self.latest.min(other.latest) }
     }
 
     fn is_bounded(self) -> bool {
@@ -202,7 +189,8 @@ mod tests {
     fn what_a_clock_drifts_while_it_is_remembered_is_allowed_for() {
         let mut bound = ClockBound::default();
         bound.observe(at(0), at(0), 1_000_000);
-        // The server's clock is fast by 500 parts in a million: after nine seconds it reads this at 8999.5.
+        // The server's clock is fast by 500 parts in a million: after nine seconds it reads this at
+        // 8999.5.
         assert!(bound.not_before(1_009_004, at(8_999)).unwrap() <= at(8_999));
     }
 
@@ -212,10 +200,7 @@ mod tests {
         bound.observe(at(3), at(3), 1_000_003);
         assert_eq!(bound.not_before(1_009_004, at(10_000)), Some(at(8_998)));
         assert_eq!(bound.not_before(1_009_004, at(10_004)), None);
-        assert!(
-            bound.server_ms_at_most(at(10_004)).is_some(),
-            "a limit is better than none"
-        );
+        assert!(bound.server_ms_at_most(at(10_004)).is_some(), "a limit is better than none");
         // A second generation that tells less counts alone as soon as the first one is too old.
         bound.observe(at(6_000), at(6_100), 1_006_090);
         assert_eq!(bound.not_before(1_009_004, at(9_000)), Some(at(8_998)));
@@ -235,11 +220,7 @@ mod tests {
         bound.observe(at(200), at(201), 1_030_000);
         assert!(!bound.is_consistent());
         assert_eq!(bound.not_before(1_040_000, at(201)), None);
-        assert_eq!(
-            bound.server_ms_at_most(at(200)),
-            Some(1_030_001),
-            "the newest answer counts"
-        );
+        assert_eq!(bound.server_ms_at_most(at(200)), Some(1_030_001), "the newest answer counts");
         bound.observe(at(5_300), at(5_301), 1_035_100);
         assert!(!bound.is_consistent(), "the generation before still counts");
         bound.observe(at(10_400), at(10_401), 1_040_200);

@@ -1,8 +1,10 @@
 //! Calls by a cluster connection of the `redis` crate that belongs to the application.
 //!
-//! That connection follows redirects and repeats commands as it sees fit, and does not say which server answered. So
-//! nothing here rests on it: every script may run twice, an attempt that had no answer is looked upon as under way until the time that it carries, and no connection state
-//! (subscriptions, `WAIT`) is used. What it does wrong, in stalls and timeouts, stays wrong: `docs/backends.md` lists it.
+//! That connection follows redirects and repeats commands as it sees fit, and does not say which
+//! server answered. So nothing here rests on it: every script may run twice, an attempt that had no
+//! answer is looked upon as under way until the time that it carries, and no connection state
+//! (subscriptions, `WAIT`) is used. What it does wrong, in stalls and timeouts, stays wrong:
+//! `docs/backends.md` lists it.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +35,8 @@ use crate::router::translation::Translation;
 use crate::router::{Answer, Call, CallError, Reason, jittered, lock};
 use crate::slot::Slot;
 
-/// The connection repeats a command by itself, in some cases after 1.28 s and more, if its overall timeout lets it: one attempt here must leave it the time for that.
+/// The connection repeats a command by itself, in some cases after 1.28 s and more, if its overall
+/// timeout lets it: one attempt here must leave it the time for that.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Waits between attempts: the first one, doubled each time up to the longest.
@@ -63,7 +66,11 @@ struct InFlightCall {
 }
 
 impl ClusterAdapter {
-    pub(crate) fn new(connection: ClusterConnection, clock: Arc<dyn Clock>, response_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        connection: ClusterConnection,
+        clock: Arc<dyn Clock>,
+        response_timeout: Duration,
+    ) -> Self {
         ClusterAdapter {
             connection,
             clock,
@@ -90,7 +97,8 @@ impl ClusterAdapter {
         }
     }
 
-    /// `WAIT` counts what was written on its own connection and blocks it: on one that others use it is neither true nor bearable.
+    /// `WAIT` counts what was written on its own connection and blocks it: on one that others use
+    /// it is neither true nor bearable.
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
@@ -188,7 +196,9 @@ impl ClusterAdapter {
                 confirmed: 0,
                 in_doubt: state.in_doubt,
             })),
-            Decision::NoScript if state.text => Err(state.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into()))),
+            Decision::NoScript if state.text => {
+                Err(state.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())))
+            }
             Decision::NoScript => {
                 state.text = true;
                 Ok(None)
@@ -212,14 +222,20 @@ impl ClusterAdapter {
     }
 
     /// Sends a command; `None` if there was no answer in time.
-    async fn send(&self, command: Cmd, slot: Option<Slot>, deadline: Moment) -> Option<Result<Reply, NodeError>> {
+    async fn send(
+        &self,
+        command: Cmd,
+        slot: Option<Slot>,
+        deadline: Moment,
+    ) -> Option<Result<Reply, NodeError>> {
         let mut connection = self.connection.clone();
         let request = Box::pin(async move {
             match slot {
                 None => command.query_async::<Value>(&mut connection).await,
                 Some(slot) => {
                     let route = Route::new(slot.get(), SlotAddr::Master);
-                    let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
+                    let routing =
+                        RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
                     connection.route_command(command, routing).await
                 }
             }
@@ -231,8 +247,8 @@ impl ClusterAdapter {
         }
     }
 
-    /// A moment as the clock of the slot's server reads at most by then. The first time the server is queried; `None` if it did not
-    /// tell, which the next attempt may mend.
+    /// A moment as the clock of the slot's server reads at most by then. The first time the server
+    /// is queried; `None` if it did not tell, which the next attempt may mend.
     async fn server_ms(
         &self,
         slot: Slot,
@@ -303,11 +319,7 @@ impl InFlightCall {
     }
 
     fn failed(&mut self, reason: Reason) -> CallError {
-        CallError {
-            reason,
-            in_doubt: self.in_doubt,
-            last: self.last_failure.take(),
-        }
+        CallError { reason, in_doubt: self.in_doubt, last: self.last_failure.take() }
     }
 }
 
@@ -318,10 +330,7 @@ fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
             code: code.into(),
             detail: error.detail().unwrap_or_default().into(),
         })),
-        None => Err(NodeError {
-            maybe_sent: true,
-            ..connect_failure(error)
-        }),
+        None => Err(NodeError { maybe_sent: true, ..connect_failure(error) }),
     }
 }
 
@@ -335,8 +344,5 @@ fn beyond(what: &str) -> CallError {
 
 /// The connection does not say which server it called.
 fn somewhere() -> Address {
-    Address {
-        host: "cluster".into(),
-        port: 0,
-    }
+    Address { host: "cluster".into(), port: 0 }
 }

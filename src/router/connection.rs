@@ -11,7 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Reply, is_about_credentials};
+use crate::node::{
+    Address, Answering, Command, Connector, Node, NodeError, Reply, is_about_credentials,
+};
 use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
@@ -23,7 +25,8 @@ use crate::slot::Slot;
 /// How much of a server's run id is its name.
 const NAME_LENGTH: usize = 12;
 
-/// The most pipelines of batches under way at once. More would only wait at the server, and run out of time there.
+/// The most pipelines of batches under way at once. More would only wait at the server, and run out
+/// of time there.
 const PIPELINES: usize = 4;
 
 /// The name of a server that does not tell its run id.
@@ -103,7 +106,8 @@ pub(crate) enum NoPermit {
 }
 
 impl Connection {
-    /// Connects, and queries the server for its time, its name and its id. With `place`, the host name was resolved to that address already.
+    /// Connects, and queries the server for its time, its name and its id. With `place`, the host
+    /// name was resolved to that address already.
     pub(crate) async fn open(
         connector: &dyn Connector,
         clock: Arc<dyn Clock>,
@@ -128,19 +132,19 @@ impl Connection {
             Ok((node, sent, clock.now(), replies))
         });
         let until = clock.now().after(timeout);
-        let (node, sent, received, replies) = match future::select(opening, clock.sleep_until(until)).await {
-            Either::Left((opened, _)) => opened.map_err(|failure: NodeError| NodeError {
-                maybe_sent: false,
-                ..failure
-            })?,
-            Either::Right(_) => return Err(NodeError::unsent(format!("{address} did not answer in {timeout:?}"))),
-        };
+        let (node, sent, received, replies) =
+            match future::select(opening, clock.sleep_until(until)).await {
+                Either::Left((opened, _)) => opened
+                    .map_err(|failure: NodeError| NodeError { maybe_sent: false, ..failure })?,
+                Either::Right(_) => {
+                    return Err(NodeError::unsent(format!(
+                        "{address} did not answer in {timeout:?}"
+                    )));
+                }
+            };
         let renews = connector.renews_credentials();
         if let Some(failure) = locked_out(&replies).filter(|_| renews) {
-            return Err(NodeError {
-                maybe_sent: false,
-                ..failure
-            });
+            return Err(NodeError { maybe_sent: false, ..failure });
         }
         let mut replies = replies.into_iter();
         let mut bound = ClockBound::default();
@@ -212,9 +216,7 @@ impl Connection {
 
     /// A moment as this server's clock reads at most by then, or 0 for none.
     pub(crate) fn server_ms(&self, moment: Option<Moment>) -> u64 {
-        moment
-            .and_then(|moment| lock(&self.bound).server_ms_at_most(moment))
-            .unwrap_or(0)
+        moment.and_then(|moment| lock(&self.bound).server_ms_at_most(moment)).unwrap_or(0)
     }
 
     /// False once a new connection should take its place.
@@ -252,7 +254,11 @@ impl Connection {
     }
 
     /// Waits for a turn to send a pipeline of a batch with so many commands.
-    pub(crate) async fn turn(&self, commands: usize, until: Moment) -> Result<Permit<'_>, NoPermit> {
+    pub(crate) async fn turn(
+        &self,
+        commands: usize,
+        until: Moment,
+    ) -> Result<Permit<'_>, NoPermit> {
         self.queue(Permits::Pipelines, commands, until).await
     }
 
@@ -302,14 +308,11 @@ impl Connection {
         // Whatever comes next on this connection may belong to something else.
         self.spoil();
         let message = format!("{} answers to {} commands", exchange.value.len(), commands.len());
-        Err(Failure::Broken(NodeError {
-            message,
-            maybe_sent: true,
-            ..NodeError::unsent("")
-        }))
+        Err(Failure::Broken(NodeError { message, maybe_sent: true, ..NodeError::unsent("") }))
     }
 
-    /// Learns from the reply to a script on a key of this slot: the server's time, or that the connection is of no more use.
+    /// Learns from the reply to a script on a key of this slot: the server's time, or that the
+    /// connection is of no more use.
     pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
         if let Some(server_ms) = answer::server_ms(reply) {
             lock(&self.bound).observe(sent, received, server_ms);
@@ -318,15 +321,17 @@ impl Connection {
         }
     }
 
-    /// Notes that somebody gave up waiting. A connection on which nothing at all was heard for `response_timeout` is replaced: the
-    /// network may have swallowed it, which nobody else would tell.
+    /// Notes that somebody gave up waiting. A connection on which nothing at all was heard for
+    /// `response_timeout` is replaced: the network may have swallowed it, which nobody else would
+    /// tell.
     pub(crate) fn gave_up(&self, now: Moment, response_timeout: Duration) {
         if now.since(self.heard.last()) >= response_timeout {
             self.retire();
         }
     }
 
-    /// A server that no longer knows who this is may accept the credentials of the next connection, if those can differ.
+    /// A server that no longer knows who this is may accept the credentials of the next connection,
+    /// if those can differ.
     fn check_let_in(&self, replies: &[Reply]) -> Result<(), Failure> {
         if !self.renews {
             return Ok(());
@@ -365,7 +370,12 @@ impl Connection {
         Ok(exchange)
     }
 
-    async fn queue(&self, of: Permits, commands: usize, until: Moment) -> Result<Permit<'_>, NoPermit> {
+    async fn queue(
+        &self,
+        of: Permits,
+        commands: usize,
+        until: Moment,
+    ) -> Result<Permit<'_>, NoPermit> {
         let _queued = self.load.queued(commands);
         let turn = std::pin::pin!(self.semaphore(of).acquire());
         match future::select(turn, self.clock.sleep_until(until)).await {
@@ -390,12 +400,7 @@ impl Connection {
     ) -> Result<Exchange<T>, Failure> {
         let sent = self.clock.now();
         self.heard.asked(sent);
-        let mut question = Question {
-            connection: self,
-            answer: Some(answer),
-            permit,
-            sent,
-        };
+        let mut question = Question { connection: self, answer: Some(answer), permit, sent };
         let Some(answer) = &mut question.answer else {
             return Err(Failure::Silent);
         };
@@ -406,8 +411,9 @@ impl Connection {
         outcome
     }
 
-    /// Waits for an answer until then, unless the connection falls silent before. As long as anything is heard the server
-    /// is at work on what came before: a second copy would only queue behind the first.
+    /// Waits for an answer until then, unless the connection falls silent before. As long as
+    /// anything is heard the server is at work on what came before: a second copy would only queue
+    /// behind the first.
     async fn hear_out<T>(
         &self,
         answer: &mut Answering<T>,
@@ -450,8 +456,9 @@ impl<'a> Permit<'a> {
     }
 }
 
-/// A question under way. Dropped before its answer has come, that is still waited for in the background: it shows that the
-/// server is at work, and until then the question takes its share of what the server can do.
+/// A question under way. Dropped before its answer has come, that is still waited for in the
+/// background: it shows that the server is at work, and until then the question takes its share of
+/// what the server can do.
 struct Question<'a, T: Send + 'static> {
     connection: &'a Arc<Connection>,
     answer: Option<Answering<T>>,
@@ -465,7 +472,9 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
             return;
         };
         // Outside of a runtime nobody can wait.
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         let (connection, sent) = (self.connection.clone(), self.sent);
         let permits = self.permit.take().map(|permit| {
             permit.permit.forget();
@@ -483,7 +492,8 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
 /// It does not matter how long.
 const FAR: Moment = Moment::from_origin(Duration::MAX);
 
-/// The time in the answer to `TIME`, in ms. Scripts need it too: a server that does not tell it is of no use.
+/// The time in the answer to `TIME`, in ms. Scripts need it too: a server that does not tell it is
+/// of no use.
 pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     let number = |reply: &Reply| match reply {
         Reply::Text(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
@@ -512,7 +522,8 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     })
 }
 
-/// The failure that it is when a server does not know who this is, or does not accept the answer. What it refused so it did not carry out.
+/// The failure that it is when a server does not know who this is, or does not accept the answer.
+/// What it refused so it did not carry out.
 fn locked_out(replies: &[Reply]) -> Option<NodeError> {
     let refusal = |reply: &Reply| match reply {
         Reply::Error(error) if is_about_credentials(&error.code) => Some(error.clone()),
@@ -529,7 +540,9 @@ fn locked_out(replies: &[Reply]) -> Option<NodeError> {
 
 /// The name in the answer to `INFO server`.
 pub(crate) fn server_name(reply: Option<Reply>) -> Option<Box<str>> {
-    let Some(Reply::Text(info)) = reply else { return None };
+    let Some(Reply::Text(info)) = reply else {
+        return None;
+    };
     let info = String::from_utf8_lossy(&info);
     let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
     let name: String = run_id.chars().take(NAME_LENGTH).collect();
@@ -544,20 +557,14 @@ mod tests {
     #[test]
     fn the_time_is_read() {
         let time = |seconds: &'static str, micros: &'static str| {
-            Some(Reply::List(vec![
-                Reply::Text(seconds.into()),
-                Reply::Text(micros.into()),
-            ]))
+            Some(Reply::List(vec![Reply::Text(seconds.into()), Reply::Text(micros.into())]))
         };
         assert_eq!(server_time(time("1700000000", "999999")).unwrap(), 1_700_000_000_999);
         assert!(server_time(time("x", "1")).is_err());
         assert!(server_time(None).is_err());
         let refused = |code: &str| {
-            server_time(Some(Reply::Error(ServerError {
-                code: code.into(),
-                detail: "no".into(),
-            })))
-            .unwrap_err()
+            server_time(Some(Reply::Error(ServerError { code: code.into(), detail: "no".into() })))
+                .unwrap_err()
         };
         assert!(refused("NOPERM").permanent);
         assert!(!refused("LOADING").permanent);
@@ -565,12 +572,8 @@ mod tests {
 
     #[test]
     fn the_name_is_the_beginning_of_the_run_id() {
-        let info =
-            "# Server\r\nredis_version:7.0.15\r\nrun_id:0123456789abcdef0123456789abcdef01234567\r\ntcp_port:1\r\n";
-        assert_eq!(
-            server_name(Some(Reply::Text(info.into()))).as_deref(),
-            Some("0123456789ab")
-        );
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0123456789abcdef0123456789abcdef01234567\r\ntcp_port:1\r\n";
+        assert_eq!(server_name(Some(Reply::Text(info.into()))).as_deref(), Some("0123456789ab"));
         assert_eq!(server_name(Some(Reply::Text("# Server\r\n".into()))), None);
         assert_eq!(server_name(Some(Reply::Text("run_id:\r\n".into()))), None);
         assert_eq!(

@@ -18,7 +18,8 @@ use crate::router::membership::Membership;
 use crate::router::telemetry::{self, Carries};
 use crate::router::{jittered, lock, read, write};
 
-/// How long a server is left alone after the first failed dial; twice as long after each further one.
+/// How long a server is left alone after the first failed dial; twice as long after each further
+/// one.
 const FIRST_REST: Duration = Duration::from_millis(20);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
@@ -44,7 +45,8 @@ struct Dial {
     failures: u32,
     rest_until: Moment,
     failure: Option<Arc<NodeError>>,
-    /// Whether the connection that the last dial made has answered: until then it may be as useless as none.
+    /// Whether the connection that the last dial made has answered: until then it may be as useless
+    /// as none.
     proof: Option<Arc<AtomicBool>>,
 }
 
@@ -71,20 +73,23 @@ impl Connections {
 
     /// The connection to this server, if there is one that can be used at once.
     pub(crate) fn ready(&self, address: &Address) -> Option<Arc<Connection>> {
-        read(&self.live)
-            .get(address)
-            .filter(|connection| connection.is_usable())
-            .cloned()
+        read(&self.live).get(address).filter(|connection| connection.is_usable()).cloned()
     }
 
-    /// The connection to this server. It is dialled by one task, whoever waits for it; just after a failed dial the
-    /// answer is that failure.
-    pub(crate) async fn connect(self: &Arc<Self>, address: &Address) -> Result<Arc<Connection>, NodeError> {
+    /// The connection to this server. It is dialled by one task, whoever waits for it; just after a
+    /// failed dial the answer is that failure.
+    pub(crate) async fn connect(
+        self: &Arc<Self>,
+        address: &Address,
+    ) -> Result<Arc<Connection>, NodeError> {
         self.dialled(address, false).await
     }
 
     /// As `connect`, but just after a failed dial this waits for the next one.
-    pub(crate) async fn reach(self: &Arc<Self>, address: &Address) -> Result<Arc<Connection>, NodeError> {
+    pub(crate) async fn reach(
+        self: &Arc<Self>,
+        address: &Address,
+    ) -> Result<Arc<Connection>, NodeError> {
         self.dialled(address, true).await
     }
 
@@ -117,7 +122,11 @@ impl Connections {
         self.closed.load(Ordering::Acquire)
     }
 
-    async fn dialled(self: &Arc<Self>, address: &Address, patient: bool) -> Result<Arc<Connection>, NodeError> {
+    async fn dialled(
+        self: &Arc<Self>,
+        address: &Address,
+        patient: bool,
+    ) -> Result<Arc<Connection>, NodeError> {
         if let Some(connection) = self.ready(address) {
             return Ok(connection);
         }
@@ -155,7 +164,11 @@ impl Connections {
     }
 
     /// Dials in a task of its own, so that a caller that gives up does not stop it for the others.
-    fn spawn_dial(self: &Arc<Self>, address: Address, begin: Option<Moment>) -> Shared<BoxFuture<'static, Dialled>> {
+    fn spawn_dial(
+        self: &Arc<Self>,
+        address: Address,
+        begin: Option<Moment>,
+    ) -> Shared<BoxFuture<'static, Dialled>> {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
@@ -166,19 +179,23 @@ impl Connections {
             };
             let _ = tell.send(this.settle(&address, opened));
         });
-        told.map(|told| told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up")))))
-            .boxed()
-            .shared()
+        told.map(|told| {
+            told.unwrap_or_else(|_| Err(Arc::new(NodeError::unsent("the dial was given up"))))
+        })
+        .boxed()
+        .shared()
     }
 
-    async fn open(&self, address: &Address, begin: Option<Moment>) -> Result<Arc<Connection>, NodeError> {
+    async fn open(
+        &self,
+        address: &Address,
+        begin: Option<Moment>,
+    ) -> Result<Arc<Connection>, NodeError> {
         if let Some(begin) = begin {
             self.clock.sleep_until(begin).await;
         }
         let began = self.clock.now();
-        let opening = self
-            .membership
-            .open(&*self.connector, &self.clock, address, self.limits);
+        let opening = self.membership.open(&*self.connector, &self.clock, address, self.limits);
         let opened = opening.await;
         let failure = opened.as_ref().err().map(|failure| failure as &dyn Display);
         telemetry::dialled(address, Carries::Commands, self.clock.now().since(began), failure);
@@ -203,13 +220,16 @@ impl Connections {
             Ok(connection) => {
                 let before = {
                     let mut live = write(&self.live);
-                    // Looked at while nobody can clear the map: what is put in after that would stay open.
+                    // Looked at while nobody can clear the map: what is put in after that would
+                    // stay open.
                     if self.is_closed() {
                         return Err(Arc::new(shut_down()));
                     }
                     live.insert(address.clone(), connection.clone())
                 };
-                if let Some(before) = before.filter(|before| before.process() != connection.process()) {
+                if let Some(before) =
+                    before.filter(|before| before.process() != connection.process())
+                {
                     telemetry::restarted(address, before.name(), connection.name());
                 }
                 let useless = NodeError::unsent("the last connection ended before it had answered");
@@ -234,9 +254,7 @@ fn shut_down() -> NodeError {
 
 impl Dial {
     fn is_under_way(&self) -> bool {
-        self.under_way
-            .as_ref()
-            .is_some_and(|under_way| under_way.peek().is_none())
+        self.under_way.as_ref().is_some_and(|under_way| under_way.peek().is_none())
     }
 
     fn came_to_nothing(&mut self, now: Moment, failure: Arc<NodeError>) {
@@ -250,10 +268,7 @@ impl Dial {
     /// A connection that has answered ends the row of failures.
     fn take_proof(&mut self) {
         if self.proof.take_if(|proof| proof.load(Ordering::Relaxed)).is_some() {
-            *self = Dial {
-                under_way: self.under_way.take(),
-                ..Dial::default()
-            };
+            *self = Dial { under_way: self.under_way.take(), ..Dial::default() };
         }
     }
 }
@@ -270,16 +285,18 @@ mod tests {
         in_flight: 1,
     };
 
-    /// What a dial puts in after the others were cleared nobody would close. Which thread goes first is left to the system,
-    /// so it is tried often.
+    /// What a dial puts in after the others were cleared nobody would close. Which thread goes
+    /// first is left to the system, so it is tried often.
     #[tokio::test]
     async fn a_dial_that_ends_while_the_client_is_closed_leaves_no_connection() {
         let (fakes, clock) = (Fakes::new(&[(0, 16383, "a")]), TestClock::start());
         let connector: Arc<dyn Connector> = Arc::new(fakes);
         for _ in 0..200 {
             let membership = Arc::new(Membership::new(Translation(None), LIMITS.response_timeout));
-            let connections = Connections::new(connector.clone(), clock.clone(), membership, LIMITS);
-            let opened = Connection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
+            let connections =
+                Connections::new(connector.clone(), clock.clone(), membership, LIMITS);
+            let opened =
+                Connection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
             let opened = opened.map(Arc::new);
             let reading = read(&connections.live);
             std::thread::scope(|scope| {

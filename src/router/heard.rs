@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// When a connection was heard last. A server answers in order: whatever it answers, it is at work on what came before.
+/// When a connection was heard last. A server answers in order: whatever it answers, it is at work
+/// on what came before.
 ///
 /// One word: microseconds, and in the last bit whether something was sent since.
 #[derive(Debug, Default)]
@@ -17,9 +18,7 @@ impl Heard {
         let last = self.0.load(Ordering::Relaxed);
         if last & 1 == 0 {
             let asked = micros(now) << 1 | 1;
-            let _ = self
-                .0
-                .compare_exchange(last, asked, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.0.compare_exchange(last, asked, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

@@ -82,12 +82,13 @@ pub(crate) enum Attempt {
     Confirmed(Exchange<Reply>, u32),
     /// No connection: nothing was sent.
     Unconnected(NodeError),
-    /// No answer in time, or the slot was found to have another master meanwhile. What was sent may still arrive until
-    /// this `not_after` of it.
+    /// No answer in time, or the slot was found to have another master meanwhile. What was sent may
+    /// still arrive until this `not_after` of it.
     Silent {
         sent: Option<u64>,
     },
-    /// The server has more calls than it answers, and it was too late to send one more: nothing was sent.
+    /// The server has more calls than it answers, and it was too late to send one more: nothing was
+    /// sent.
     Crowded,
     Broken {
         failure: NodeError,
@@ -134,11 +135,13 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// As `new`, with so many replicas to confirm it.
-    pub(crate) fn confirmed(router: &'a Router, call: &'a Call, replicas: u32, deadline: Moment) -> Self {
-        InFlightCall {
-            replicas,
-            ..InFlightCall::new(router, call, deadline)
-        }
+    pub(crate) fn confirmed(
+        router: &'a Router,
+        call: &'a Call,
+        replicas: u32,
+        deadline: Moment,
+    ) -> Self {
+        InFlightCall { replicas, ..InFlightCall::new(router, call, deadline) }
     }
 
     /// Goes on until there is an answer.
@@ -179,7 +182,8 @@ impl<'a> InFlightCall<'a> {
         mem::take(&mut self.pause)
     }
 
-    /// Whether it goes to a server that is not the master of the slot, which takes a command of its own to say.
+    /// Whether it goes to a server that is not the master of the slot, which takes a command of its
+    /// own to say.
     pub(crate) fn is_asking(&self) -> bool {
         self.next.asking
     }
@@ -201,13 +205,14 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Has this call bring the text, or relies on another one that has brought it, or does in the same pipeline.
+    /// Has this call bring the text, or relies on another one that has brought it, or does in the
+    /// same pipeline.
     pub(crate) fn bring_text(&mut self, brings: bool) {
         self.next.text = if brings { Text::Whole } else { Text::Believed };
     }
 
-    /// Where it is waited for leave to send, not until the deadline: a call that has no time left for its answer would
-    /// only leave its outcome in doubt.
+    /// Where it is waited for leave to send, not until the deadline: a call that has no time left
+    /// for its answer would only leave its outcome in doubt.
     pub(crate) fn queue_until(&self) -> Moment {
         let left = self.deadline.since(self.router.clock.now());
         self.deadline.before(self.router.response_timeout.min(left / 2))
@@ -231,12 +236,19 @@ impl<'a> InFlightCall<'a> {
     async fn attempt(&mut self, address: &Address) -> Attempt {
         match self.wanted_text() {
             None => self.attempt_as_is(address).await,
-            Some((script, unknown)) => Box::pin(self.attempt_with_text(address, script, unknown)).await,
+            Some((script, unknown)) => {
+                Box::pin(self.attempt_with_text(address, script, unknown)).await
+            }
         }
     }
 
     /// As `attempt`, with the text of the script, or after another call has brought it.
-    async fn attempt_with_text(&mut self, address: &Address, script: &Script, unknown: Unknown) -> Attempt {
+    async fn attempt_with_text(
+        &mut self,
+        address: &Address,
+        script: &Script,
+        unknown: Unknown,
+    ) -> Attempt {
         let turn = self.router.texts.turn(address, script, unknown);
         let Waited::Done(sender) = self.wait(address, !self.next.asking, turn).await else {
             return Attempt::Silent { sent: None };
@@ -255,7 +267,8 @@ impl<'a> InFlightCall<'a> {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
         match self.router.connections.ready(address) {
-            // When all is well, nothing but the answer is waited for. (While the slot migrates, the server that ASK named is not the master, and need not be.)
+            // When all is well, nothing but the answer is waited for. (While the slot migrates, the
+            // server that ASK named is not the master, and need not be.)
             Some(connection) if self.in_doubt.is_none() || self.next.asking => {
                 self.send(&connection, &SentWith::default()).await
             }
@@ -263,7 +276,8 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `attempt`, but where something is amiss: it is worth querying others for the master of the slot now.
+    /// As `attempt`, but where something is amiss: it is worth querying others for the master of
+    /// the slot now.
     async fn attempt_watched(&self, address: &Address, ready: Option<Arc<Connection>>) -> Attempt {
         let watch = !self.next.asking;
         let connection = match ready {
@@ -287,15 +301,15 @@ impl<'a> InFlightCall<'a> {
     /// Sends the call with others that replicas have to confirm.
     async fn attempt_confirmed(&self, address: &Address) -> Attempt {
         let replicated = &self.router.replicated;
-        let watch = (self.in_doubt.is_some() || !replicated.is_ready(address, self.replicas)) && !self.next.asking;
+        let watch = (self.in_doubt.is_some() || !replicated.is_ready(address, self.replicas))
+            && !self.next.asking;
         let (asking, text) = (self.next.asking, self.brings_text());
         let sent_with = Arc::<SentWith>::default();
-        let sending = replicated.send(address, self.call, self.replicas, asking, text, sent_with.clone());
+        let sending =
+            replicated.send(address, self.call, self.replicas, asking, text, sent_with.clone());
         match self.wait(address, watch, sending).await {
             Waited::Done(attempt) => attempt,
-            Waited::MasterLeft | Waited::Late => Attempt::Silent {
-                sent: sent_with.give_up(),
-            },
+            Waited::MasterLeft | Waited::Late => Attempt::Silent { sent: sent_with.give_up() },
         }
     }
 
@@ -311,7 +325,12 @@ impl<'a> InFlightCall<'a> {
         self.send_with(permit, connection, sent_with).await
     }
 
-    async fn send_with(&self, permit: Permit<'_>, connection: &Arc<Connection>, sent_with: &SentWith) -> Attempt {
+    async fn send_with(
+        &self,
+        permit: Permit<'_>,
+        connection: &Arc<Connection>,
+        sent_with: &SentWith,
+    ) -> Attempt {
         let not_after = self.not_after(connection);
         let command = self.command(connection, not_after);
         if !sent_with.note(not_after) {
@@ -319,27 +338,24 @@ impl<'a> InFlightCall<'a> {
         }
         let outcome = if self.next.asking {
             let both = [Command::new().word("ASKING"), command];
-            Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline))
-                .await
-                .map(|exchange| {
-                    let Exchange {
-                        mut value,
-                        sent,
-                        received,
-                    } = exchange;
+            Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline)).await.map(
+                |exchange| {
+                    let Exchange { mut value, sent, received } = exchange;
                     // A pipeline has an answer to each command; the last one counts.
-                    Exchange {
-                        value: value.pop().unwrap_or(Reply::Nil),
-                        sent,
-                        received,
-                    }
-                })
+                    Exchange { value: value.pop().unwrap_or(Reply::Nil), sent, received }
+                },
+            )
         } else {
             connection.call_with(permit, &command, self.deadline).await
         };
         match outcome {
             Ok(exchange) => {
-                connection.observe(self.call.slot, exchange.sent, exchange.received, &exchange.value);
+                connection.observe(
+                    self.call.slot,
+                    exchange.sent,
+                    exchange.received,
+                    &exchange.value,
+                );
                 Attempt::Answered(exchange)
             }
             Err(Failure::Broken(failure)) => Attempt::Broken { failure, not_after },
@@ -355,14 +371,18 @@ impl<'a> InFlightCall<'a> {
         let sent_with = SentWith::default();
         match self.wait(address, true, self.send(connection, &sent_with)).await {
             Waited::Done(attempt) => attempt,
-            Waited::MasterLeft | Waited::Late => Attempt::Silent {
-                sent: sent_with.give_up(),
-            },
+            Waited::MasterLeft | Waited::Late => Attempt::Silent { sent: sent_with.give_up() },
         }
     }
 
-    /// Waits until the work is done, the slot has another master (if that is watched), or the deadline has passed.
-    pub(crate) async fn wait<T>(&self, address: &Address, watch: bool, work: impl Future<Output = T>) -> Waited<T> {
+    /// Waits until the work is done, the slot has another master (if that is watched), or the
+    /// deadline has passed.
+    pub(crate) async fn wait<T>(
+        &self,
+        address: &Address,
+        watch: bool,
+        work: impl Future<Output = T>,
+    ) -> Waited<T> {
         tokio::select! {
             biased;
             done = work => Waited::Done(done),
@@ -372,7 +392,11 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// Decides what an attempt means: the answer, an error, or (`None`) another attempt.
-    pub(crate) fn settle(&mut self, address: &Address, attempt: Attempt) -> Result<Option<Answer>, CallError> {
+    pub(crate) fn settle(
+        &mut self,
+        address: &Address,
+        attempt: Attempt,
+    ) -> Result<Option<Answer>, CallError> {
         if let Some(outcome) = attempt.outcome() {
             telemetry::attempted(self.call.slot, address, outcome);
         }
@@ -410,7 +434,11 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// Decides what an answer means.
-    fn take_in(&mut self, address: &Address, exchange: Exchange<Reply>) -> Result<Option<Answer>, CallError> {
+    fn take_in(
+        &mut self,
+        address: &Address,
+        exchange: Exchange<Reply>,
+    ) -> Result<Option<Answer>, CallError> {
         let Exchange { value, sent, received } = exchange;
         let decision = decide(value, self.call.slot, address, self.router.topology.translation());
         telemetry::attempted(self.call.slot, address, decision.outcome());
@@ -428,19 +456,12 @@ impl<'a> InFlightCall<'a> {
             Decision::Moved(to) => {
                 self.count_redirect("moved", address, &to)?;
                 self.router.topology.moved(self.call.slot, &to);
-                self.next = Target {
-                    address: Some(to),
-                    ..Target::default()
-                };
+                self.next = Target { address: Some(to), ..Target::default() };
             }
             Decision::Ask(to) => {
                 self.count_redirect("ask", address, &to)?;
                 self.router.subscriptions.asked(self.call.slot, address, &to);
-                self.next = Target {
-                    address: Some(to),
-                    asking: true,
-                    text: Text::Digest,
-                };
+                self.next = Target { address: Some(to), asking: true, text: Text::Digest };
             }
             Decision::NoScript if self.brings_text() => {
                 return Err(self.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())));
@@ -489,7 +510,12 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// Follows one more redirect, if the limit allows it.
-    fn count_redirect(&mut self, kind: &'static str, from: &Address, to: &Address) -> Result<(), CallError> {
+    fn count_redirect(
+        &mut self,
+        kind: &'static str,
+        from: &Address,
+        to: &Address,
+    ) -> Result<(), CallError> {
         telemetry::redirected(self.call.slot, kind, from, to);
         if self.redirects == self.router.max_redirects {
             return Err(self.failed(Reason::TooManyRedirects(self.redirects)));
@@ -512,16 +538,13 @@ impl<'a> InFlightCall<'a> {
 
     /// Waits a little before the next attempt, longer each time.
     fn lengthen_pause(&mut self) {
-        self.pause = jittered((FIRST_PAUSE * 2u32.saturating_pow(self.troubles)).min(LONGEST_PAUSE));
+        self.pause =
+            jittered((FIRST_PAUSE * 2u32.saturating_pow(self.troubles)).min(LONGEST_PAUSE));
         self.troubles = (self.troubles + 1).min(16);
     }
 
     fn failed(&mut self, reason: Reason) -> CallError {
-        CallError {
-            reason,
-            in_doubt: self.in_doubt,
-            last: self.last_failure.take(),
-        }
+        CallError { reason, in_doubt: self.in_doubt, last: self.last_failure.take() }
     }
 }
 
@@ -538,7 +561,8 @@ impl Default for SentWith {
 }
 
 impl SentWith {
-    /// Notes what it is about to be sent with. False if it was given up before: then it must not be sent.
+    /// Notes what it is about to be sent with. False if it was given up before: then it must not be
+    /// sent.
     #[must_use]
     pub(crate) fn note(&self, not_after: u64) -> bool {
         let sent_with = not_after.min(GIVEN_UP - 1);
@@ -563,7 +587,8 @@ impl From<NoPermit> for Attempt {
     }
 }
 
-/// The command that a call is to a server of that name: the envelope is filled in anew for each attempt.
+/// The command that a call is to a server of that name: the envelope is filled in anew for each
+/// attempt.
 pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Command {
     let script = call.script;
     let words = if text {

@@ -42,8 +42,13 @@ impl SlotMap {
         map
     }
 
-    /// The map that the server at `asked` gave as its reply to `CLUSTER SLOTS`; else what is wrong with the reply.
-    pub(crate) fn parse(reply: &Reply, asked: &Address, translation: &Translation) -> Result<SlotMap, String> {
+    /// The map that the server at `asked` gave as its reply to `CLUSTER SLOTS`; else what is wrong
+    /// with the reply.
+    pub(crate) fn parse(
+        reply: &Reply,
+        asked: &Address,
+        translation: &Translation,
+    ) -> Result<SlotMap, String> {
         let mut map = SlotMap::empty();
         for entry in list(reply, "the reply")? {
             let [first, last, master, replicas @ ..] = list(entry, "a range")? else {
@@ -106,9 +111,7 @@ impl SlotMap {
     /// True if the other one says nothing else of any slot.
     pub(crate) fn has_all_of(&self, other: &SlotMap) -> bool {
         Slot::all().all(|slot| {
-            other
-                .master_of(slot)
-                .is_none_or(|master| self.master_of(slot) == Some(master))
+            other.master_of(slot).is_none_or(|master| self.master_of(slot) == Some(master))
         })
     }
 
@@ -130,16 +133,17 @@ impl SlotMap {
 
     /// This map, and what `known` says of the slots that it says nothing of.
     pub(crate) fn filled_from(mut self, known: &SlotMap) -> SlotMap {
-        for slot in Slot::all()
-            .filter(|slot| self.masters[slot.index()] == NOBODY)
-            .collect::<Vec<_>>()
+        for slot in
+            Slot::all().filter(|slot| self.masters[slot.index()] == NOBODY).collect::<Vec<_>>()
         {
             let master = usize::from(known.masters[slot.index()]);
             let Some(address) = known.nodes.get(master) else {
                 continue;
             };
             let index = self.index_of(address);
-            if let (Some(place), Some(id)) = (self.ids.get_mut(usize::from(index)), known.ids.get(master)) {
+            if let (Some(place), Some(id)) =
+                (self.ids.get_mut(usize::from(index)), known.ids.get(master))
+            {
                 *place = place.take().or_else(|| id.clone());
             }
             self.masters[slot.index()] = index;
@@ -148,7 +152,12 @@ impl SlotMap {
     }
 
     /// Adds a node as `CLUSTER SLOTS` has it; its index.
-    fn add(&mut self, reply: &Reply, asked: &Address, translation: &Translation) -> Result<u16, String> {
+    fn add(
+        &mut self,
+        reply: &Reply,
+        asked: &Address,
+        translation: &Translation,
+    ) -> Result<u16, String> {
         let (address, id) = node(reply, asked, translation)?;
         let index = self.index_of(&address);
         if let Some(place) = self.ids.get_mut(usize::from(index)) {
@@ -161,7 +170,8 @@ impl SlotMap {
         if let Some(index) = self.index.get(address) {
             return *index;
         }
-        let Some(index) = u16::try_from(self.nodes.len()).ok().filter(|index| *index != NOBODY) else {
+        let Some(index) = u16::try_from(self.nodes.len()).ok().filter(|index| *index != NOBODY)
+        else {
             return NOBODY;
         };
         self.nodes.push(address.clone());
@@ -198,7 +208,11 @@ fn slot(reply: &Reply) -> Result<Slot, String> {
 }
 
 /// A node as `CLUSTER SLOTS` has it: host, port, and since 7.0 id and further names.
-fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<(Address, Option<Box<str>>), String> {
+fn node(
+    reply: &Reply,
+    asked: &Address,
+    translation: &Translation,
+) -> Result<(Address, Option<Box<str>>), String> {
     let garbled = || format!("no node: {reply:?}");
     let [host, port, rest @ ..] = list(reply, "a node")? else {
         return Err(garbled());
@@ -209,18 +223,14 @@ fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<(Ad
         _ => return Err(garbled()),
     };
     let port = match port {
-        Reply::Int(port) => u16::try_from(*port)
-            .ok()
-            .filter(|port| *port != 0)
-            .ok_or_else(garbled)?,
+        Reply::Int(port) => {
+            u16::try_from(*port).ok().filter(|port| *port != 0).ok_or_else(garbled)?
+        }
         _ => return Err(garbled()),
     };
-    // A node that should be announced by a host name but has none is announced as `?`, with its IP address aside.
-    let host = if host == "?" {
-        further_name(rest, "ip").unwrap_or(host)
-    } else {
-        host
-    };
+    // A node that should be announced by a host name but has none is announced as `?`, with its IP
+    // address aside.
+    let host = if host == "?" { further_name(rest, "ip").unwrap_or(host) } else { host };
     let id = match rest.first() {
         Some(Reply::Text(id)) => std::str::from_utf8(id).ok().filter(|id| !id.is_empty()),
         _ => None,
@@ -228,9 +238,12 @@ fn node(reply: &Reply, asked: &Address, translation: &Translation) -> Result<(Ad
     Ok((translation.address(host, port, asked), id.map(Into::into)))
 }
 
-/// The further name of this kind in what follows a node's host and port: its id, and a list of kinds and names.
+/// The further name of this kind in what follows a node's host and port: its id, and a list of
+/// kinds and names.
 fn further_name<'a>(rest: &'a [Reply], kind: &str) -> Option<&'a str> {
-    let [_, Reply::List(names), ..] = rest else { return None };
+    let [_, Reply::List(names), ..] = rest else {
+        return None;
+    };
     names.chunks_exact(2).find_map(|pair| match pair {
         [Reply::Text(key), Reply::Text(name)] if key == kind => std::str::from_utf8(name).ok(),
         _ => None,
@@ -244,10 +257,7 @@ mod tests {
     use super::*;
 
     fn address(host: &str, port: u16) -> Address {
-        Address {
-            host: host.into(),
-            port,
-        }
+        Address { host: host.into(), port }
     }
 
     fn asked() -> Address {
@@ -293,7 +303,8 @@ mod tests {
     fn a_host_that_is_not_known_is_the_one_that_was_asked() {
         let names = Reply::List(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
         let named_aside = Reply::List(vec![text("?"), Reply::Int(5), text("id"), names]);
-        let translation = Translation(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
+        let translation =
+            Translation(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
         let reply = Reply::List(vec![
             range(0, 0, [node(Reply::Nil, 1)]),
             range(1, 1, [node(text(""), 2)]),
@@ -305,13 +316,7 @@ mod tests {
         let masters: Vec<_> = (0..5).map(|slot| master_of(&map, slot).unwrap()).collect();
         assert_eq!(
             masters,
-            [
-                "asked:1",
-                "asked:2",
-                "asked:3",
-                "inside.outside:1004",
-                "10.0.0.9.outside:1005"
-            ]
+            ["asked:1", "asked:2", "asked:3", "inside.outside:1004", "10.0.0.9.outside:1005"]
         );
     }
 
@@ -346,10 +351,7 @@ mod tests {
         assert_eq!(map.master_of(Slot::of("y")), Some(&asked()));
         assert!(!map.agrees(&SlotMap::single(asked())));
         assert!(map.moved(slot, &asked()));
-        assert!(
-            map.agrees(&SlotMap::single(asked())),
-            "nodes that own nothing do not matter"
-        );
+        assert!(map.agrees(&SlotMap::single(asked())), "nodes that own nothing do not matter");
         assert!(SlotMap::empty().is_empty());
         assert_eq!(SlotMap::empty().master_of(slot), None);
     }

@@ -19,7 +19,8 @@ impl Router {
         self.topology.masters()
     }
 
-    /// Sends a command that changes nothing to one server, again if there is no answer, until the deadline.
+    /// Sends a command that changes nothing to one server, again if there is no answer, until the
+    /// deadline.
     pub(crate) async fn query(
         &self,
         address: &Address,
@@ -28,10 +29,14 @@ impl Router {
     ) -> Result<Reply, CallError> {
         loop {
             let (said, last) = match self.query_once(address, command, deadline).await {
-                Ok(Reply::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => (Some(error), None),
+                Ok(Reply::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => {
+                    (Some(error), None)
+                }
                 Ok(Reply::Error(error)) => return Err(failed(Reason::Refused(error), None)),
                 Ok(reply) => return Ok(reply),
-                Err(failure) if failure.permanent => return Err(failed(Reason::Permanent, Some(failure))),
+                Err(failure) if failure.permanent => {
+                    return Err(failed(Reason::Permanent, Some(failure)));
+                }
                 Err(failure) => (None, Some(failure)),
             };
             if self.connections.is_closed() {
@@ -45,7 +50,12 @@ impl Router {
         }
     }
 
-    async fn query_once(&self, address: &Address, command: &Command, deadline: Moment) -> Result<Reply, NodeError> {
+    async fn query_once(
+        &self,
+        address: &Address,
+        command: &Command,
+        deadline: Moment,
+    ) -> Result<Reply, NodeError> {
         let connection = self.connect_until(address, deadline).await?;
         let until = self.clock.now().after(self.response_timeout).min(deadline);
         match connection.call(&*self.clock, command, until).await {
@@ -59,7 +69,11 @@ impl Router {
     }
 
     /// The dial goes on for others when this one ends.
-    async fn connect_until(&self, address: &Address, deadline: Moment) -> Result<Arc<Connection>, NodeError> {
+    async fn connect_until(
+        &self,
+        address: &Address,
+        deadline: Moment,
+    ) -> Result<Arc<Connection>, NodeError> {
         let until = self.clock.now().after(self.connect_timeout).min(deadline);
         tokio::select! {
             biased;
@@ -70,9 +84,5 @@ impl Router {
 }
 
 fn failed(reason: Reason, last: Option<NodeError>) -> CallError {
-    CallError {
-        reason,
-        in_doubt: None,
-        last,
-    }
+    CallError { reason, in_doubt: None, last }
 }

@@ -24,11 +24,7 @@ pub(crate) struct Membership {
 
 impl Membership {
     pub(crate) fn new(translation: Translation, response_timeout: Duration) -> Self {
-        Membership {
-            known: RwLock::default(),
-            translation,
-            response_timeout,
-        }
+        Membership { known: RwLock::default(), translation, response_timeout }
     }
 
     pub(crate) fn translation(&self) -> &Translation {
@@ -51,14 +47,17 @@ impl Membership {
         address: &Address,
         limits: Limits,
     ) -> Result<Arc<Connection>, NodeError> {
-        let connection = Arc::new(Connection::open(connector, clock.clone(), address, None, limits).await?);
+        let connection =
+            Arc::new(Connection::open(connector, clock.clone(), address, None, limits).await?);
         match self.admission(address, &connection) {
             Admission::Welcome => {
                 self.note_place(&connection);
                 Ok(connection)
             }
             Admission::AskItsMap => self.ask_its_map(&**clock, address, connection).await,
-            Admission::FindTheFirst => self.find_the_first(connector, clock, address, limits, connection).await,
+            Admission::FindTheFirst => {
+                self.find_the_first(connector, clock, address, limits, connection).await
+            }
             Admission::Refused(why) => Err(refused(address, why)),
         }
     }
@@ -69,14 +68,15 @@ impl Membership {
             return;
         };
         let first = self.known().first();
-        if let Some(first) = first.filter(|first| first.name == met.name && first.place != met.place) {
+        if let Some(first) =
+            first.filter(|first| first.name == met.name && first.place != met.place)
+        {
             self.known_mut().succeed(&first, met);
         }
     }
 
     pub(crate) fn admission(&self, address: &Address, connection: &Connection) -> Admission {
-        self.known()
-            .admission(address, connection.identity(), connection.process())
+        self.known().admission(address, connection.identity(), connection.process())
     }
 
     /// A node that the known map does not have: it may have joined since, or be of another cluster.
@@ -86,7 +86,8 @@ impl Membership {
         address: &Address,
         connection: Arc<Connection>,
     ) -> Result<Arc<Connection>, NodeError> {
-        let view = view(&connection, address, clock, self.response_timeout, &self.translation).await?;
+        let view =
+            view(&connection, address, clock, self.response_timeout, &self.translation).await?;
         match self.known().refusal(&view) {
             None => {
                 connection.note_shown_map();
@@ -139,11 +140,17 @@ impl Membership {
     }
 
     /// By what is known at last: something else may have been learned during a search.
-    fn judge(&self, address: &Address, connection: Arc<Connection>) -> Result<Arc<Connection>, NodeError> {
+    fn judge(
+        &self,
+        address: &Address,
+        connection: Arc<Connection>,
+    ) -> Result<Arc<Connection>, NodeError> {
         match self.admission(address, &connection) {
             Admission::Welcome => Ok(connection),
             Admission::Refused(why) => Err(refused(address, why)),
-            Admission::AskItsMap | Admission::FindTheFirst => Err(refused(address, Stranger::OtherServer)),
+            Admission::AskItsMap | Admission::FindTheFirst => {
+                Err(refused(address, Stranger::OtherServer))
+            }
         }
     }
 }
@@ -178,11 +185,7 @@ fn weigh<'a>(
             Err(failure) => may_be_there |= is_home && !failure.refused,
         }
     }
-    if may_be_there {
-        Whereabouts::Unknown
-    } else {
-        Whereabouts::Gone(heir)
-    }
+    if may_be_there { Whereabouts::Unknown } else { Whereabouts::Gone(heir) }
 }
 
 /// The addresses of the name, without the one where `found` was found. Where they cannot be told,

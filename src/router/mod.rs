@@ -61,8 +61,8 @@ pub(crate) struct RouterSettings {
     pub(crate) seeds: Vec<Address>,
     /// For a connection to be opened, authenticated and answered on.
     pub(crate) connect_timeout: Duration,
-    /// How long a connection may be quiet while a call is under way on it; then the outcome of that call is unknown, and
-    /// the call is repeated.
+    /// How long a connection may be quiet while a call is under way on it; then the outcome of that
+    /// call is unknown, and the call is repeated.
     pub(crate) response_timeout: Duration,
     /// Calls that one server has to answer at the same time; more wait here.
     pub(crate) max_in_flight: usize,
@@ -137,7 +137,8 @@ impl Router {
             membership.clone(),
             limits,
         ));
-        let connections = Connections::new(connector.clone(), clock.clone(), membership.clone(), limits);
+        let connections =
+            Connections::new(connector.clone(), clock.clone(), membership.clone(), limits);
         let texts = Arc::<Texts>::default();
         let topology = Topology::new(
             connections.clone(),
@@ -146,10 +147,7 @@ impl Router {
             membership,
             settings.response_timeout,
         );
-        topology
-            .fetch(&RefreshFrom::Anyone)
-            .await
-            .map_err(Unfound::into_call_error)?;
+        topology.fetch(&RefreshFrom::Anyone).await.map_err(Unfound::into_call_error)?;
         let background = tokio::spawn(refresh_slowly(
             topology.clone(),
             replicated.clone(),
@@ -157,7 +155,12 @@ impl Router {
             clock.clone(),
             settings.refresh_interval,
         ));
-        let subscriptions = Subscriptions::start(connector, clock.clone(), settings.connect_timeout, topology.clone());
+        let subscriptions = Subscriptions::start(
+            connector,
+            clock.clone(),
+            settings.connect_timeout,
+            topology.clone(),
+        );
         Ok(Arc::new(Router {
             clock,
             connect_timeout: settings.connect_timeout,
@@ -172,15 +175,17 @@ impl Router {
         }))
     }
 
-    /// Brings one call to the server of its slot, wherever that is, and its answer back before the deadline.
+    /// Brings one call to the server of its slot, wherever that is, and its answer back before the
+    /// deadline.
     ///
-    /// A future that is dropped may leave a command under way, which can still arrive until the call's `not_after`.
+    /// A future that is dropped may leave a command under way, which can still arrive until the
+    /// call's `not_after`.
     pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
         InFlightCall::new(self, call, deadline).run().await
     }
 
-    /// As `call`, but so many replicas are waited for: the answer says how many have it. On connections of its own, that block nobody else's calls.
-    /// With none, it is `call`.
+    /// As `call`, but so many replicas are waited for: the answer says how many have it. On
+    /// connections of its own, that block nobody else's calls. With none, it is `call`.
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
@@ -207,13 +212,12 @@ impl Router {
     /// Waits between two attempts, but not past the deadline.
     async fn rest(&self, pause: Duration, deadline: Moment) {
         if !pause.is_zero() {
-            self.clock
-                .sleep_until(self.clock.now().after(pause).min(deadline))
-                .await;
+            self.clock.sleep_until(self.clock.now().after(pause).min(deadline)).await;
         }
     }
 
-    /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two attempts.
+    /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two
+    /// attempts.
     pub(crate) async fn close(&self) {
         self.background.abort();
         self.subscriptions.close();

@@ -1,8 +1,9 @@
 //! Calls that replicas must confirm: `WAIT` in one pipeline with the scripts it covers.
 //!
-//! `WAIT` blocks the connection that it is sent on, and counts what was written on that connection alone. So these connections
-//! carry nothing else: one to each server for each number of replicas that calls wait for. Calls that come while
-//! a group is under way form the next one (group commit), and the wait is short, so that a slow replica does not hold that up for long.
+//! `WAIT` blocks the connection that it is sent on, and counts what was written on that connection
+//! alone. So these connections carry nothing else: one to each server for each number of replicas
+//! that calls wait for. Calls that come while a group is under way form the next one (group
+//! commit), and the wait is short, so that a slow replica does not hold that up for long.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -26,7 +27,8 @@ const GROUP: usize = 128;
 /// How long replicas are waited for.
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The connections for such calls, by the number of replicas: one that too few replicas can confirm does not hold up the others.
+/// The connections for such calls, by the number of replicas: one that too few replicas can confirm
+/// does not hold up the others.
 pub(crate) struct ReplicatedCalls {
     connector: Arc<dyn Connector>,
     clock: Arc<dyn Clock>,
@@ -97,13 +99,7 @@ impl ReplicatedCalls {
         sent_with: Arc<SentWith>,
     ) -> Attempt {
         let (tell, told) = oneshot::channel();
-        let entry = Entry {
-            call: call.clone(),
-            asking,
-            text,
-            sent_with,
-            tell,
-        };
+        let entry = Entry { call: call.clone(), asking, text, sent_with, tell };
         self.pool(replicas).push(address, entry);
         told.await.unwrap_or(Attempt::Silent { sent: Some(0) })
     }
@@ -204,7 +200,8 @@ impl Pool {
             return;
         }
         let connected = self.connections.reach(address).await;
-        // A caller that gave up meanwhile has released already by another connection, or calls elsewhere.
+        // A caller that gave up meanwhile has released already by another connection, or calls
+        // elsewhere.
         group.retain(Entry::is_wanted);
         match connected {
             Ok(connection) if !group.is_empty() => self.exchange(&connection, group).await,
@@ -219,7 +216,8 @@ impl Pool {
 
     async fn exchange(&self, connection: &Arc<Connection>, group: Vec<Entry>) {
         let clock = &*self.clock;
-        // A caller that gives up from here on hears that its call may have been sent; one that did so before is left out.
+        // A caller that gives up from here on hears that its call may have been sent; one that did
+        // so before is left out.
         let claimed = group.into_iter().filter_map(|entry| {
             let not_after = connection.server_ms(entry.call.not_after);
             entry.sent_with.note(not_after).then_some((entry, not_after))
@@ -243,10 +241,7 @@ impl Pool {
                 tell(&|not_after| Attempt::Silent { sent: Some(not_after) }, group);
             }
             Err(Failure::Broken(failure)) => {
-                let broken = |not_after| Attempt::Broken {
-                    failure: failure.clone(),
-                    not_after,
-                };
+                let broken = |not_after| Attempt::Broken { failure: failure.clone(), not_after };
                 tell(&broken, group);
             }
         }
@@ -266,13 +261,10 @@ impl Pool {
     }
 }
 
-/// Gives each entry its reply, and all of them the number of replicas. An error in place of the number confirms nothing.
+/// Gives each entry its reply, and all of them the number of replicas. An error in place of the
+/// number confirms nothing.
 fn tell_replies(connection: &Connection, group: Vec<Entry>, exchange: Exchange<Vec<Reply>>) {
-    let Exchange {
-        mut value,
-        sent,
-        received,
-    } = exchange;
+    let Exchange { mut value, sent, received } = exchange;
     let confirmed = match value.pop() {
         Some(Reply::Int(replicas)) => u32::try_from(replicas).unwrap_or(0),
         _ => 0,

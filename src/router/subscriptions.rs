@@ -1,8 +1,8 @@
 //! Where subscriptions live: each wanted channel is kept joined at the server that serves its slot.
 //!
 //! - [`Subscriptions`] takes the wishes, and says where they are fulfilled.
-//! - [`keeper`] is the one task that knows which channel is joined where, and which is to be joined next.
-//!   What the links report to it has a file of its own ([`reports`]).
+//! - [`keeper`] is the one task that knows which channel is joined where, and which is to be joined
+//!   next. What the links report to it has a file of its own ([`reports`]).
 //! - [`link`] is a task for each server: one connection that carries subscriptions alone.
 //!   [`joins`] says how many it subscribes at once.
 
@@ -37,15 +37,18 @@ pub(crate) enum Event {
         payload: Bytes,
         received: Moment,
     },
-    /// The subscription was made, made again or lost. A message may have been missed: those who wait should look.
-    Poll { slot: Slot },
+    /// The subscription was made, made again or lost. A message may have been missed: those who
+    /// wait should look.
+    Poll {
+        slot: Slot,
+    },
 }
 
 /// RefreshFrom events are told to.
 pub(crate) type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// The way of events from the links and the keeper to the one who listens. There is no task in between: a grant that is pushed is had when the reader of the
-/// connection has it.
+/// The way of events from the links and the keeper to the one who listens. There is no task in
+/// between: a grant that is pushed is had when the reader of the connection has it.
 #[derive(Clone, Default)]
 struct Events(Arc<OnceLock<Listener>>);
 
@@ -63,8 +66,9 @@ impl fmt::Debug for Events {
     }
 }
 
-/// The name of the server where each wanted channel is joined, at the master of its slot: as that server told it on the very connection that
-/// is subscribed, since another connection to the same address may lead elsewhere.
+/// The name of the server where each wanted channel is joined, at the master of its slot: as that
+/// server told it on the very connection that is subscribed, since another connection to the same
+/// address may lead elsewhere.
 type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
 /// The channels that are wanted, one for each slot.
@@ -97,16 +101,11 @@ impl Subscriptions {
             joined.clone(),
         );
         let keeper = tokio::spawn(keeper.run(taken)).abort_handle();
-        Subscriptions {
-            wanted: Mutex::default(),
-            joined,
-            commands,
-            events,
-            keeper,
-        }
+        Subscriptions { wanted: Mutex::default(), joined, commands, events, keeper }
     }
 
-    /// Keeps the channel joined at the master of its slot from now on. Returns at once, and may be said again.
+    /// Keeps the channel joined at the master of its slot from now on. Returns at once, and may be
+    /// said again.
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
         let mut wanted = lock(&self.wanted);
         if wanted.get(&slot) != Some(&channel) {
@@ -122,7 +121,8 @@ impl Subscriptions {
         }
     }
 
-    /// Takes note that a call for that slot was sent on with ASK: while it migrates, messages come from both servers.
+    /// Takes note that a call for that slot was sent on with ASK: while it migrates, messages come
+    /// from both servers.
     pub(crate) fn asked(&self, slot: Slot, source: &Address, target: &Address) {
         if lock(&self.wanted).contains_key(&slot) {
             self.tell(KeeperCommand::LockRequest {
@@ -133,14 +133,14 @@ impl Subscriptions {
         }
     }
 
-    /// The name of the server where the slot's channel is joined right now, if that is the master as far as is known, and it
-    /// has a name.
+    /// The name of the server where the slot's channel is joined right now, if that is the master
+    /// as far as is known, and it has a name.
     pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
         read(&self.joined).get(&slot).map(|name| name.to_string())
     }
 
-    /// Has all that happens told to `listener`, at once, by whoever hears of it: it must neither wait nor take long. The first one to listen is
-    /// the only one.
+    /// Has all that happens told to `listener`, at once, by whoever hears of it: it must neither
+    /// wait nor take long. The first one to listen is the only one.
     pub(crate) fn listen(&self, listener: Listener) {
         let _ = self.events.0.set(listener);
     }

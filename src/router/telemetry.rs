@@ -83,7 +83,12 @@ pub(crate) enum Carries {
 }
 
 /// A server was dialled, and the connection is open or could not be made.
-pub(crate) fn dialled(node: &Address, carries: Carries, took: Duration, failure: Option<&dyn Display>) {
+pub(crate) fn dialled(
+    node: &Address,
+    carries: Carries,
+    took: Duration,
+    failure: Option<&dyn Display>,
+) {
     let kind = match carries {
         Carries::Commands => "commands",
         Carries::Subscriptions => "subscriptions",
@@ -153,8 +158,8 @@ pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
     ]);
 }
 
-/// How much a server has to do for this process: its gauges, looked up once so that a call only adds and subtracts. All that exist for
-/// one server share them.
+/// How much a server has to do for this process: its gauges, looked up once so that a call only
+/// adds and subtracts. All that exist for one server share them.
 #[derive(Debug)]
 pub(crate) struct Load {
     in_flight: Gauge,

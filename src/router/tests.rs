@@ -23,11 +23,8 @@ use crate::node::{Command, Reply};
 use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script};
 use crate::slot::Slot;
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script {
-    name: "test",
-    text: "return {}".into(),
-    digest: "digest".into(),
-});
+static SCRIPT: LazyLock<Script> =
+    LazyLock::new(|| Script { name: "test", text: "return {}".into(), digest: "digest".into() });
 
 const ALL: (u16, u16, &str) = (0, 16383, "a");
 /// The key `k` is of the lower half, `x` of the upper one.
@@ -47,14 +44,11 @@ impl Bench {
     async fn with(ranges: &[(u16, u16, &str)], change: impl FnOnce(&mut RouterSettings)) -> Bench {
         let fakes = Fakes::new(ranges);
         let clock = TestClock::start();
-        let mut settings = RouterSettings {
-            seeds: vec![address(ranges[0].2)],
-            ..RouterSettings::default()
-        };
+        let mut settings =
+            RouterSettings { seeds: vec![address(ranges[0].2)], ..RouterSettings::default() };
         change(&mut settings);
-        let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings)
-            .await
-            .unwrap();
+        let router =
+            Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
         let bench = Bench { fakes, clock, router };
         for (.., host) in ranges {
             bench.fakes.log(host);

@@ -1,8 +1,9 @@
-//! Who sends the text of a script to a server that does not know it: one caller, and the others wait.
+//! Who sends the text of a script to a server that does not know it: one caller, and the others
+//! wait.
 //!
-//! After a failover every call in flight is answered by NOSCRIPT. A text has some 25 KB, so that thousands of them would be
-//! hundreds of megabytes. Nothing is loaded ahead: most clients use few of the scripts, and the first call of one costs two
-//! round trips either way.
+//! After a failover every call in flight is answered by NOSCRIPT. A text has some 25 KB, so that
+//! thousands of them would be hundreds of megabytes. Nothing is loaded ahead: most clients use few
+//! of the scripts, and the first call of one costs two round trips either way.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -49,7 +50,12 @@ pub(crate) struct Sender(Arc<Text>);
 
 impl Texts {
     /// Waits for the turn to send the text there. `None`: the server knows it by now.
-    pub(crate) async fn turn(&self, address: &Address, script: &Script, unknown: Unknown) -> Option<Sender> {
+    pub(crate) async fn turn(
+        &self,
+        address: &Address,
+        script: &Script,
+        unknown: Unknown,
+    ) -> Option<Sender> {
         let text = {
             let mut texts = lock(&self.0);
             texts.entry((address.clone(), script.name)).or_default().clone()

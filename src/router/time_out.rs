@@ -7,13 +7,16 @@ use crate::clock::{Clock, Moment};
 /// How often whoever reads the connection may go first.
 const TURNS: usize = 4;
 
-/// The longest that is waited on after a runtime stood still: then there can be a great deal to read.
+/// The longest that is waited on after a runtime stood still: then there can be a great deal to
+/// read.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Ends when the time is up and whatever came by then has been read.
 ///
-/// A runtime that stands still, by work that blocks it or on a machine that is overloaded or was suspended, finds its timers and the servers' answers
-/// at the same time, and may have a timer's turn come first: that says nothing about the server. So the readers get a turn, and as much time again as the timer was late.
+/// A runtime that stands still, by work that blocks it or on a machine that is overloaded or was
+/// suspended, finds its timers and the servers' answers at the same time, and may have a timer's
+/// turn come first: that says nothing about the server. So the readers get a turn, and as much time
+/// again as the timer was late.
 ///
 /// To be polled after the work that it limits, each time.
 pub(super) async fn time_out(clock: &dyn Clock, until: Moment) {

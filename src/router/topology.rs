@@ -1,5 +1,5 @@
-//! The slot map of the cluster, and how it is kept fresh: which nodes are queried for it, and when. What they say is weighed
-//! in `belief`.
+//! The slot map of the cluster, and how it is kept fresh: which nodes are queried for it, and when.
+//! What they say is weighed in `belief`.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,8 @@ use crate::router::views::view;
 use crate::router::watchers::Watchers;
 use crate::router::{Slot, jittered, lock};
 
-/// From the beginning of one refresh to that of the next: this at first, twice as long after each one that brought nothing new.
+/// From the beginning of one refresh to that of the next: this at first, twice as long after each
+/// one that brought nothing new.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest one while a call waits for a server that does not answer.
@@ -34,7 +35,8 @@ const STAGGER: Duration = Duration::from_millis(100);
 /// How many nodes are queried once one has said something new.
 const SAMPLE: usize = 5;
 
-/// The place of a seed among the nodes that are queried, at the latest: the names that users give lead to what is there now.
+/// The place of a seed among the nodes that are queried, at the latest: the names that users give
+/// lead to what is there now.
 const SEED_AT: usize = 2;
 
 /// Which node to query for the slot map.
@@ -143,7 +145,8 @@ impl Topology {
         self.changes.subscribe()
     }
 
-    /// Takes a server's word for the master of a slot. The whole map is fetched aside: slots seldom move alone.
+    /// Takes a server's word for the master of a slot. The whole map is fetched aside: slots seldom
+    /// move alone.
     pub(crate) fn moved(self: &Arc<Self>, slot: Slot, to: &Address) {
         let is_news = self.membership.known_mut().moved(slot, to);
         if is_news {
@@ -159,7 +162,11 @@ impl Topology {
     }
 
     /// As `refresh`, at most this long after the last one has begun.
-    fn refresh_within(self: &Arc<Self>, from: RefreshFrom, longest: Duration) -> Shared<BoxFuture<'static, ()>> {
+    fn refresh_within(
+        self: &Arc<Self>,
+        from: RefreshFrom,
+        longest: Duration,
+    ) -> Shared<BoxFuture<'static, ()>> {
         let mut refreshing = lock(&self.refreshing);
         let begin = refreshing.next_begin(self.clock.now(), longest);
         let running = refreshing.under_way.as_ref();
@@ -210,9 +217,7 @@ impl Topology {
     pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
         let mut changes = self.changes();
-        let _watcher = self
-            .watchers
-            .join(address, || self.clone().look_beside(address.clone()));
+        let _watcher = self.watchers.join(address, || self.clone().look_beside(address.clone()));
         while self.membership.known().map.master_of(slot) == Some(address) {
             // This holds the sender.
             let _ = changes.changed().await;
@@ -222,8 +227,7 @@ impl Topology {
     /// Goes on querying the other nodes.
     async fn look_beside(self: Arc<Self>, troubled: Address) {
         loop {
-            self.refresh_within(RefreshFrom::Another(troubled.clone()), URGENT_INTERVAL)
-                .await;
+            self.refresh_within(RefreshFrom::Another(troubled.clone()), URGENT_INTERVAL).await;
             self.look_later().await;
         }
     }
@@ -233,8 +237,9 @@ impl Topology {
         self.clock.sleep_until(self.clock.now().after(pause)).await;
     }
 
-    /// Fetches the map. One node that says nothing new is enough; else a few are queried, and one of their views is
-    /// chosen. A slow node delays this little: soon the next one is queried too. True if a slot has another master now.
+    /// Fetches the map. One node that says nothing new is enough; else a few are queried, and one
+    /// of their views is chosen. A slow node delays this little: soon the next one is queried too.
+    /// True if a slot has another master now.
     pub(crate) async fn fetch(&self, from: &RefreshFrom) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
         let mut survey = Survey {
@@ -314,8 +319,9 @@ impl Topology {
         None
     }
 
-    /// One node has said something new: queries a few at once, and waits a little for them. A single server counts only after all
-    /// seeds have answered, however long they take: two of them are no cluster.
+    /// One node has said something new: queries a few at once, and waits a little for them. A
+    /// single server counts only after all seeds have answered, however long they take: two of them
+    /// are no cluster.
     async fn sample<'a>(&'a self, from: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
         let is_alone = matches!(view.told, Told::Alone(_));
         let begins = self.membership.known().kind == Kind::Nothing;
@@ -372,7 +378,8 @@ impl Topology {
             && let Some(view) = survey.views.last()
         {
             telemetry::refresh_outdated(&view.node);
-            survey.last_failure = NodeError::unsent(format!("{} tells of an older epoch than is known", view.node));
+            survey.last_failure =
+                NodeError::unsent(format!("{} tells of an older epoch than is known", view.node));
         }
         Ok(chosen)
     }
@@ -380,8 +387,7 @@ impl Topology {
     /// Closes connections to nodes that are no longer part of the cluster.
     pub(crate) fn forget_strangers(&self) {
         let known = self.membership.known();
-        self.connections
-            .retain(|address| known.map.has(address) || self.seeds.contains(address));
+        self.connections.retain(|address| known.map.has(address) || self.seeds.contains(address));
     }
 
     /// Whether this is a node of the cluster.
@@ -392,7 +398,8 @@ impl Topology {
     fn install(&self, view: View, since: u64) -> bool {
         let node = view.node.clone();
         let changed = self.membership.known_mut().install(view, since);
-        // Some may have been opened before anything was known. (Where both are needed, what is known is locked first.)
+        // Some may have been opened before anything was known. (Where both are needed, what is
+        // known is locked first.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
             match known.admission(address, connection.identity(), connection.process()) {
@@ -410,7 +417,8 @@ impl Topology {
         changed
     }
 
-    /// The nodes to query, in this order: those that are connected, other known ones, seeds. One of the seeds is among the first three.
+    /// The nodes to query, in this order: those that are connected, other known ones, seeds. One of
+    /// the seeds is among the first three.
     fn candidates(&self, from: &RefreshFrom) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
@@ -494,10 +502,6 @@ impl Unfound {
             Unfound::Failed(failure) if failure.permanent => (Reason::Permanent, Some(failure)),
             Unfound::Failed(failure) => (Reason::Unreachable, Some(failure)),
         };
-        CallError {
-            reason,
-            in_doubt: None,
-            last,
-        }
+        CallError { reason, in_doubt: None, last }
     }
 }

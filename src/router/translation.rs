@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::node::Address;
 
-/// Turns an announced host and port into those to dial, where the two differ (port forwarding, container networks).
+/// Turns an announced host and port into those to dial, where the two differ (port forwarding,
+/// container networks).
 pub(crate) type AddressTranslation = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
 
 /// The translation in the settings, if there is one.
@@ -15,26 +16,17 @@ pub(crate) struct Translation(pub(crate) Option<AddressTranslation>);
 impl Translation {
     /// The address to dial for a node that was announced by the server at `asked`.
     ///
-    /// A server that does not know a node's host leaves it empty or says `?`: it means the host that it was itself
-    /// reached at. That one is no announced name, so it is not translated.
+    /// A server that does not know a node's host leaves it empty or says `?`: it means the host
+    /// that it was itself reached at. That one is no announced name, so it is not translated.
     pub(crate) fn address(&self, host: &str, port: u16, asked: &Address) -> Address {
         if host.is_empty() || host == "?" {
-            return Address {
-                host: asked.host.clone(),
-                port,
-            };
+            return Address { host: asked.host.clone(), port };
         }
         match &self.0 {
-            None => Address {
-                host: host.into(),
-                port,
-            },
+            None => Address { host: host.into(), port },
             Some(address_translator) => {
                 let (host, port) = address_translator(host, port);
-                Address {
-                    host: host.into(),
-                    port,
-                }
+                Address { host: host.into(), port }
             }
         }
     }
@@ -42,10 +34,6 @@ impl Translation {
 
 impl fmt::Debug for Translation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "Translation(set)"
-        } else {
-            "Translation(none)"
-        })
+        f.write_str(if self.0.is_some() { "Translation(set)" } else { "Translation(none)" })
     }
 }

@@ -1,4 +1,5 @@
-//! The way that a client's calls go: by this library's own router, or by a cluster connection of the application's.
+//! The way that a client's calls go: by this library's own router, or by a cluster connection of
+//! the application's.
 
 use std::sync::Arc;
 
@@ -121,7 +122,8 @@ impl Transport {
         }
     }
 
-    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). There is nothing to hear on the application's connection.
+    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). There is nothing to hear
+    /// on the application's connection.
     pub(crate) fn listen(&self, listener: Listener) {
         match self {
             Transport::Own(router) => router.subscriptions().listen(listener),

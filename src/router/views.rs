@@ -18,10 +18,8 @@ pub(crate) async fn view(
     response_timeout: Duration,
     translation: &Translation,
 ) -> Result<View, NodeError> {
-    let commands = [
-        Command::new().word("CLUSTER").word("SLOTS"),
-        Command::new().word("CLUSTER").word("INFO"),
-    ];
+    let commands =
+        [Command::new().word("CLUSTER").word("SLOTS"), Command::new().word("CLUSTER").word("INFO")];
     let until = clock.now().after(response_timeout);
     let mut replies = match connection.pipeline(clock, &commands, until).await {
         Ok(exchange) => exchange.value.into_iter(),
@@ -62,12 +60,17 @@ pub(crate) async fn view(
 }
 
 impl Identity {
-    /// What the answer to `CLUSTER MYID` tells. A server that starts, or is busy, may be anyone: it is queried again.
+    /// What the answer to `CLUSTER MYID` tells. A server that starts, or is busy, may be anyone: it
+    /// is queried again.
     pub(crate) fn told(reply: Option<Reply>) -> Result<Identity, NodeError> {
         Ok(match reply {
-            Some(Reply::Text(id)) if !id.is_empty() => Identity::Node(String::from_utf8_lossy(&id).into()),
+            Some(Reply::Text(id)) if !id.is_empty() => {
+                Identity::Node(String::from_utf8_lossy(&id).into())
+            }
             Some(Reply::Error(error)) if is_alone(&error) => Identity::Alone,
-            Some(Reply::Error(error)) if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") => {
+            Some(Reply::Error(error))
+                if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") =>
+            {
                 return Err(NodeError {
                     source: Some(Arc::new(error)),
                     ..NodeError::unsent("the server does not tell its id yet")
@@ -82,7 +85,8 @@ const DISABLED: &str = "cluster support disabled";
 
 /// A server that is no cluster node: it serves all slots.
 fn is_alone(error: &ServerError) -> bool {
-    error.code == "ERR" && (error.detail.contains(DISABLED) || error.detail.starts_with("unknown command"))
+    error.code == "ERR"
+        && (error.detail.contains(DISABLED) || error.detail.starts_with("unknown command"))
 }
 
 /// Epoch and state in the answer to `CLUSTER INFO`, as far as the server tells them.
@@ -108,10 +112,7 @@ mod tests {
     }
 
     fn error(detail: &str) -> Reply {
-        Reply::Error(ServerError {
-            code: "ERR".into(),
-            detail: detail.into(),
-        })
+        Reply::Error(ServerError { code: "ERR".into(), detail: detail.into() })
     }
 
     #[test]

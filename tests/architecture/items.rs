@@ -95,21 +95,24 @@ impl Items {
     }
 
     fn add_members(&mut self, module: &[String], block: &syn::ItemImpl) {
-        let syn::Type::Path(path) = &*block.self_ty else { return };
-        let Some(of) = path.path.segments.last() else { return };
+        let syn::Type::Path(path) = &*block.self_ty else {
+            return;
+        };
+        let Some(of) = path.path.segments.last() else {
+            return;
+        };
         for part in &block.items {
             let name = match part {
                 syn::ImplItem::Fn(method) => &method.sig.ident,
                 syn::ImplItem::Const(constant) => &constant.ident,
                 _ => continue,
             };
-            self.members
-                .push((module.to_vec(), of.ident.to_string(), name.to_string()));
+            self.members.push((module.to_vec(), of.ident.to_string(), name.to_string()));
         }
     }
 
-    /// Brings members home. A block may stand in another module than its type: of types with one name, it is that of
-    /// the nearest.
+    /// Brings members home. A block may stand in another module than its type: of types with one
+    /// name, it is that of the nearest.
     fn settled(mut self) -> Items {
         for (module, of, name) in std::mem::take(&mut self.members) {
             let homes = self.homes.get(&of).into_iter().flatten();

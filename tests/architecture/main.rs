@@ -1,4 +1,5 @@
-//! Imports in `src` run one way: each folder, and each file at the root, imports only what stands before it in this list.
+//! Imports in `src` run one way: each folder, and each file at the root, imports only what stands
+//! before it in this list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +31,9 @@ fn imports_run_one_way() {
     let mut layers = BTreeSet::new();
     for file in files(&source) {
         let module = module_of(file.strip_prefix(&source).unwrap());
-        let Some(layer) = module.first() else { continue }; // lib.rs, which names them all
+        let Some(layer) = module.first() else {
+            continue;
+        }; // lib.rs, which names them all
         layers.insert(layer.clone());
         let own = rank(layer).unwrap_or_else(|| panic!("{layer} is none of the layers"));
         for import in imports(&fs::read_to_string(&file).unwrap(), &module) {
@@ -102,11 +105,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// `node/redis/dial.rs` is `node::redis::dial`.
 fn module_of(file: &Path) -> Vec<String> {
-    let mut module: Vec<String> = file
-        .with_extension("")
-        .iter()
-        .map(|part| part.to_str().unwrap().to_owned())
-        .collect();
+    let mut module: Vec<String> =
+        file.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
     if module.last().is_some_and(|last| last == "mod" || last == "lib") {
         module.pop();
     }
@@ -115,16 +115,9 @@ fn module_of(file: &Path) -> Vec<String> {
 
 /// What the code of a module imports of other folders of the crate.
 fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
-    let mut found = Imports {
-        module: module.to_vec(),
-        of_the_crate: BTreeSet::new(),
-    };
+    let mut found = Imports { module: module.to_vec(), of_the_crate: BTreeSet::new() };
     found.visit_file(&syn::parse_file(text).unwrap());
-    found
-        .of_the_crate
-        .into_iter()
-        .filter(|name| *name != module[0])
-        .collect()
+    found.of_the_crate.into_iter().filter(|name| *name != module[0]).collect()
 }
 
 struct Imports {
@@ -166,7 +159,8 @@ impl Imports {
                     self.note_tree(tree, before.clone());
                 }
             }
-            syn::UseTree::Name(syn::UseName { ident }) | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
+            syn::UseTree::Name(syn::UseName { ident })
+            | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
                 before.push(ident.to_string());
                 self.note(&before);
             }
@@ -193,7 +187,8 @@ impl<'a> Visit<'a> for Imports {
     }
 
     fn visit_path(&mut self, path: &'a syn::Path) {
-        let words: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let words: Vec<String> =
+            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.note(&words);
         visit::visit_path(self, path);
     }
@@ -228,6 +223,8 @@ fn is_of_tests(item: &syn::Item) -> bool {
             _ => return false,
         };
         condition == "test"
-            || (condition.starts_with("all") && condition.contains("(test") && !condition.contains("not"))
+            || (condition.starts_with("all")
+                && condition.contains("(test")
+                && !condition.contains("not"))
     })
 }

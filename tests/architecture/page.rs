@@ -22,10 +22,7 @@ fn what_the_page_names_is_in_the_source() {
 #[test]
 fn an_item_is_found_by_its_own_path_alone() {
     let items = Items::of(&[
-        (
-            "lock::guard",
-            "pub struct Hold; impl Hold { pub async fn release(self) {} }",
-        ),
+        ("lock::guard", "pub struct Hold; impl Hold { pub async fn release(self) {} }"),
         ("lock::guard", "impl Drop for Hold { fn drop(&mut self) {} }"),
         ("lock::guard", "mod sealed { pub trait Guard { fn acquire(); } }"),
         ("lock", "pub struct Hold;"),
@@ -34,10 +31,7 @@ fn an_item_is_found_by_its_own_path_alone() {
             "client",
             "pub enum State { Held(u8) } fn take() {} #[cfg(test)] mod tests { fn it() {} }",
         ),
-        (
-            "client::worker",
-            "impl crate::client::State { const LONGEST: u8 = 1; fn look() {} }",
-        ),
+        ("client::worker", "impl crate::client::State { const LONGEST: u8 = 1; fn look() {} }"),
     ]);
     for path in [
         "lock::guard",
@@ -69,7 +63,8 @@ fn an_item_is_found_by_its_own_path_alone() {
 
 #[test]
 fn names_are_the_code_spans_that_are_paths() {
-    let page = "`a::b` and `A::b`, `cargo test`, `a`, `lua/`\n```text\n`in::a::block`\n```\n(`c::D::e`)";
+    let page =
+        "`a::b` and `A::b`, `cargo test`, `a`, `lua/`\n```text\n`in::a::block`\n```\n(`c::D::e`)";
     assert_eq!(named(page), ["A::b", "a::b", "c::D::e"].map(String::from).into());
 }
 
@@ -89,6 +84,8 @@ fn named(page: &str) -> BTreeSet<String> {
 }
 
 fn is_path(span: &str) -> bool {
-    let is_word = |word: &str| !word.is_empty() && word.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
+    let is_word = |word: &str| {
+        !word.is_empty() && word.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
+    };
     span.contains("::") && span.split("::").all(is_word)
 }

@@ -1,4 +1,5 @@
-//! Judges a history by itself: it knows nothing of the library but the events that the workers noted.
+//! Judges a history by itself: it knows nothing of the library but the events that the workers
+//! noted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,23 +67,28 @@ pub struct Findings {
     pub writes: usize,
     /// Two believed to hold at once, one of them for writing.
     pub overlaps: Seen,
-    /// A token that is not above one that was granted before it was asked for, or whose holder had gone before it was granted; or that two have.
+    /// A token that is not above one that was granted before it was asked for, or whose holder had
+    /// gone before it was granted; or that two have.
     pub tokens: Seen,
     /// Writes that the store accepted after one with a newer token.
     pub stale: Seen,
     /// Writes that the store refused.
     pub refused: usize,
-    /// Of those, the writes of holders that believed to hold to the end: somebody had a newer token meanwhile.
+    /// Of those, the writes of holders that believed to hold to the end: somebody had a newer token
+    /// meanwhile.
     pub overtaken: Seen,
     /// Leases that ended before their holders gave them back, and the holders knew.
     pub lost: Seen,
-    /// Of those, the holders that a rival was granted before the loss was noticed; by its clock the guard had said so before.
+    /// Of those, the holders that a rival was granted before the loss was noticed; by its clock the
+    /// guard had said so before.
     pub noticed_late: usize,
-    /// Of those in turn, the holders whose process was awake meanwhile: it has noted something else after the end of the lease.
+    /// Of those in turn, the holders whose process was awake meanwhile: it has noted something else
+    /// after the end of the lease.
     pub late_though_awake: Seen,
     /// Of those, the holders that noticed it before a rival was granted.
     pub noticed_in_time: usize,
-    /// Leases of which the release or a renewal said, before they could have ended, that they are lost: grants or renewals that were acknowledged and are gone.
+    /// Leases of which the release or a renewal said, before they could have ended, that they are
+    /// lost: grants or renewals that were acknowledged and are gone.
     pub vanished: Seen,
     /// Releases without a certain outcome.
     pub unknown: usize,
@@ -99,7 +105,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// `wait_limit` is how long a lock may take to get to one that waits when nobody has it any more.
+    /// `wait_limit` is how long a lock may take to get to one that waits when nobody has it any
+    /// more.
     pub fn of(history: &History, excuses: &Excuses, wait_limit: Nanos) -> Findings {
         let mut findings = Findings::default();
         let mut names: HashMap<usize, (Vec<Held<'_>>, Vec<Wait<'_>>)> = HashMap::new();
@@ -141,9 +148,9 @@ impl Findings {
         }
         match hold.released {
             Some((_, Outcome::Unknown)) => self.unknown += 1,
-            Some((at, Outcome::Failed)) => self
-                .unreleased
-                .note(|| format!("the release of {} at {at} failed", shown(hold))),
+            Some((at, Outcome::Failed)) => {
+                self.unreleased.note(|| format!("the release of {} at {at} failed", shown(hold)))
+            }
             _ => {}
         }
     }
@@ -176,12 +183,14 @@ impl Findings {
         let mut granted = holds.iter().peekable();
         let mut highest = 0;
         for held in asked {
-            while let Some(before) = granted.next_if(|before| before.grant.at < held.hold.requested) {
+            while let Some(before) = granted.next_if(|before| before.grant.at < held.hold.requested)
+            {
                 highest = highest.max(before.grant.token);
             }
             if held.grant.token <= highest {
-                self.tokens
-                    .note(|| format!("{} has token {} after {highest}", shown(held.hold), held.grant.token));
+                self.tokens.note(|| {
+                    format!("{} has token {} after {highest}", shown(held.hold), held.grant.token)
+                });
             }
         }
         let mut by_token: Vec<&Held<'_>> = holds.iter().collect();
@@ -200,7 +209,8 @@ impl Findings {
         }
     }
 
-    /// Who is granted after another has gone, and excludes it, has a higher token, whenever it asked.
+    /// Who is granted after another has gone, and excludes it, has a higher token, whenever it
+    /// asked.
     fn tokens_after_holds(&mut self, holds: &[Held<'_>]) {
         let mut ended: Vec<&Held<'_>> = holds.iter().collect();
         ended.sort_by_key(|held| held.end);
@@ -256,11 +266,13 @@ impl Findings {
 
     fn losses(&mut self, holds: &[Held<'_>], history: &History) {
         for (number, held) in holds.iter().enumerate() {
-            let known = held.hold.lost.is_some() || held.hold.ended.is_some_and(|(_, believed)| !believed);
+            let known =
+                held.hold.lost.is_some() || held.hold.ended.is_some_and(|(_, believed)| !believed);
             let noticed = held.hold.lost.or(held.hold.ended.map(|(at, _)| at)).unwrap_or(held.end);
             if known {
                 // One that waited for it.
-                let is_rival = |other: &&Held<'_>| held.excludes(other) && other.hold.requested < noticed;
+                let is_rival =
+                    |other: &&Held<'_>| held.excludes(other) && other.hold.requested < noticed;
                 if let Some(rival) = holds[number + 1..].iter().find(is_rival) {
                     let late = rival.grant.at < noticed;
                     self.noticed_late += usize::from(late);
@@ -270,8 +282,7 @@ impl Findings {
                             .note(|| format!("{} noticed its loss at {noticed}", shown(held.hold)));
                     }
                 }
-                self.lost
-                    .note(|| format!("{} noticed its loss at {noticed}", shown(held.hold)));
+                self.lost.note(|| format!("{} noticed its loss at {noticed}", shown(held.hold)));
             }
             // One whose release came too late may have run out on the way.
             let released = matches!(held.hold.released, Some((at, Outcome::AlreadyLost)) if at < held.grant.deadline);
@@ -311,12 +322,16 @@ impl Findings {
                 Mode::Read => writers_gone,
             };
             let (asked, excuses) = (wait.hold.requested, excuses(wait.hold.worker));
-            if wait.is_timed_out && excused((asked, wait.until), &excuses) < (wait.until - asked) / 2 {
+            if wait.is_timed_out
+                && excused((asked, wait.until), &excuses) < (wait.until - asked) / 2
+            {
                 self.timed_out
                     .note(|| format!("{} was given up at {}", shown(wait.hold), wait.until));
             }
             let from = gone.max(asked);
-            if wait.until > from && wait.until - from > wait_limit + excused((from, wait.until), &excuses) {
+            if wait.until > from
+                && wait.until - from > wait_limit + excused((from, wait.until), &excuses)
+            {
                 self.stuck.note(|| {
                     format!(
                         "{} waited until {}, and nobody had it since {from}",
@@ -344,7 +359,8 @@ struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     fn of(hold: &'a Hold) -> Option<Wait<'a>> {
-        let (failed, kind) = hold.failed.as_ref().map_or((None, ""), |(at, kind)| (Some(*at), kind));
+        let (failed, kind) =
+            hold.failed.as_ref().map_or((None, ""), |(at, kind)| (Some(*at), kind));
         Some(Wait {
             hold,
             until: hold.granted.map(|grant| grant.at).or(failed)?,
@@ -358,7 +374,8 @@ struct Held<'a> {
     hold: &'a Hold,
     grant: Grant,
     end: Nanos,
-    /// When the lock is free of it at the latest: its deadline, where it was not released for certain.
+    /// When the lock is free of it at the latest: its deadline, where it was not released for
+    /// certain.
     gone: Nanos,
 }
 
@@ -369,10 +386,9 @@ impl<'a> Held<'a> {
         let end = match hold.ended {
             Some((at, true)) => at,
             // What is noted of the deadline is a lower bound, and so is this.
-            Some((at, false)) => [Some(at), hold.lost]
-                .into_iter()
-                .flatten()
-                .fold(grant.deadline, Nanos::min),
+            Some((at, false)) => {
+                [Some(at), hold.lost].into_iter().flatten().fold(grant.deadline, Nanos::min)
+            }
             None => grant.deadline.min(history.lived_until(hold.worker)),
         };
         let gone = match hold.released {
@@ -383,9 +399,11 @@ impl<'a> Held<'a> {
         Some(Held { hold, grant, end, gone })
     }
 
-    /// What was released just before a fault, or in it, may not be known to the new master: then the lease ends it.
+    /// What was released just before a fault, or in it, may not be known to the new master: then
+    /// the lease ends it.
     fn gone_for_certain(&self, excuses: &[Span]) -> Nanos {
-        let may_be_forgotten = |(from, until): &Span| self.gone + JUST >= *from && self.gone <= *until;
+        let may_be_forgotten =
+            |(from, until): &Span| self.gone + JUST >= *from && self.gone <= *until;
         match excuses.iter().any(may_be_forgotten) {
             true => self.gone.max(self.grant.deadline),
             false => self.gone,

@@ -1,8 +1,12 @@
-//! What the workers did, as their logs say: one line an event, and each hold put together from its lines.
+//! What the workers did, as their logs say: one line an event, and each hold put together from its
+//! lines.
 //!
-//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline>`: granted, and believed until then (if not from the start: the guard had come too late). `D <id> <deadline>`: renewed. `L <id>`: the loss was
-//! noticed. `W <id> <sequence>`, `V <id>`: a write was accepted by the store, or refused. `E <id> held|lost`: the release is about to be called. `X <id> <outcome>`: what it
-//! came to. `F <id> <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for so long until now. Times are of CLOCK_BOOTTIME, which all processes of a machine share.
+//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline>`: granted, and believed until
+//! then (if not from the start: the guard had come too late). `D <id> <deadline>`: renewed.
+//! `L <id>`: the loss was noticed. `W <id> <sequence>`, `V <id>`: a write was accepted by the
+//! store, or refused. `E <id> held|lost`: the release is about to be called. `X <id> <outcome>`:
+//! what it came to. `F <id> <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked
+//! for so long until now. Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -117,11 +121,7 @@ impl History {
     /// One more worker; its number.
     pub fn add(&mut self, log: Option<PathBuf>) -> usize {
         self.workers.push(Source {
-            log: log.map(|path| Tail {
-                path,
-                place: 0,
-                rest: String::new(),
-            }),
+            log: log.map(|path| Tail { path, place: 0, rest: String::new() }),
             ..Source::default()
         });
         self.workers.len() - 1
@@ -159,9 +159,7 @@ impl History {
     /// The requests since then.
     pub fn recent(&self, since: Nanos) -> impl Iterator<Item = &Hold> {
         let is_recent = move |hold: &&Hold| hold.requested >= since;
-        self.workers
-            .iter()
-            .flat_map(move |source| source.holds.iter().rev().take_while(is_recent))
+        self.workers.iter().flat_map(move |source| source.holds.iter().rev().take_while(is_recent))
     }
 
     /// Reads what was written since the last time.
@@ -214,9 +212,7 @@ impl Source {
             }
             "D" => hold.granted.as_mut()?.deadline = words.next()?.parse().ok()?,
             "L" => hold.lost = Some(at),
-            "W" => hold.writes.push(StoreWrite {
-                sequence: Some(words.next()?.parse().ok()?),
-            }),
+            "W" => hold.writes.push(StoreWrite { sequence: Some(words.next()?.parse().ok()?) }),
             "V" => hold.writes.push(StoreWrite { sequence: None }),
             "E" => hold.ended = Some((at, words.next()? == "held")),
             "X" => hold.released = Some((at, Outcome::parse(words.next()?))),

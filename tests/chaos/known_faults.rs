@@ -1,4 +1,5 @@
-//! Histories with known faults, which the checker must find, and without, in which it must find nothing.
+//! Histories with known faults, which the checker must find, and without, in which it must find
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,10 +20,7 @@ use crate::support::{Error, Result};
 const PATIENCE: Nanos = 10_000_000_000;
 
 fn excuse_name(name: usize, span: (Nanos, Nanos)) -> Excuses {
-    Excuses {
-        names: [(name, vec![span])].into(),
-        ..Excuses::default()
-    }
+    Excuses { names: [(name, vec![span])].into(), ..Excuses::default() }
 }
 
 /// A history of workers, each with its lines. Times are in milliseconds here.
@@ -60,34 +58,15 @@ fn in_nanos(line: &str) -> String {
 #[test]
 fn a_good_history_has_nothing() {
     let found = findings(&[
-        &[
-            "1 R 0 7 w",
-            "2 G 0 10 1000",
-            "3 W 0 1",
-            "5 W 0 2",
-            "6 E 0 held",
-            "7 X 0 Released",
-        ],
+        &["1 R 0 7 w", "2 G 0 10 1000", "3 W 0 1", "5 W 0 2", "6 E 0 held", "7 X 0 Released"],
         &["1 R 0 7 r", "8 G 0 11 1000", "10 E 0 held", "11 X 0 Released"],
         &["1 R 0 7 r", "8 G 0 12 1000", "12 E 0 held", "13 X 0 Released"],
-        &[
-            "9 R 0 7 w",
-            "13 G 0 13 1000",
-            "14 W 0 3",
-            "16 E 0 held",
-            "17 X 0 Released",
-        ],
+        &["9 R 0 7 w", "13 G 0 13 1000", "14 W 0 3", "16 E 0 held", "17 X 0 Released"],
     ]);
     assert_eq!((found.requests, found.grants, found.writes), (4, 4, 3));
     assert_eq!(found.waits, [1_000_000, 4_000_000, 7_000_000, 7_000_000]);
-    let kinds = [
-        &found.overlaps,
-        &found.tokens,
-        &found.stale,
-        &found.lost,
-        &found.vanished,
-        &found.stuck,
-    ];
+    let kinds =
+        [&found.overlaps, &found.tokens, &found.stale, &found.lost, &found.vanished, &found.stuck];
     assert!(kinds.iter().all(|seen| seen.count == 0), "{found:?}");
 }
 
@@ -171,32 +150,14 @@ fn a_stale_write_that_the_store_accepted_is_found() {
 
 #[test]
 fn a_loss_is_told_apart_from_a_grant_that_vanished() {
-    let noticed = [
-        "1 R 0 7 w",
-        "2 G 0 10 40",
-        "40 L 0",
-        "41 E 0 lost",
-        "42 X 0 AlreadyLost",
-    ];
-    let late = [
-        "1 R 0 7 w",
-        "2 G 0 10 40",
-        "90 L 0",
-        "91 E 0 lost",
-        "92 X 0 AlreadyLost",
-    ];
+    let noticed = ["1 R 0 7 w", "2 G 0 10 40", "40 L 0", "41 E 0 lost", "42 X 0 AlreadyLost"];
+    let late = ["1 R 0 7 w", "2 G 0 10 40", "90 L 0", "91 E 0 lost", "92 X 0 AlreadyLost"];
     let vanished = ["1 R 0 7 w", "2 G 0 10 1000", "41 E 0 held", "42 X 0 AlreadyLost"];
     let too_late = ["1 R 0 7 w", "2 G 0 10 1000", "41 E 0 held", "1042 X 0 AlreadyLost"];
     let rival = ["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held"];
     let counts = |found: Findings| (found.lost.count, found.noticed_late, found.vanished.count);
-    let early = [
-        "1 R 0 7 w",
-        "2 G 0 10 40",
-        "30 D 0 70",
-        "39 L 0",
-        "41 E 0 lost",
-        "42 X 0 Unknown",
-    ];
+    let early =
+        ["1 R 0 7 w", "2 G 0 10 40", "30 D 0 70", "39 L 0", "41 E 0 lost", "42 X 0 Unknown"];
     assert_eq!(counts(findings(&[&noticed, &rival])), (1, 0, 0));
     assert_eq!(findings(&[&noticed, &rival]).noticed_in_time, 1);
     assert_eq!(counts(findings(&[&late, &rival])), (1, 1, 0));
@@ -213,11 +174,7 @@ fn a_token_that_falls_from_one_hold_to_the_next_is_found() {
     let later = ["1 R 0 7 r", "5 G 0 8 1000", "6 E 0 held"];
     assert_eq!(findings(&[&first, &beside]).tokens.count, 1);
     assert_eq!(findings(&[&first, &reader]).tokens.count, 1);
-    assert_eq!(
-        findings(&[&reader, &later]).tokens.count,
-        0,
-        "readers do not exclude each other"
-    );
+    assert_eq!(findings(&[&reader, &later]).tokens.count, 0, "readers do not exclude each other");
 }
 
 #[test]
@@ -249,25 +206,12 @@ fn one_who_waits_long_for_nobody_is_stuck() {
     assert_eq!(stuck(&[&given_back, &late]), 1);
     assert_eq!(stuck(&[&given_back, &afterwards]), 1, "whoever had it before");
     let excuse = |name: usize| excuse_name(name, (1_000_000_000, 3_000_000_000));
-    assert_eq!(
-        Findings::of(&history(&[&dead, &later]), &excuse(7), PATIENCE)
-            .stuck
-            .count,
-        0
-    );
-    assert_eq!(
-        Findings::of(&history(&[&dead, &later]), &excuse(8), PATIENCE)
-            .stuck
-            .count,
-        1
-    );
+    assert_eq!(Findings::of(&history(&[&dead, &later]), &excuse(7), PATIENCE).stuck.count, 0);
+    assert_eq!(Findings::of(&history(&[&dead, &later]), &excuse(8), PATIENCE).stuck.count, 1);
     // A failover may have forgotten the release.
     let excuse = excuse_name(7, (500_000_000, 600_000_000));
-    let released = |late: &[&str]| {
-        Findings::of(&history(&[&given_back, late]), &excuse, PATIENCE)
-            .stuck
-            .count
-    };
+    let released =
+        |late: &[&str]| Findings::of(&history(&[&given_back, late]), &excuse, PATIENCE).stuck.count;
     assert_eq!((released(&late), released(&later)), (0, 1));
     // A reader does not wait for readers, and a writer does.
     let reader = ["9 R 0 7 r", "10 G 0 10 5000", "9000 E 0 held", "9001 X 0 Released"];
@@ -289,10 +233,7 @@ fn outcomes_and_errors_are_counted() {
         "9 E 2 held",
         "10 X 2 Failed refused",
     ]]);
-    assert_eq!(
-        (found.requests, found.grants, found.unknown, found.unreleased.count),
-        (3, 2, 1, 1)
-    );
+    assert_eq!((found.requests, found.grants, found.unknown, found.unreleased.count), (3, 2, 1, 1));
     assert_eq!(found.failed["Unavailable"], 1);
 }
 
@@ -308,10 +249,7 @@ fn a_line_that_makes_no_sense_is_an_error() {
 /// What a verdict says is broken, with this promise beside what always holds.
 fn broken(promise: Promise, workers: &[&[&str]], faults: &[Fault]) -> Vec<String> {
     let promises = Box::leak(Box::new([promise]));
-    let variant = Variant {
-        promises,
-        ..rows().remove(0).variants.remove(0)
-    };
+    let variant = Variant { promises, ..rows().remove(0).variants.remove(0) };
     Verdict::of(&history(workers), faults, &variant, &[]).broken
 }
 
@@ -338,14 +276,12 @@ fn each_promise_is_broken_by_its_fault_and_not_without() {
                 &["1 R 0 7 w", "2 G 0 10 900", "55 E 0 held", "56 X 0 Released"],
                 &["1 R 0 7 w", "2 G 0 10 40", "3 V 0", "5 E 0 held", "6 X 0 Released"],
             ],
-            Promise::NoLoss => vec![&[
-                "1 R 0 7 w",
-                "2 G 0 10 40",
-                "40 L 0",
-                "41 E 0 lost",
-                "42 X 0 AlreadyLost",
-            ]],
-            Promise::NothingVanished => vec![&["1 R 0 7 w", "2 G 0 10 40", "5 E 0 held", "6 X 0 AlreadyLost"]],
+            Promise::NoLoss => {
+                vec![&["1 R 0 7 w", "2 G 0 10 40", "40 L 0", "41 E 0 lost", "42 X 0 AlreadyLost"]]
+            }
+            Promise::NothingVanished => {
+                vec![&["1 R 0 7 w", "2 G 0 10 40", "5 E 0 held", "6 X 0 AlreadyLost"]]
+            }
             Promise::NoError => vec![&["1 R 0 7 w", "2 F 0 Refused no memory"]],
             Promise::OnlyErrors(_) => vec![&["1 R 0 7 w", "2 F 0 Unavailable no master"]],
             Promise::ReleaseWorks => vec![
@@ -374,11 +310,7 @@ fn each_promise_is_broken_by_its_fault_and_not_without() {
     for promise in all {
         assert!(broken(promise, &[GOOD, RIVAL], &[]).is_empty(), "{promise:?}");
         for faulty in of(promise) {
-            assert_eq!(
-                broken(promise, &[faulty, RIVAL], &[]).len(),
-                1,
-                "{promise:?}: {faulty:?}"
-            );
+            assert_eq!(broken(promise, &[faulty, RIVAL], &[]).len(), 1, "{promise:?}: {faulty:?}");
         }
     }
     let refused = of(Promise::NoError);
@@ -388,13 +320,8 @@ fn each_promise_is_broken_by_its_fault_and_not_without() {
 #[test]
 fn one_that_stood_still_notes_its_loss_later_than_its_guard_said_so() {
     let rival: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
-    let still: &[&str] = &[
-        "1 R 0 7 w",
-        "2 G 0 10 40",
-        "55 L 0",
-        "56 E 0 lost",
-        "57 X 0 AlreadyLost",
-    ];
+    let still: &[&str] =
+        &["1 R 0 7 w", "2 G 0 10 40", "55 L 0", "56 E 0 lost", "57 X 0 AlreadyLost"];
     assert!(broken(Promise::ToldInTime, &[still, rival], &[]).is_empty());
     assert_eq!(findings(&[still, rival]).noticed_late, 1, "and is counted");
 }
@@ -413,23 +340,14 @@ fn a_worker_that_was_cut_off_is_excused_and_the_others_are_not() {
 
 #[test]
 fn a_row_about_losses_must_have_some() {
-    let told: &[&str] = &[
-        "1 R 0 7 w",
-        "2 G 0 10 40",
-        "40 L 0",
-        "41 E 0 lost",
-        "42 X 0 AlreadyLost",
-    ];
+    let told: &[&str] =
+        &["1 R 0 7 w", "2 G 0 10 40", "40 L 0", "41 E 0 lost", "42 X 0 AlreadyLost"];
     let rival: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
     let later: &[&str] = &["45 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
     let faults = vec![fault(1, 2, &[], &[]); 20];
     assert!(broken(Promise::ToldInTime, &[told, rival], &faults).is_empty());
     assert_eq!(broken(Promise::ToldInTime, &[told], &faults).len(), 1);
-    assert_eq!(
-        broken(Promise::ToldInTime, &[told, later], &faults).len(),
-        1,
-        "nobody waited"
-    );
+    assert_eq!(broken(Promise::ToldInTime, &[told, later], &faults).len(), 1, "nobody waited");
     assert!(broken(Promise::ToldInTime, &[told], &faults[1..]).is_empty());
 }
 
@@ -440,11 +358,7 @@ fn what_always_holds_is_judged_in_every_row() {
         &["1 R 0 7 w", "2 G 0 10 1000", "3 E 0 held"],
         &["4 R 0 7 w", "5 G 0 9 1000", "6 E 0 held"],
     ];
-    assert_eq!(
-        broken(Promise::NoLoss, &[timed_out], &[]).len(),
-        2,
-        "stuck, and out of time"
-    );
+    assert_eq!(broken(Promise::NoLoss, &[timed_out], &[]).len(), 2, "stuck, and out of time");
     assert_eq!(broken(Promise::NoLoss, lower, &[]).len(), 1);
     // Most of its time a server was struck.
     let struck = [fault(10, 55_000, &[], &[])];
@@ -456,13 +370,7 @@ fn what_always_holds_is_judged_in_every_row() {
 #[test]
 fn a_pause_is_the_longest_time_without_a_grant_of_what_was_struck() {
     let grants: &[&[&str]] = &[
-        &[
-            "1 R 0 7 r",
-            "2 G 0 10 9000",
-            "3 E 0 held",
-            "4 R 1 7 r",
-            "20 G 1 11 9000",
-        ],
+        &["1 R 0 7 r", "2 G 0 10 9000", "3 E 0 held", "4 R 1 7 r", "20 G 1 11 9000"],
         &[
             "1 R 0 8 r",
             "30 G 0 10 9000",
@@ -514,10 +422,7 @@ fn the_scorecard_adds_up_what_belongs_together() {
     let cells = "| Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0, 4 | 6 | Refused 8 | 30 ms | 2.0 s, 2.0 s | 2 | 1 |";
     assert!(lines[0].ends_with(cells), "{}", lines[0]);
     assert!(lines[1].ends_with("| 2 | - |"), "{}", lines[1]);
-    assert_eq!(
-        card.lines().next().unwrap().matches('|').count(),
-        lines[0].matches('|').count()
-    );
+    assert_eq!(card.lines().next().unwrap().matches('|').count(), lines[0].matches('|').count());
     assert!(card.contains("`src 1234567, lua 89abcde`"), "{card}");
 }
 
@@ -525,11 +430,7 @@ fn the_scorecard_adds_up_what_belongs_together() {
 fn census() -> Census {
     let told = |number: usize| Told {
         run_id: format!("run{number}"),
-        role: if number < 3 {
-            Role::Master
-        } else {
-            Role::ReplicaOf(number - 3)
-        },
+        role: if number < 3 { Role::Master } else { Role::ReplicaOf(number - 3) },
         epoch: number as u64 % 3 + 1,
         current_epoch: 6,
         promotions: 0,
@@ -550,12 +451,8 @@ fn told(nodes: &mut BTreeMap<usize, Told>, number: usize) -> &mut Told {
 
 /// The replica of the first master has become one, at the next epoch.
 fn failed_over(nodes: &mut BTreeMap<usize, Told>) {
-    *told(nodes, 0) = Told {
-        role: Role::ReplicaOf(3),
-        epoch: 7,
-        current_epoch: 7,
-        ..told(nodes, 0).clone()
-    };
+    *told(nodes, 0) =
+        Told { role: Role::ReplicaOf(3), epoch: 7, current_epoch: 7, ..told(nodes, 0).clone() };
     *told(nodes, 3) = Told {
         role: Role::Master,
         epoch: 7,
@@ -569,18 +466,12 @@ const TAKES_OVER: Change = Change::TakesOver { from: 0, to: 3 };
 
 #[test]
 fn what_was_ordered_is_not_noticed_and_all_else_is() {
-    let noticed = |after: &Census, ordered: &[Change]| after.unordered(&census(), ordered, Ended::Done).len();
+    let noticed =
+        |after: &Census, ordered: &[Change]| after.unordered(&census(), ordered, Ended::Done).len();
     let restarted = with(|nodes| told(nodes, 4).run_id = "another".into());
     let ended = with(|nodes| drop(nodes.remove(&4)));
-    let come = with(|nodes| {
-        drop(nodes.insert(
-            6,
-            Told {
-                role: Role::Master,
-                ..nodes[&0].clone()
-            },
-        ))
-    });
+    let come =
+        with(|nodes| drop(nodes.insert(6, Told { role: Role::Master, ..nodes[&0].clone() })));
     let moved = with(|nodes| {
         let target = told(nodes, 1);
         (target.epoch, target.current_epoch) = (7, 7);
@@ -617,35 +508,21 @@ fn what_was_ordered_is_not_noticed_and_all_else_is() {
     // A failover that undid what was ordered, and one more than was ordered.
     assert!(noticed(&census(), &[TAKES_OVER]) > 0);
     let mut there_and_back = with(failed_over_and_back);
-    assert_eq!(
-        noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]),
-        0
-    );
+    assert_eq!(noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]), 0);
     told(&mut there_and_back.0, 3).promotions = 2;
-    assert_eq!(
-        noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]),
-        1
-    );
+    assert_eq!(noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]), 1);
 }
 
 fn failed_over_and_back(nodes: &mut BTreeMap<usize, Told>) {
-    *told(nodes, 0) = Told {
-        epoch: 8,
-        current_epoch: 8,
-        promotions: 1,
-        ..told(nodes, 0).clone()
-    };
-    *told(nodes, 3) = Told {
-        epoch: 8,
-        current_epoch: 8,
-        promotions: 1,
-        ..told(nodes, 3).clone()
-    };
+    *told(nodes, 0) = Told { epoch: 8, current_epoch: 8, promotions: 1, ..told(nodes, 0).clone() };
+    *told(nodes, 3) = Told { epoch: 8, current_epoch: 8, promotions: 1, ..told(nodes, 3).clone() };
 }
 
 #[test]
 fn an_order_that_was_cut_short_may_have_been_carried_out_or_not() {
-    let noticed = |after: &Census, ordered: &[Change]| after.unordered(&census(), ordered, Ended::CutShort).len();
+    let noticed = |after: &Census, ordered: &[Change]| {
+        after.unordered(&census(), ordered, Ended::CutShort).len()
+    };
     let killed = with(|nodes| drop(nodes.remove(&0)));
     let other = with(|nodes| told(nodes, 1).role = Role::ReplicaOf(4));
     let orders = [TAKES_OVER, Change::Restarts(0)];
@@ -724,23 +601,16 @@ fn a_void_run_is_neither_kept_nor_broken() {
 fn a_step_of_the_clock_and_a_standstill_are_told() {
     const MS: u64 = 1_000_000;
     let sample = |at: u64, ahead: i64| Sample { at: at * MS, ahead };
-    let even: Vec<Sample> = (0..50)
-        .map(|number| sample(number * 100, number as i64 % 2 * 900))
-        .collect();
+    let even: Vec<Sample> =
+        (0..50).map(|number| sample(number * 100, number as i64 % 2 * 900)).collect();
     let clocks = Clocks::of(&even);
-    assert_eq!(
-        (clocks.samples, clocks.step.map(|(_, step)| step.abs())),
-        (50, Some(900))
-    );
+    assert_eq!((clocks.samples, clocks.step.map(|(_, step)| step.abs())), (50, Some(900)));
     assert_eq!(clocks.standstill.map(|(_, late)| late), Some(0));
 
     let stepped = |by: i64| -> Vec<Sample> {
         let after = |sample: &Sample| if sample.at > 2_000 * MS { by } else { 0 };
         even.iter()
-            .map(|sample| Sample {
-                ahead: sample.ahead + after(sample),
-                ..*sample
-            })
+            .map(|sample| Sample { ahead: sample.ahead + after(sample), ..*sample })
             .collect()
     };
     for (by, words) in [
@@ -766,14 +636,14 @@ fn a_step_of_the_clock_and_a_standstill_are_told() {
 
 #[test]
 fn a_long_log_keeps_its_beginning_and_its_end() {
-    let log: Vec<u8> = (0..100_000)
-        .map(|number| format!("line {number}\n"))
-        .collect::<String>()
-        .into_bytes();
+    let log: Vec<u8> =
+        (0..100_000).map(|number| format!("line {number}\n")).collect::<String>().into_bytes();
     assert_eq!(shortened(&log, log.len()), log);
     let kept = String::from_utf8(shortened(&log, 1_000)).unwrap();
     assert!(
-        kept.starts_with("line 0\n") && kept.ends_with("line 99999\n") && kept.contains("bytes are left out"),
+        kept.starts_with("line 0\n")
+            && kept.ends_with("line 99999\n")
+            && kept.contains("bytes are left out"),
         "{kept}"
     );
     assert!(kept.len() < 1_100);

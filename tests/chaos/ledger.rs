@@ -1,5 +1,5 @@
-//! What the servers say of themselves, and what changed there that no nemesis ordered: a run in which something else
-//! happened than was ordered shows nothing, and is void.
+//! What the servers say of themselves, and what changed there that no nemesis ordered: a run in
+//! which something else happened than was ordered shows nothing, and is void.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,15 @@ use std::path::Path;
 use super::history::now;
 use crate::support::{Cluster, Result, Server, View, WaitLimit};
 
-/// What a server logs when it makes itself a master: after an election, or by `CLUSTER FAILOVER TAKEOVER`. Redis and
-/// Valkey end these sentences in different words.
+/// What a server logs when it makes itself a master: after an election, or by
+/// `CLUSTER FAILOVER TAKEOVER`. Redis and Valkey end these sentences in different words.
 const PROMOTED: [&str; 2] = ["Failover election won", "Taking over the "];
 
 /// A change that a nemesis orders. Servers are named by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A replica becomes a master in place of its own, which follows it from then on, as its other replicas do.
+    /// A replica becomes a master in place of its own, which follows it from then on, as its other
+    /// replicas do.
     TakesOver {
         from: usize,
         to: usize,
@@ -71,7 +72,8 @@ pub struct Told {
 pub struct Census(pub BTreeMap<usize, Told>);
 
 impl Census {
-    /// Asks all that were neither killed nor frozen by order. One that has ended by itself is missing.
+    /// Asks all that were neither killed nor frozen by order. One that has ended by itself is
+    /// missing.
     pub async fn take(cluster: &Cluster) -> Result<Census> {
         let mut all = BTreeMap::new();
         for number in cluster.running() {
@@ -125,9 +127,7 @@ impl Told {
             Some(id) => cluster.number(id).map_or(Role::ReplicaOfStranger, Role::ReplicaOf),
         };
         let info: String = node.say("CLUSTER INFO").await?;
-        let current = info
-            .lines()
-            .find_map(|line| line.strip_prefix("cluster_current_epoch:"));
+        let current = info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"));
         Ok(Told {
             run_id: server.get("run_id").cloned().unwrap_or_default(),
             role,
@@ -144,9 +144,7 @@ fn promotions(node: &Server) -> usize {
     }
     let log = std::fs::read(node.folder().join("server.log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
-    log.lines()
-        .filter(|line| PROMOTED.iter().any(|words| line.contains(words)))
-        .count()
+    log.lines().filter(|line| PROMOTED.iter().any(|words| line.contains(words))).count()
 }
 
 /// What orders make of what was before.
@@ -159,17 +157,14 @@ struct Allowed<'a> {
 
 impl<'a> Allowed<'a> {
     fn of(before: &Census, ordered: &'a [Change], ended: Ended) -> Allowed<'a> {
-        let mut roles: BTreeMap<usize, Role> = before.0.iter().map(|(&number, told)| (number, told.role)).collect();
+        let mut roles: BTreeMap<usize, Role> =
+            before.0.iter().map(|(&number, told)| (number, told.role)).collect();
         let mut all = vec![roles.clone()];
         for change in ordered {
             change.apply(&mut roles);
             all.push(roles.clone());
         }
-        Allowed {
-            ordered,
-            ended,
-            roles: all,
-        }
+        Allowed { ordered, ended, roles: all }
     }
 
     fn has(&self, change: Change) -> bool {
@@ -217,7 +212,8 @@ impl<'a> Allowed<'a> {
             Change::TakesOver { to, .. } | Change::TakesSlot(to) => to == number,
             _ => false,
         };
-        let stays = is.role == Role::Master && was.role == Role::Master && !self.ordered.iter().any(is_new);
+        let stays =
+            is.role == Role::Master && was.role == Role::Master && !self.ordered.iter().any(is_new);
         (stays && was.epoch != is.epoch).then(|| {
             format!(
                 "node {number}, a master all the time, went from epoch {} to {}",
@@ -228,7 +224,8 @@ impl<'a> Allowed<'a> {
 
     /// Also those that left no other trace, since the next one undid them.
     fn of_promotions(&self, number: usize, was: &Told, is: &Told) -> Option<String> {
-        let to_it = |change: &&Change| matches!(change, Change::TakesOver { to, .. } if *to == number);
+        let to_it =
+            |change: &&Change| matches!(change, Change::TakesOver { to, .. } if *to == number);
         let ordered = self.ordered.iter().filter(to_it).count();
         let seen = is.promotions.saturating_sub(was.promotions);
         let has_log = is.promotions > 0;
@@ -242,7 +239,8 @@ impl<'a> Allowed<'a> {
 
     /// Each vote raises it, also one that comes to nothing, and each slot by one at the most.
     fn of_epoch(&self, was: u64, is: u64) -> Option<String> {
-        let count = |is_it: fn(&Change) -> bool| self.ordered.iter().filter(|change| is_it(change)).count();
+        let count =
+            |is_it: fn(&Change) -> bool| self.ordered.iter().filter(|change| is_it(change)).count();
         let slots = count(|change| matches!(change, Change::TakesSlot(_)));
         let votes = count(|change| matches!(change, Change::TakesOver { .. }));
         let most = if votes > 0 { u64::MAX } else { was + slots as u64 };
@@ -281,7 +279,9 @@ impl fmt::Display for Role {
         match self {
             Role::Master => f.write_str("a master"),
             Role::ReplicaOf(master) => write!(f, "a replica of node {master}"),
-            Role::ReplicaOfStranger => f.write_str("a replica of a server that is not of this cluster"),
+            Role::ReplicaOfStranger => {
+                f.write_str("a replica of a server that is not of this cluster")
+            }
         }
     }
 }
@@ -321,7 +321,8 @@ impl Ledger {
         self.ordered.push(change);
     }
 
-    /// Compares what the servers say now with what they said the last time and what was ordered since then.
+    /// Compares what the servers say now with what they said the last time and what was ordered
+    /// since then.
     pub async fn settle(&mut self, cluster: &Cluster, ended: Ended) -> Result {
         let census = Census::take(cluster).await?;
         let ordered = std::mem::take(&mut self.ordered);
@@ -344,8 +345,10 @@ impl Ledger {
 
     /// One line for the report of a run.
     pub fn told(&self) -> String {
-        let promotions = |census: &Census| census.0.values().map(|told| told.promotions).sum::<usize>();
-        let ordered = |is_it: fn(&Change) -> bool| self.done.iter().filter(|change| is_it(change)).count();
+        let promotions =
+            |census: &Census| census.0.values().map(|told| told.promotions).sum::<usize>();
+        let ordered =
+            |is_it: fn(&Change) -> bool| self.done.iter().filter(|change| is_it(change)).count();
         format!(
             "servers: {} at the start and {} at the end, the cluster's epoch {} and then {}; ordered {} takeovers, {} slots to another master, {} restarts, {} to come and {} to go; {} takeovers are in the logs of \
              those at the end; {} changes that nobody ordered",

@@ -1,10 +1,13 @@
-//! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it does nothing, so that `cargo test` does not take hours.
+//! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it
+//! does nothing, so that `cargo test` does not take hours.
 //!
-//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke` runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a fault too.
-//! `--scorecard`, alone, makes the scorecard of the results that there are.
+//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke`
+//! runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a
+//! fault too. `--scorecard`, alone, makes the scorecard of the results that there are.
 //!
-//! Its exit status is 0 if all promises were kept, 1 if one was broken or a row could not be run, and 3 if no promise
-//! was broken but something happened to the servers that no row ordered, so that a run shows nothing.
+//! Its exit status is 0 if all promises were kept, 1 if one was broken or a row could not be run,
+//! and 3 if no promise was broken but something happened to the servers that no row ordered, so
+//! that a run shows nothing.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, unreachable_pub)]
@@ -57,11 +60,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Runtime::new();
-    code(
-        runtime
-            .map_err(Error::from)
-            .and_then(|runtime| runtime.block_on(run_rows(&options))),
-    )
+    code(runtime.map_err(Error::from).and_then(|runtime| runtime.block_on(run_rows(&options))))
 }
 
 fn folder() -> PathBuf {
@@ -83,7 +82,8 @@ async fn run_rows(options: &Options) -> Result<Outcome> {
     let mut rows: Vec<Row> = rows();
     rows.retain(|row| options.row.as_ref().is_none_or(|name| name == row.name));
     for row in &mut rows {
-        let is_chosen = |variant: &Variant| options.variant.as_ref().is_none_or(|name| name == variant.name);
+        let is_chosen =
+            |variant: &Variant| options.variant.as_ref().is_none_or(|name| name == variant.name);
         row.variants.retain(is_chosen);
     }
     if rows.iter().all(|row| row.variants.is_empty()) {
@@ -99,7 +99,8 @@ async fn run_rows(options: &Options) -> Result<Outcome> {
         for variant in &row.variants {
             let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
             let place = folder.join(format!("{}-{seed}", title(row, variant)));
-            let ran = run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
+            let ran =
+                run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
             match ran {
                 Ok(Some(run)) => worst = worst.max(finish(&folder, &place, &run, options.keeps)?),
                 Ok(None) => println!("{}: not on this server or machine", row.name),
@@ -134,11 +135,7 @@ fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<Outcome
     if outcome == Outcome::Kept {
         run.scene.keep_server_logs()?; // of the others they are there
     }
-    println!(
-        "seed {}, logs in {}, the servers' in its folder servers",
-        run.seed,
-        place.display()
-    );
+    println!("seed {}, logs in {}, the servers' in its folder servers", run.seed, place.display());
     Ok(outcome)
 }
 
@@ -163,7 +160,8 @@ impl Options {
         Ok(options)
     }
 
-    /// How often, in each variant. Acquisitions of the row in which nothing is done are counted over all of them.
+    /// How often, in each variant. Acquisitions of the row in which nothing is done are counted
+    /// over all of them.
     fn count_of(&self, row: &Row) -> usize {
         let usual = if self.is_smoke { row.smoke } else { row.least };
         let count = self.count.unwrap_or(usual);
@@ -177,16 +175,24 @@ impl Options {
 /// For the names of files.
 fn title(row: &Row, variant: &Variant) -> String {
     let title = format!("{} {}", row.name, variant.name);
-    let words = title
-        .split(|letter: char| !letter.is_alphanumeric())
-        .filter(|word| !word.is_empty());
+    let words =
+        title.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
 }
 
 fn print_head() {
     println!(
         "{:>8}  {:<12} {:<26} {:>7} {:>12} {:>8} {:>6} {:>9} {:>7} {:>8}",
-        "elapsed", "row", "variant", "faults", "acquisitions", "overlaps", "lost", "vanished", "errors", "broken"
+        "elapsed",
+        "row",
+        "variant",
+        "faults",
+        "acquisitions",
+        "overlaps",
+        "lost",
+        "vanished",
+        "errors",
+        "broken"
     );
 }
 

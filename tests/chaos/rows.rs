@@ -1,4 +1,5 @@
-//! The rows of the scorecard: what is done, under which load, how often at least, and what must hold.
+//! The rows of the scorecard: what is done, under which load, how often at least, and what must
+//! hold.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub struct Variant {
     pub promises: &'static [Promise],
 }
 
-/// What must hold beside what holds in every row: no write accepted out of token order, no update lost, nothing stuck, no token out of order.
+/// What must hold beside what holds in every row: no write accepted out of token order, no update
+/// lost, nothing stuck, no token out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     NoOverlap,
@@ -53,7 +55,8 @@ const CONFIRMED: &[Promise] = &[NoOverlap, NothingVanished];
 /// What is promised in failovers without it: that what they break is counted.
 const COUNTED: &[Promise] = &[];
 
-/// So that no standstill of a busy machine makes a failover: what servers have unless they are told otherwise.
+/// So that no standstill of a busy machine makes a failover: what servers have unless they are told
+/// otherwise.
 const LONG: u32 = 15_000;
 
 /// Where replicas take over by order: a replica is not asked again for four times as long.
@@ -207,7 +210,8 @@ pub fn rows() -> Vec<Row> {
             least: 20,
             smoke: 1,
             node_timeout: LONG,
-            // A release that has to hand the lock over needs the right as well, and is refused: then the client tries again, or the lease ends it.
+            // A release that has to hand the lock over needs the right as well, and is refused:
+            // then the client tries again, or the lease ends it.
             variants: vec![both(
                 false,
                 usual(0),
@@ -261,7 +265,8 @@ fn usual(replicas: u32) -> Load {
     }
 }
 
-/// With a lease that a partition outlasts at times, and holds that outlast the lease: they end in a loss where they cannot be renewed.
+/// With a lease that a partition outlasts at times, and holds that outlast the lease: they end in a
+/// loss where they cannot be renewed.
 fn brief(replicas: u32) -> Load {
     Load {
         lease: Duration::from_secs(5),
@@ -289,17 +294,9 @@ fn steady(name: &'static str, names: usize, reads_percent: u8) -> Variant {
 }
 
 fn unconfirmed(load: Load) -> Variant {
-    Variant {
-        name: "unconfirmed",
-        load,
-        promises: COUNTED,
-    }
+    Variant { name: "unconfirmed", load, promises: COUNTED }
 }
 
 fn both(confirmed: bool, load: Load, promises: &'static [Promise]) -> Variant {
-    Variant {
-        name: if confirmed { "replicas(1)" } else { "" },
-        load,
-        promises,
-    }
+    Variant { name: if confirmed { "replicas(1)" } else { "" }, load, promises }
 }

@@ -41,17 +41,16 @@ impl Run {
         let verdict = &self.verdict;
         let what = match verdict.outcome() {
             Outcome::Kept => "all that is promised was kept",
-            Outcome::Void => "VOID: something happened to the servers that was not ordered, so this run shows nothing",
+            Outcome::Void => {
+                "VOID: something happened to the servers that was not ordered, so this run shows nothing"
+            }
             Outcome::Broken => "BROKEN",
         };
         let name = [self.row.name, self.variant.name].join(" ");
         let mut lines = vec![format!("{} on {}: {what}", name.trim_end(), self.version)];
         lines.extend(verdict.void.iter().map(|one| format!("  not ordered: {one}")));
-        let broken = if verdict.outcome() == Outcome::Void {
-            "seen, and not counted"
-        } else {
-            "broken"
-        };
+        let broken =
+            if verdict.outcome() == Outcome::Void { "seen, and not counted" } else { "broken" };
         lines.extend(verdict.broken.iter().map(|one| format!("  {broken}: {one}")));
         lines.push(format!("  {}", self.servers));
         lines.push(format!("  {}", self.clocks.told()));
@@ -68,8 +67,9 @@ pub struct Progress<'a> {
     pub verdict: &'a Verdict,
 }
 
-/// Runs one variant of a row with so many faults (acquisitions, where nothing is done). Logs and the like go to `folder`. Nothing comes of it where what the
-/// row needs is not there: the server cannot do it, or this process may not.
+/// Runs one variant of a row with so many faults (acquisitions, where nothing is done). Logs and
+/// the like go to `folder`. Nothing comes of it where what the row needs is not there: the server
+/// cannot do it, or this process may not.
 pub async fn run(
     row: &Row,
     variant: &Variant,
@@ -84,8 +84,9 @@ pub async fn run(
     }
 }
 
-/// As [`run`], on a cluster that runs already and whose nodes are left as they are: for rows that need nothing but commands. It loses its keys first: locks of another run that ended
-/// early may be held still, and have the same names.
+/// As [`run`], on a cluster that runs already and whose nodes are left as they are: for rows that
+/// need nothing but commands. It loses its keys first: locks of another run that ended early may be
+/// held still, and have the same names.
 pub async fn run_on(
     cluster: Cluster,
     row: &Row,
@@ -98,7 +99,8 @@ pub async fn run_on(
         cluster.node(master).say::<()>("FLUSHALL").await?;
     }
     let urls = cluster.urls();
-    let scene = Scene::start(cluster, urls, None, variant.load.clone(), seed, folder.to_owned()).await?;
+    let scene =
+        Scene::start(cluster, urls, None, variant.load.clone(), seed, folder.to_owned()).await?;
     Ok(play(row, variant, count, seed, scene, &mut |_| {}).await)
 }
 
@@ -111,12 +113,7 @@ async fn play(
     tell: &mut (dyn FnMut(&Progress<'_>) + Send),
 ) -> Run {
     let started = Instant::now();
-    let mut teller = Teller {
-        last: Instant::now(),
-        pause: TELL,
-        started,
-        tell,
-    };
+    let mut teller = Teller { last: Instant::now(), pause: TELL, started, tell };
     let (mut ending, orphans) = match act(row, variant, count, &mut scene, &mut teller).await {
         Ok(ending) => ending,
         // What was seen until then is judged all the same.
@@ -124,15 +121,14 @@ async fn play(
             let mut ending = vec![format!("the run ended early: {error}")];
             let looked = scene.settle(Ended::CutShort).await;
             ending.extend(
-                looked
-                    .err()
-                    .map(|error| format!("the servers could not be asked: {error}")),
+                looked.err().map(|error| format!("the servers could not be asked: {error}")),
             );
             (ending, 0)
         }
     };
     ending.extend(scene.wrong.clone());
-    let mut verdict = Verdict::of(&scene.history, &scene.faults, variant, &ending).beside(scene.unordered());
+    let mut verdict =
+        Verdict::of(&scene.history, &scene.faults, variant, &ending).beside(scene.unordered());
     verdict.orphans = orphans;
     teller.tell(row, variant, &verdict);
     if verdict.outcome() != Outcome::Kept
@@ -153,7 +149,8 @@ async fn play(
     }
 }
 
-/// All that happens in a run; what is wrong in the end, and how many locks were then held or waited for by nobody.
+/// All that happens in a run; what is wrong in the end, and how many locks were then held or waited
+/// for by nobody.
 async fn act(
     row: &Row,
     variant: &Variant,
@@ -202,10 +199,7 @@ async fn act(
 
 /// Nothing if what the row needs is not there: the server cannot do it, or this process may not.
 async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Result<Option<Scene>> {
-    let shape = Shape {
-        node_timeout: row.node_timeout,
-        ..Shape::default()
-    };
+    let shape = Shape { node_timeout: row.node_timeout, ..Shape::default() };
     let (cluster, space) = match row.nemesis {
         Nemesis::Partition => {
             let Some(space) = Namespace::create_if_allowed()? else {

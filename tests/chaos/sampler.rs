@@ -1,5 +1,5 @@
-//! Samples of the machine's clocks beside a run: a step of the one that servers live by, or a standstill of the
-//! machine, is a suspect when something is amiss.
+//! Samples of the machine's clocks beside a run: a step of the one that servers live by, or a
+//! standstill of the machine, is a suspect when something is amiss.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +17,8 @@ use crate::support::Result;
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Of so many readings the one that took the shortest counts: this thread may be interrupted between the two clocks.
+/// Of so many readings the one that took the shortest counts: this thread may be interrupted
+/// between the two clocks.
 const READINGS: usize = 3;
 
 /// What the clocks said at once.
@@ -63,11 +64,7 @@ impl Sampler {
                 std::thread::sleep(EVERY);
             }
         })?;
-        Ok(Sampler {
-            samples,
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Sampler { samples, stop, thread: Some(thread) })
     }
 
     pub fn clocks(&self) -> Clocks {
@@ -92,10 +89,7 @@ impl Sample {
             let after = now();
             let at = before + (after - before) / 2;
             let wall = wall.tv_sec * 1_000_000_000 + wall.tv_nsec;
-            let sample = Sample {
-                at,
-                ahead: wall - at as i64,
-            };
+            let sample = Sample { at, ahead: wall - at as i64 };
             (after - before, sample)
         });
         let best = readings.min_by_key(|(took, _)| *took);
@@ -105,14 +99,9 @@ impl Sample {
 
 impl Clocks {
     pub fn of(samples: &[Sample]) -> Clocks {
-        let steps = samples
-            .windows(2)
-            .map(|pair| (pair[1].at, pair[1].ahead - pair[0].ahead));
+        let steps = samples.windows(2).map(|pair| (pair[1].at, pair[1].ahead - pair[0].ahead));
         let late = samples.windows(2).map(|pair| {
-            (
-                pair[1].at,
-                (pair[1].at - pair[0].at).saturating_sub(EVERY.as_nanos() as Nanos),
-            )
+            (pair[1].at, (pair[1].at - pair[0].at).saturating_sub(EVERY.as_nanos() as Nanos))
         });
         Clocks {
             samples: samples.len(),

@@ -27,15 +27,17 @@ pub struct Load {
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
-    /// How long a grant that was pushed may wait for its claim: long, where servers and workers share few processors, but each waiter that is gone costs as much.
+    /// How long a grant that was pushed may wait for its claim: long, where servers and workers
+    /// share few processors, but each waiter that is gone costs as much.
     pub claim: Duration,
     pub hold: Duration,
     /// The longest of the long holds.
     pub keep: Duration,
 }
 
-/// One that waits for a lock gets it so long after nobody has it any more, at the latest: a claim window for each waiter before it whose process is gone, and polls, on a machine with
-/// better things to do.
+/// One that waits for a lock gets it so long after nobody has it any more, at the latest: a claim
+/// window for each waiter before it whose process is gone, and polls, on a machine with better
+/// things to do.
 const POLLS: Duration = Duration::from_secs(2);
 const GONE_BEFORE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -57,7 +59,8 @@ pub struct Fault {
     pub struck: Vec<usize>,
     /// What was read back.
     pub proof: String,
-    /// The workers that it left where nothing can recover until it is over, and who need get nothing while it lasts.
+    /// The workers that it left where nothing can recover until it is over, and who need get
+    /// nothing while it lasts.
     pub far: Vec<usize>,
     /// Nobody need get these, until then.
     pub out: Vec<usize>,
@@ -75,7 +78,8 @@ pub struct Scene {
     pub workers: Vec<Worker>,
     pub random: fastrand::Rng,
     pub load: Load,
-    /// Of all locks, in the order of their numbers: those of the short holds, those of the long ones.
+    /// Of all locks, in the order of their numbers: those of the short holds, those of the long
+    /// ones.
     pub names: Vec<String>,
     pub folder: PathBuf,
     orders: Orders,
@@ -165,8 +169,15 @@ impl Scene {
         self.space.as_ref().ok_or_else(|| Error::new("all are in one network"))
     }
 
-    /// Notes what was done, from `at` to now. The locks that are held for long say nothing of how soon one can be had again.
-    pub fn fault(&mut self, what: impl Into<String>, at: Nanos, mut struck: Vec<usize>, proof: impl Into<String>) {
+    /// Notes what was done, from `at` to now. The locks that are held for long say nothing of how
+    /// soon one can be had again.
+    pub fn fault(
+        &mut self,
+        what: impl Into<String>,
+        at: Nanos,
+        mut struck: Vec<usize>,
+        proof: impl Into<String>,
+    ) {
         struck.retain(|&name| name < self.orders.names.len());
         self.faults.push(Fault {
             what: what.into(),
@@ -192,7 +203,8 @@ impl Scene {
         self.ledger.order(change);
     }
 
-    /// Looks whether anything else than what was ordered has happened to the servers since the last look.
+    /// Looks whether anything else than what was ordered has happened to the servers since the last
+    /// look.
     pub async fn settle(&mut self, ended: Ended) -> Result {
         self.ledger.settle(&self.cluster, ended).await
     }
@@ -211,8 +223,8 @@ impl Scene {
         self.ledger.told()
     }
 
-    /// Copies the servers' logs to the run's folder; of a long one its beginning and its end. Servers in containers
-    /// have none here.
+    /// Copies the servers' logs to the run's folder; of a long one its beginning and its end.
+    /// Servers in containers have none here.
     pub fn keep_server_logs(&self) -> Result {
         let folder = self.folder.join("servers");
         std::fs::create_dir_all(&folder)?;
@@ -246,18 +258,16 @@ impl Scene {
     /// A master with slots.
     pub async fn some_master(&mut self) -> Result<usize> {
         let masters = self.cluster.masters().await?;
-        self.random
-            .choice(masters)
-            .ok_or_else(|| Error::new("there is no master"))
+        self.random.choice(masters).ok_or_else(|| Error::new("there is no master"))
     }
 
     /// The replica that is to take over from a master that is gone: its only one.
     pub async fn heir(&self, master: usize) -> Result<usize> {
         match self.cluster.replicas_of(master).await?[..] {
             [heir] => Ok(heir),
-            ref replicas => Err(Error::new(format!(
-                "node {master} has the replicas {replicas:?}, not one"
-            ))),
+            ref replicas => {
+                Err(Error::new(format!("node {master} has the replicas {replicas:?}, not one")))
+            }
         }
     }
 
@@ -268,7 +278,8 @@ impl Scene {
         Ok(entry.map_or(0, |entry| entry.epoch))
     }
 
-    /// Waits until locks of each shard (of all of them, without shards) were granted to somebody who asked after now.
+    /// Waits until locks of each shard (of all of them, without shards) were granted to somebody
+    /// who asked after now.
     pub async fn advance(&mut self) -> Result {
         self.granted_to(None).await
     }
@@ -306,7 +317,8 @@ impl Scene {
     pub fn check_workers(&mut self) -> Result {
         for (number, worker) in self.workers.iter_mut().enumerate() {
             if self.history.when_killed(number).is_none() && worker.ended()? == Some(false) {
-                let said = std::fs::read_to_string(self.folder.join(format!("worker-{number}.err")))?;
+                let said =
+                    std::fs::read_to_string(self.folder.join(format!("worker-{number}.err")))?;
                 return Err(Error::new(format!("worker {number} ended: {said}")));
             }
         }
@@ -341,7 +353,8 @@ impl Scene {
         self.check_workers()
     }
 
-    /// The locks that are held or waited for although all workers have given back what they had, and have ended.
+    /// The locks that are held or waited for although all workers have given back what they had,
+    /// and have ended.
     pub async fn orphans(&self) -> Result<Vec<String>> {
         let locks = Locks::builder().connect_to(&self.cluster.urls()).await?;
         let mut orphans = Vec::new();
@@ -358,7 +371,8 @@ impl Scene {
         Ok(orphans)
     }
 
-    /// The locks that cannot be had after a lease and some time, with why; when all workers have ended.
+    /// The locks that cannot be had after a lease and some time, with why; when all workers have
+    /// ended.
     pub async fn left_behind(&self) -> Result<Vec<String>> {
         let locks = Locks::builder().connect_to(&self.cluster.urls()).await?;
         let patient = self.load.lease + Duration::from_secs(10);
@@ -414,10 +428,8 @@ pub fn shortened(log: &[u8], most: usize) -> Vec<u8> {
         return log.to_vec();
     }
     let (first, last) = (&log[..most / 4], &log[log.len() - most * 3 / 4..]);
-    let left_out = format!(
-        "\n... {} bytes are left out ...\n",
-        log.len() - first.len() - last.len()
-    );
+    let left_out =
+        format!("\n... {} bytes are left out ...\n", log.len() - first.len() - last.len());
     [first, left_out.as_bytes(), last].concat()
 }
 

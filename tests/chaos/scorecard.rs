@@ -41,20 +41,16 @@ pub fn append(folder: &Path, run: &Run) -> Result {
             result.extend(more);
         }
     }
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(folder.join(RESULTS))?;
+    let mut file =
+        std::fs::OpenOptions::new().create(true).append(true).open(folder.join(RESULTS))?;
     Ok(file.write_all(format!("{result}\n").as_bytes())?)
 }
 
 /// Writes the scorecard anew.
 pub fn write(folder: &Path) -> Result {
     let text = std::fs::read_to_string(folder.join(RESULTS))?;
-    let results = text
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<std::result::Result<Vec<Value>, _>>()?;
+    let results =
+        text.lines().map(serde_json::from_str).collect::<std::result::Result<Vec<Value>, _>>()?;
     Ok(std::fs::write(folder.join(SCORECARD), scorecard(&results))?)
 }
 
@@ -97,7 +93,8 @@ pub fn scorecard(results: &[Value]) -> String {
         let Some(row) = rows.iter().position(|row| result["row"] == row.name) else {
             continue;
         };
-        let Some(variant) = rows[row].variants.iter().position(|it| result["variant"] == it.name) else {
+        let Some(variant) = rows[row].variants.iter().position(|it| result["variant"] == it.name)
+        else {
             continue;
         };
         let lease = rows[row].variants[variant].load.lease.as_millis() as u64;
@@ -120,11 +117,8 @@ pub fn scorecard(results: &[Value]) -> String {
         };
         let _ = writeln!(text, "| {name} | {server}, {backend} {}", line.cells());
     }
-    let mut built: Vec<&str> = lines
-        .values()
-        .flat_map(|line| &line.built)
-        .map(String::as_str)
-        .collect();
+    let mut built: Vec<&str> =
+        lines.values().flat_map(|line| &line.built).map(String::as_str).collect();
     built.sort_unstable();
     built.dedup();
     let _ = writeln!(text, "\nFrom runs of `{}` (see `scripts/version`).", built.join("`, `"));
@@ -156,16 +150,9 @@ impl Line {
 
     fn cells(&self) -> String {
         let count = |field: &str| grouped(self.counts.get(field).copied().unwrap_or(0));
-        let failed: Vec<String> = self
-            .failed
-            .iter()
-            .map(|(kind, count)| format!("{kind} {}", grouped(*count)))
-            .collect();
-        let failed = if failed.is_empty() {
-            "0".into()
-        } else {
-            failed.join(", ")
-        };
+        let failed: Vec<String> =
+            self.failed.iter().map(|(kind, count)| format!("{kind} {}", grouped(*count))).collect();
+        let failed = if failed.is_empty() { "0".into() } else { failed.join(", ") };
         let mut recoveries = self.recoveries.clone();
         recoveries.sort_unstable();
         let recovery = match (recoveries.get(recoveries.len() / 2), recoveries.last()) {

@@ -1,4 +1,5 @@
-//! Rows in small: enough to show that each nemesis strikes, that the checker reads what comes of it, and that the promises hold.
+//! Rows in small: enough to show that each nemesis strikes, that the checker reads what comes of
+//! it, and that the promises hold.
 
 use std::path::Path;
 
@@ -13,7 +14,8 @@ use crate::support::{Error, Result};
 /// Two at a time: a row is a cluster and many processes, and waits for most of its time.
 pub static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// Set to `all`, no row may be left out for want of what it needs: a server with atomic moves, whose clock can be set, and the right to make networks.
+/// Set to `all`, no row may be left out for want of what it needs: a server with atomic moves,
+/// whose clock can be set, and the right to make networks.
 const ROWS: &str = "RWLEASE_ROWS";
 
 /// Runs all variants of a row.
@@ -23,7 +25,8 @@ pub async fn smoke(name: &str) -> Result {
     let row = row.ok_or_else(|| Error::new(format!("there is no row {name}")))?;
     for variant in &row.variants {
         let seed = fastrand::u64(..);
-        let folder = std::env::temp_dir().join(format!("rwlease-chaos-{}-{name}-{seed}", std::process::id()));
+        let folder = std::env::temp_dir()
+            .join(format!("rwlease-chaos-{}-{name}-{seed}", std::process::id()));
         let came = judged(&row, variant, seed, &folder).await;
         came.map_err(|error| {
             Error::new(format!(
@@ -50,7 +53,12 @@ async fn judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Resul
 }
 
 /// The report of a run that shows nothing, if it was one.
-async fn void_or_judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Result<Option<String>> {
+async fn void_or_judged(
+    row: &Row,
+    variant: &Variant,
+    seed: u64,
+    folder: &Path,
+) -> Result<Option<String>> {
     let Some(run) = run(row, variant, row.smoke, seed, folder, &mut |_| {}).await? else {
         let missing = format!("{}: not on this server or machine", row.name);
         println!("{missing}");

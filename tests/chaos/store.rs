@@ -1,7 +1,9 @@
-//! What the locks protect: a counter for each name that compares fencing tokens, on a server of its own that no fault strikes.
+//! What the locks protect: a counter for each name that compares fencing tokens, on a server of its
+//! own that no fault strikes.
 //!
-//! A writer enters with its token, which shuts out all older ones, reads the counter, and writes it back one higher: so an update that was lost shows as a counter
-//! that is behind the number of writes.
+//! A writer enters with its token, which shuts out all older ones, reads the counter, and writes it
+//! back one higher: so an update that was lost shows as a counter that is behind the number of
+//! writes.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd};
@@ -39,15 +41,18 @@ impl Store {
         &self.0
     }
 
-    /// The names whose counters are behind the number of their writes: each had an update that was lost.
+    /// The names whose counters are behind the number of their writes: each had an update that was
+    /// lost.
     pub async fn behind(&self) -> Result<Vec<String>> {
         let mut behind = Vec::new();
         let mut connection = self.0.connect().await?;
-        let keys: Vec<String> = redis::cmd("KEYS").arg("store:*").query_async(&mut connection).await?;
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg("store:*").query_async(&mut connection).await?;
         for key in keys {
             let mut both = redis::cmd("HMGET");
             both.arg(&key).arg("counter").arg("writes");
-            let (counter, writes): (Option<u64>, Option<u64>) = both.query_async(&mut connection).await?;
+            let (counter, writes): (Option<u64>, Option<u64>) =
+                both.query_async(&mut connection).await?;
             if counter != writes {
                 behind.push(format!("{key}: {counter:?} after {writes:?} writes"));
             }
@@ -75,19 +80,14 @@ impl Stored {
             load.cmd("SCRIPT").arg("LOAD").arg(text);
         }
         let (enter, write) = load.query_async(&mut connection).await?;
-        Ok(Stored {
-            connection,
-            enter,
-            write,
-        })
+        Ok(Stored { connection, enter, write })
     }
 
-    /// Shuts out all older tokens: the write's place in the store's order and the counter, or nothing if this one is shut out.
+    /// Shuts out all older tokens: the write's place in the store's order and the counter, or
+    /// nothing if this one is shut out.
     pub async fn enter(&mut self, name: &str, token: u64) -> Result<Option<(u64, u64)>> {
-        let (sequence, counter): (u64, u64) = script(&self.enter, name)
-            .arg(token)
-            .query_async(&mut self.connection)
-            .await?;
+        let (sequence, counter): (u64, u64) =
+            script(&self.enter, name).arg(token).query_async(&mut self.connection).await?;
         Ok((sequence > 0).then_some((sequence, counter)))
     }
 
@@ -100,11 +100,8 @@ impl Stored {
     /// The write's place in the store's order, or nothing if the token is shut out.
     pub async fn write(&mut self, name: &str, token: u64, counter: u64) -> Result<Option<u64>> {
         let mut command = script(&self.write, name);
-        let sequence: u64 = command
-            .arg(token)
-            .arg(counter)
-            .query_async(&mut self.connection)
-            .await?;
+        let sequence: u64 =
+            command.arg(token).arg(counter).query_async(&mut self.connection).await?;
         Ok((sequence > 0).then_some(sequence))
     }
 }

@@ -1,4 +1,5 @@
-//! A picture of a run: each lock a line, with those who held it, those who waited, losses, and the faults behind them.
+//! A picture of a run: each lock a line, with those who held it, those who waited, losses, and the
+//! faults behind them.
 
 use std::fmt::Write;
 
@@ -23,10 +24,7 @@ pub fn draw(run: &Run) -> String {
     let scene = &run.scene;
     let starts = || scene.history.holds().map(|hold| hold.requested);
     let (first, last) = (starts().min().unwrap_or(0), starts().max().unwrap_or(0));
-    let fault = scene
-        .faults
-        .first()
-        .map_or(first, |fault| fault.at.saturating_sub(BEFORE));
+    let fault = scene.faults.first().map_or(first, |fault| fault.at.saturating_sub(BEFORE));
     let from = fault.max(first);
     let to = last.min(from + LONGEST).max(from + 1);
     let place = |at: Nanos| LEFT + (at.clamp(from, to) - from) as f64 / (to - from) as f64 * WIDTH;
@@ -56,11 +54,7 @@ pub fn draw(run: &Run) -> String {
     }
     for second in 0..=(to - from) / 1_000_000_000 {
         let x = place(from + second * 1_000_000_000);
-        let _ = write!(
-            svg,
-            "<text x='{x:.1}' y='{}' fill='#999'>{second} s</text>",
-            height - 10.0
-        );
+        let _ = write!(svg, "<text x='{x:.1}' y='{}' fill='#999'>{second} s</text>", height - 10.0);
     }
     for (line, &lock) in locks.iter().enumerate() {
         let y = TOP + line as f64 * LINE;
@@ -72,12 +66,16 @@ pub fn draw(run: &Run) -> String {
     svg + "</svg>"
 }
 
-fn draw_hold(svg: &mut String, hold: &Hold, y: f64, (from, to): (Nanos, Nanos), place: &impl Fn(Nanos) -> f64) {
+fn draw_hold(
+    svg: &mut String,
+    hold: &Hold,
+    y: f64,
+    (from, to): (Nanos, Nanos),
+    place: &impl Fn(Nanos) -> f64,
+) {
     let granted = hold.granted.map(|grant| grant.at);
-    let over = hold
-        .lost
-        .or(hold.ended.map(|(at, _)| at))
-        .or(hold.granted.map(|grant| grant.deadline));
+    let over =
+        hold.lost.or(hold.ended.map(|(at, _)| at)).or(hold.granted.map(|grant| grant.deadline));
     let end = over.or(hold.failed.as_ref().map(|(at, _)| *at)).unwrap_or(to);
     if end < from || hold.requested > to {
         return;

@@ -16,7 +16,8 @@ const TELLING: usize = 20;
 pub struct Verdict {
     pub findings: Findings,
     pub faults: usize,
-    /// Of each fault, the longest time, up to the first grant after it, in which no lock that it struck was granted.
+    /// Of each fault, the longest time, up to the first grant after it, in which no lock that it
+    /// struck was granted.
     pub recoveries: Vec<Nanos>,
     /// Locks that were held or waited for when all workers had ended.
     pub orphans: usize,
@@ -36,7 +37,12 @@ pub enum Outcome {
 
 impl Verdict {
     /// What can be said while it goes on, or at its end with what only shows then.
-    pub fn of(history: &History, faults: &[Fault], variant: &Variant, seen_elsewhere: &[String]) -> Verdict {
+    pub fn of(
+        history: &History,
+        faults: &[Fault],
+        variant: &Variant,
+        seen_elsewhere: &[String],
+    ) -> Verdict {
         let mut excuses = Excuses::default();
         for fault in faults {
             for name in &fault.out {
@@ -64,8 +70,8 @@ impl Verdict {
         }
     }
 
-    /// With what happened to the servers and was not ordered: if anything, no fault counts, since nobody knows what
-    /// came of which.
+    /// With what happened to the servers and was not ordered: if anything, no fault counts, since
+    /// nobody knows what came of which.
     pub fn beside(mut self, unordered: &[String]) -> Verdict {
         self.void = unordered.to_vec();
         if self.outcome() == Outcome::Void {
@@ -129,7 +135,8 @@ impl Outcome {
         }
     }
 
-    /// By which a command tells it: neither the status of a wrong call nor the one with which `make` fails.
+    /// By which a command tells it: neither the status of a wrong call nor the one with which
+    /// `make` fails.
     pub fn exit_status(self) -> u8 {
         match self {
             Outcome::Kept => 0,
@@ -143,23 +150,26 @@ impl Promise {
     fn broken(self, found: &Findings, faults: usize) -> Option<String> {
         let none = |seen: &Seen, what: &str| (seen.count > 0).then(|| told(seen, what));
         match self {
-            Promise::NoOverlap => {
-                none(&found.overlaps, "overlaps").or_else(|| none(&found.overtaken, "holders overtaken"))
-            }
+            Promise::NoOverlap => none(&found.overlaps, "overlaps")
+                .or_else(|| none(&found.overtaken, "holders overtaken")),
             Promise::NoLoss => none(&found.lost, "leases lost"),
-            Promise::NothingVanished => none(&found.vanished, "acknowledged grants or renewals gone"),
-            Promise::NoError => (!found.failed.is_empty()).then(|| format!("errors: {:?}", found.failed)),
+            Promise::NothingVanished => {
+                none(&found.vanished, "acknowledged grants or renewals gone")
+            }
+            Promise::NoError => {
+                (!found.failed.is_empty()).then(|| format!("errors: {:?}", found.failed))
+            }
             Promise::OnlyErrors(kinds) => {
                 let other = found.failed.keys().any(|kind| !kinds.contains(&kind.as_str()));
                 other.then(|| format!("other errors than {kinds:?}: {:?}", found.failed))
             }
             Promise::ReleaseWorks => none(&found.unreleased, "releases failed").or_else(|| {
-                (found.unknown > 0).then(|| format!("{} releases without a certain outcome", found.unknown))
+                (found.unknown > 0)
+                    .then(|| format!("{} releases without a certain outcome", found.unknown))
             }),
-            Promise::ToldInTime if found.late_though_awake.count > 0 => Some(told(
-                &found.late_though_awake,
-                "holders were told after a rival was granted",
-            )),
+            Promise::ToldInTime if found.late_though_awake.count > 0 => {
+                Some(told(&found.late_though_awake, "holders were told after a rival was granted"))
+            }
             Promise::ToldInTime => (faults >= TELLING && found.noticed_in_time == 0)
                 .then(|| "nobody lost a lease to a rival: this shows nothing".into()),
         }

@@ -1,4 +1,5 @@
-//! A process that takes locks: this same program, started again with orders. What it does stands in its log; it ends when its standard input does.
+//! A process that takes locks: this same program, started again with orders. What it does stands in
+//! its log; it ends when its standard input does.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Orders {
     pub urls: Vec<String>,
     pub store: String,
-    /// The locks of the many short holds; each task takes those of one group, which are so many names apart.
+    /// The locks of the many short holds; each task takes those of one group, which are so many
+    /// names apart.
     pub names: Vec<String>,
     pub groups: usize,
     /// The locks of the long holds, which are renewed: a task for each.
@@ -146,10 +148,8 @@ pub fn work_if_told() -> Option<Result> {
 }
 
 async fn work(orders: Orders, log: &Path) -> Result {
-    let settings = Locks::builder()
-        .lease(orders.lease)
-        .claim_window(orders.claim)
-        .call_timeout(CALL_TIMEOUT);
+    let settings =
+        Locks::builder().lease(orders.lease).claim_window(orders.claim).call_timeout(CALL_TIMEOUT);
     let bench = Rc::new(Bench {
         log: Log::create(log)?,
         locks: settings.connect_to(&orders.urls).await?,
@@ -171,14 +171,11 @@ async fn work(orders: Orders, log: &Path) -> Result {
     }
     // What has had no answer is asked for again until its lease has ended.
     let left = bench.locks.shutdown(CALL_TIMEOUT + bench.orders.lease).await;
-    if left.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::new(format!("not released: {left:?}")))
-    }
+    if left.is_empty() { Ok(()) } else { Err(Error::new(format!("not released: {left:?}"))) }
 }
 
-/// Whoever started this tells it to block, by a number of milliseconds, and to stop, by the end of the input.
+/// Whoever started this tells it to block, by a number of milliseconds, and to stop, by the end of
+/// the input.
 fn listen(bench: &Rc<Bench>) {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let stop = bench.stop.clone();
@@ -222,11 +219,8 @@ impl Bench {
         let names = orders.names.len() / orders.groups;
         while self.goes_on() {
             let name = zipf(&mut random, names) * orders.groups + group;
-            let mode = if random.u8(..100) < orders.reads_percent {
-                Mode::Read
-            } else {
-                Mode::Write
-            };
+            let mode =
+                if random.u8(..100) < orders.reads_percent { Mode::Read } else { Mode::Write };
             let hold = orders.hold.mul_f64(random.f64());
             self.round(name, &orders.names[name], mode, hold).await;
         }
@@ -249,8 +243,7 @@ impl Bench {
             Mode::Write => self.write(id, name, hold).await,
         };
         if let Err(error) = taken {
-            self.log
-                .note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
+            self.log.note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
             // So that what cannot be had now is not asked for without pause.
             sleep(Duration::from_millis(20)).await;
         }
@@ -321,7 +314,12 @@ impl Bench {
         }
     }
 
-    async fn release(&self, id: u64, lease: &Lease, release: impl Future<Output = LockResult<Released>>) {
+    async fn release(
+        &self,
+        id: u64,
+        lease: &Lease,
+        release: impl Future<Output = LockResult<Released>>,
+    ) {
         // In this order: it held at that moment at least.
         let at = now();
         let believed = if lease.is_held() { "held" } else { "lost" };

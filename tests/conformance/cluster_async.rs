@@ -1,7 +1,8 @@
 //! The conformance suite over a cluster connection of the application's, as far as that can do it.
 //!
-//! Left out is what `docs/backends.md` says that it cannot promise: hand-offs without polling, and leaving a frozen master. Connections
-//! that are cut under load are left out too: with some versions of tokio they stop that connection for ever.
+//! Left out is what `docs/backends.md` says that it cannot promise: hand-offs without polling, and
+//! leaving a frozen master. Connections that are cut under load are left out too: with some
+//! versions of tokio they stop that connection for ever.
 
 use std::time::Duration;
 
@@ -58,17 +59,11 @@ async fn what_is_the_connections_own_affair_is_refused() {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
     let here = |host: &str, port| (host.to_owned(), port);
     let own = [
-        (
-            "connect_timeout",
-            Locks::builder().connect_timeout(Duration::from_secs(1)),
-        ),
+        ("connect_timeout", Locks::builder().connect_timeout(Duration::from_secs(1))),
         ("address_translator", Locks::builder().address_translator(here)),
     ];
     for (setting, settings) in crate::support::settings_beside_urls().into_iter().chain(own) {
-        let error = Backend::ClusterAsync
-            .connect(settings, &cluster.urls())
-            .await
-            .unwrap_err();
+        let error = Backend::ClusterAsync.connect(settings, &cluster.urls()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
         assert!(error.to_string().contains(setting), "{setting}: {error}");
     }

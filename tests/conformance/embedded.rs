@@ -44,11 +44,7 @@ async fn start(masters: u16, replicas: u16) -> Result<Embedded> {
             *texts += 1;
         }
     });
-    Ok(Embedded {
-        faults: engine.faults(),
-        engine,
-        texts,
-    })
+    Ok(Embedded { faults: engine.faults(), engine, texts })
 }
 
 impl Embedded {
@@ -84,11 +80,7 @@ impl Servers for Embedded {
     async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move> {
         let from = self.faults.master_of(slot);
         match self.faults.begin_move(slot, to) {
-            true => Ok(Move {
-                slot: slot.get(),
-                from,
-                to,
-            }),
+            true => Ok(Move { slot: slot.get(), from, to }),
             false => Err(Error::new(format!("{slot} does not move to {to}"))),
         }
     }
@@ -192,9 +184,8 @@ async fn changed_scripts_are_refused_elsewhere() {
         #[cfg(feature = "cluster-async")]
         Backend::ClusterAsync,
     ] {
-        let settings = Locks::builder()
-            .scripts_from(concat!(env!("CARGO_MANIFEST_DIR"), "/lua"))
-            .unwrap();
+        let settings =
+            Locks::builder().scripts_from(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
         let error = backend.connect(settings, &cluster.urls()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{backend:?}");
         assert!(error.to_string().contains("scripts_from"), "{backend:?}: {error}");

@@ -31,30 +31,24 @@ pub async fn readers_share_and_writers_exclude(one: &Locks, other: &Locks) {
 
 pub async fn locks_of_many_slots_are_held_at_once(one: &Locks, other: &Locks) {
     let names: Vec<String> = (0..200).map(|number| format!("many{number}")).collect();
-    let held = join_all(
-        names
-            .iter()
-            .map(async |name| one.rwlock(name).unwrap().write().await.unwrap()),
-    )
-    .await;
+    let held =
+        join_all(names.iter().map(async |name| one.rwlock(name).unwrap().write().await.unwrap()))
+            .await;
     let refused = join_all(
-        names
-            .iter()
-            .map(async |name| other.rwlock(name).unwrap().try_read().await.unwrap()),
+        names.iter().map(async |name| other.rwlock(name).unwrap().try_read().await.unwrap()),
     );
     assert!(refused.await.iter().all(Option::is_none));
     for released in join_all(held.into_iter().map(|guard| guard.release())).await {
         assert_eq!(released.unwrap(), Released::Released);
     }
     let taken = join_all(
-        names
-            .iter()
-            .map(async |name| other.rwlock(name).unwrap().try_read().await.unwrap()),
+        names.iter().map(async |name| other.rwlock(name).unwrap().try_read().await.unwrap()),
     );
     assert!(taken.await.iter().all(Option::is_some));
 }
 
-/// Writers in the order in which they came; the readers that wait meanwhile all together, after one writer.
+/// Writers in the order in which they came; the readers that wait meanwhile all together, after one
+/// writer.
 pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
     let held = one.rwlock("turn").unwrap().write().await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -109,7 +103,8 @@ pub async fn who_loses_interest_leaves_nothing(one: &Locks, other: &Locks) {
         let beside = timeout(LONG, other.rwlock("interest").unwrap().read()).await.unwrap();
         held.release().await.unwrap();
         beside.unwrap().release().await.unwrap();
-        let (cancelled, tried) = (timeout(Duration::from_millis(pause), lock.write()), lock.clone());
+        let (cancelled, tried) =
+            (timeout(Duration::from_millis(pause), lock.write()), lock.clone());
         drop(cancelled.await);
         let taken = timeout(LONG, tried.write()).await.unwrap().unwrap();
         taken.release().await.unwrap();
@@ -152,10 +147,7 @@ pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Locks, other:
     sleep(lease * 2).await;
     for (guard, name) in held.iter().zip(&names) {
         assert!(guard.is_held(), "{name}: {guard:?}");
-        assert!(
-            other.rwlock(name).unwrap().try_read().await.unwrap().is_none(),
-            "{name}"
-        );
+        assert!(other.rwlock(name).unwrap().try_read().await.unwrap().is_none(), "{name}");
     }
     drop(held);
 }
@@ -214,10 +206,7 @@ pub async fn shutdown_gives_everything_back(one: &Locks, other: &Locks) {
     assert!(one.shutdown(LONG).await.is_empty());
     assert!(held.iter().all(|guard| !guard.is_held()));
     for name in &names {
-        assert!(
-            other.rwlock(name).unwrap().try_write().await.unwrap().is_some(),
-            "{name}"
-        );
+        assert!(other.rwlock(name).unwrap().try_write().await.unwrap().is_some(), "{name}");
         let error = one.rwlock(name).unwrap().read().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }

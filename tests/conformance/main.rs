@@ -1,4 +1,5 @@
-//! The conformance suite over each backend: `cargo test --test conformance -- embedded::` for one of them.
+//! The conformance suite over each backend: `cargo test --test conformance -- embedded::` for one
+//! of them.
 
 // The bans on direct clocks and on unwrapping are for the library.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]

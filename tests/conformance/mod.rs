@@ -1,7 +1,9 @@
-//! What locks must do over any backend: one body of tests, run over each backend by a module of `main.rs`.
+//! What locks must do over any backend: one body of tests, run over each backend by a module of
+//! `main.rs`.
 //!
 //! - [`locks`] needs two clients and nothing else.
-//! - [`servers`] needs a cluster, whose slots it moves and whose servers it kills and freezes: real servers, or those of the embedded engine.
+//! - [`servers`] needs a cluster, whose slots it moves and whose servers it kills and freezes: real
+//!   servers, or those of the embedded engine.
 
 // Not every backend runs all of it; the ban on direct clocks is for the library.
 #![allow(dead_code, unused_macros, unreachable_pub, clippy::disallowed_methods)]
@@ -35,7 +37,8 @@ macro_rules! with_lock_tests {
     };
 }
 
-/// Makes a test of each function: `$start` gives two clients, and a third thing that they need to live.
+/// Makes a test of each function: `$start` gives two clients, and a third thing that they need to
+/// live.
 macro_rules! lock_tests {
     ($start:path) => {
         with_lock_tests! { lock_tests!($start:) }
@@ -51,8 +54,9 @@ macro_rules! lock_tests {
     };
 }
 
-/// Makes a test of each function of [`servers`], of those that start servers of their own over that backend, of the others on a cluster of so many masters
-/// with so many replicas each, which `$start` starts.
+/// Makes a test of each function of [`servers`], of those that start servers of their own over that
+/// backend, of the others on a cluster of so many masters with so many replicas each, which
+/// `$start` starts.
 macro_rules! server_tests {
     (in $backend:expr; $($test:ident)*) => {
         $(

@@ -26,9 +26,7 @@ async fn urls_must_agree_in_what_they_say_beside_the_address() {
         let urls = [&first, &other];
         let error = Locks::connect(urls).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{other}: {error:?}");
-        let provided = Locks::builder()
-            .servers(urls)
-            .credentials(Credentials::password("right"));
+        let provided = Locks::builder().servers(urls).credentials(Credentials::password("right"));
         assert!(provided.connect().await.is_ok(), "{other}");
     }
     let error = Locks::connect([&first, &format!("{first}/1")]).await.unwrap_err();

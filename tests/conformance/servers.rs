@@ -1,4 +1,5 @@
-//! What needs servers that something can be done to: slots that move, masters that die, keys of others.
+//! What needs servers that something can be done to: slots that move, masters that die, keys of
+//! others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,8 @@ use crate::support::{Backend, Inside, Result, ServerSettings, Single, WaitLimit}
 /// What a lock's key begins with.
 const PREFIX: &str = "rwlease:";
 
-/// A client that waits long; also for the one server that it is told of, whose machine may have better things to do.
+/// A client that waits long; also for the one server that it is told of, whose machine may have
+/// better things to do.
 async fn patient(servers: &impl Servers) -> Locks {
     let wait_limit = WaitLimit::new("a server to let a client in");
     loop {
@@ -64,17 +66,19 @@ pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -
     let (locks, other) = (patient(servers).await, patient(servers).await);
     let (stays, master) = lock_in(&locks, servers, "{tag}stays").await?;
     let at_source = stays.write().await?;
-    let step = servers
-        .begin_move(stays.slot(), another(servers, master).await?)
-        .await?;
-    // A key that is not at the source is served at the target, the one that is there is served there.
+    let step = servers.begin_move(stays.slot(), another(servers, master).await?).await?;
+    // A key that is not at the source is served at the target, the one that is there is served
+    // there.
     let (new, _) = lock_in(&locks, servers, "{tag}new").await?;
     let at_target = new.write().await?;
     for name in ["{tag}stays", "{tag}new"] {
         assert!(other.rwlock(name)?.try_read().await?.is_none(), "{name}");
     }
     let key = |name: &str| format!("{PREFIX}{name}");
-    assert!(servers.has_moved(step, &key("{tag}new")).await? && !servers.has_moved(step, &key("{tag}stays")).await?);
+    assert!(
+        servers.has_moved(step, &key("{tag}new")).await?
+            && !servers.has_moved(step, &key("{tag}stays")).await?
+    );
     assert_eq!(at_target.release().await?, Released::Released);
     let waiting = tokio::spawn({
         let lock = other.rwlock("{tag}stays")?;
@@ -117,7 +121,9 @@ fn load(locks: &[&Locks], name: &str) -> Result<Load> {
     Ok((stop, tasks))
 }
 
-async fn stop((stop, tasks): (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<usize>>>)) -> Result<usize> {
+async fn stop(
+    (stop, tasks): (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<usize>>>),
+) -> Result<usize> {
     stop.store(true, Ordering::Relaxed);
     let mut turns = 0;
     for task in tasks {
@@ -195,12 +201,7 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     if !servers.push() {
         return Ok(());
     }
-    let settings = || {
-        Locks::builder()
-            .poll_interval(LONG)
-            .waiter_ttl(LONG * 10)
-            .lease(LONG * 10)
-    };
+    let settings = || Locks::builder().poll_interval(LONG).waiter_ttl(LONG * 10).lease(LONG * 10);
     let locks = servers.connect(settings()).await?;
     let other = servers.connect(settings()).await?;
     // The first one to wait subscribes, and looks once more when it has.

@@ -49,7 +49,9 @@ pub trait Servers {
 
 /// Starts real ones, for that backend.
 pub fn real(backend: Backend) -> impl AsyncFn(usize, usize) -> Result<(Backend, Cluster)> {
-    async move |masters, replicas| Ok((backend, Cluster::start_with(Shape::of(masters, replicas)).await?))
+    async move |masters, replicas| {
+        Ok((backend, Cluster::start_with(Shape::of(masters, replicas)).await?))
+    }
 }
 
 impl<C: Borrow<Cluster>> Servers for (Backend, C) {

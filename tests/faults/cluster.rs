@@ -1,11 +1,13 @@
-//! The support code itself: clusters form, slots move, masters die and are replaced, and nothing is left running.
+//! The support code itself: clusters form, slots move, masters die and are replaced, and nothing is
+//! left running.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::support::published::TwoKeys;
 use crate::support::{
-    Clients, Cluster, Cut, Failover, Flow, Proxies, Proxy, Result, ServerSettings, Shape, Single, WaitLimit,
+    Clients, Cluster, Cut, Failover, Flow, Proxies, Proxy, Result, ServerSettings, Shape, Single,
+    WaitLimit,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
@@ -56,10 +58,9 @@ async fn a_replica_takes_over_twice_at_one_order_each() -> Result {
         cluster.fail_over(replica, Failover::Orderly).await?;
     }
     let log = std::fs::read_to_string(cluster.node(3).folder().join("server.log"))?;
-    for (event, times) in [
-        ("anual failover user request accepted", 2),
-        ("tarting a failover election", 2),
-    ] {
+    for (event, times) in
+        [("anual failover user request accepted", 2), ("tarting a failover election", 2)]
+    {
         assert_eq!(log.matches(event).count(), times, "{event}: {log}");
     }
     assert!(!log.contains("unable to failover: Failover attempt expired"), "{log}");
@@ -76,20 +77,14 @@ async fn slots_move_with_their_keys() -> Result {
     let from = cluster.master_of(slot).await?;
     let to = (from + 1) % 3;
     for number in 0..250 {
-        let _: () = cluster
-            .node(from)
-            .run(cmd("SET").arg(format!("{{move}}{number}")).arg(number))
-            .await?;
+        let _: () =
+            cluster.node(from).run(cmd("SET").arg(format!("{{move}}{number}")).arg(number)).await?;
     }
 
     let step = cluster.begin_move(slot, to).await?;
     cluster.move_key(step, "{move}7").await?;
-    let asked = cluster
-        .node(from)
-        .say::<i64>("GET {move}7")
-        .await
-        .expect_err("not redirected")
-        .to_string();
+    let asked =
+        cluster.node(from).say::<i64>("GET {move}7").await.expect_err("not redirected").to_string();
     assert!(asked.to_uppercase().contains("ASK"), "{asked}");
     assert_eq!(cluster.node(from).say::<i64>("GET {move}8").await?, 8);
     assert_eq!(cluster.move_keys(step).await?, 249);
@@ -144,7 +139,8 @@ async fn masters_die_and_are_replaced() -> Result {
 
 #[tokio::test]
 async fn clusters_have_other_sizes() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 2).line("cluster-require-full-coverage no")).await?;
+    let cluster =
+        Cluster::start_with(Shape::of(1, 2).line("cluster-require-full-coverage no")).await?;
     assert_eq!(cluster.replicas_of(0).await?, [1, 2]);
     let alone = Cluster::start_with(Shape::of(2, 0)).await?;
     assert_eq!(alone.masters().await?, [0, 1]);
@@ -169,7 +165,8 @@ async fn connections_are_killed() -> Result {
     let server = Single::start().await?;
     let mut connection = server.connect().await?;
     assert_eq!(server.kill_clients(Clients::Subscribed).await?, 0);
-    // At least this one: the server may not have seen yet that the connection of the command before is closed.
+    // At least this one: the server may not have seen yet that the connection of the command before
+    // is closed.
     assert!(server.kill_clients(Clients::Commanding).await? >= 1);
     assert!(ping(&mut connection).await.is_err());
 
@@ -196,11 +193,7 @@ async fn a_proxy_keeps_back_loses_and_cuts() -> Result {
     held.await??;
 
     proxy.go_silent();
-    assert!(
-        timeout(Duration::from_millis(100), ping(&mut connection))
-            .await
-            .is_err()
-    );
+    assert!(timeout(Duration::from_millis(100), ping(&mut connection)).await.is_err());
     let mut fresh = tokio::net::TcpStream::connect(("127.0.0.1", proxy.port())).await?;
     tokio::io::AsyncWriteExt::write_all(&mut fresh, b"PING\r\n").await?;
     proxy.heal();
@@ -316,12 +309,14 @@ async fn ping(connection: &mut MultiplexedConnection) -> Result<String> {
     Ok(cmd("PING").query_async(connection).await?)
 }
 
-/// Whether the process runs. One that has ended counts as alive until it is reaped, unless `init` is who should do that.
+/// Whether the process runs. One that has ended counts as alive until it is reaped, unless `init`
+/// is who should do that.
 fn is_alive(id: Option<u32>) -> bool {
     let Some(id) = id.and_then(|id| Pid::from_raw(id as i32)) else {
         return false;
     };
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero())).unwrap_or_default();
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero())).unwrap_or_default();
     let is_left_to_init = stat.contains(") Z 1 ");
     test_kill_process(id).is_ok() && !is_left_to_init
 }

@@ -1,4 +1,5 @@
-//! Masters that die or are stopped under load: what was acknowledged and is not there any more, with replicas that confirmed and without.
+//! Masters that die or are stopped under load: what was acknowledged and is not there any more,
+//! with replicas that confirmed and without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -58,11 +59,8 @@ impl Load {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             // A hash tag of the shard whose master is struck.
             let lock = self.locks.rwlock(format!("{}-{number}{{a}}", self.replicas)).unwrap();
-            let request = lock
-                .write()
-                .lease(LEASE)
-                .renewal(Renewal::Manual)
-                .replicas(self.replicas);
+            let request =
+                lock.write().lease(LEASE).renewal(Renewal::Manual).replicas(self.replicas);
             if let Ok(guard) = request.timeout(Duration::from_secs(30)).await {
                 held.push(guard);
             }
@@ -143,10 +141,7 @@ async fn strike(cluster: &Cluster, fault: Fault, slot: u16, old: usize) {
 /// Compares what the holders believe with what the new master knows.
 async fn judge(master: &Server, held: Vec<WriteGuard>) -> Seen {
     let mut connection = master.connect().await.unwrap();
-    let mut seen = Seen {
-        acknowledged: 0,
-        lost: 0,
-    };
+    let mut seen = Seen { acknowledged: 0, lost: 0 };
     for guard in held {
         let start = Instant::now();
         let here = guard.remaining();
@@ -163,13 +158,15 @@ async fn judge(master: &Server, held: Vec<WriteGuard>) -> Seen {
 }
 
 /// What is left of the lease at the server, if it knows it.
-async fn at_server(connection: &mut MultiplexedConnection, name: &str, token: u64) -> Option<Duration> {
+async fn at_server(
+    connection: &mut MultiplexedConnection,
+    name: &str,
+    token: u64,
+) -> Option<Duration> {
     let mut both = redis::pipe();
-    both.cmd("TIME")
-        .cmd("HGET")
-        .arg(format!("rwlease:{name}"))
-        .arg("writer");
-    let ((seconds, micros), record): ((u64, u64), Option<String>) = both.query_async(connection).await.unwrap();
+    both.cmd("TIME").cmd("HGET").arg(format!("rwlease:{name}")).arg("writer");
+    let ((seconds, micros), record): ((u64, u64), Option<String>) =
+        both.query_async(connection).await.unwrap();
     let record = record?;
     let now = Duration::from_micros(seconds * 1_000_000 + micros);
     let deadline = Duration::from_millis(record.get(1..14)?.parse().ok()?);

@@ -1,7 +1,8 @@
-//! What is slow by nature: masters that die, slots that move, clients that are killed, TLS. One program, with a module for
-//! each subject.
+//! What is slow by nature: masters that die, slots that move, clients that are killed, TLS. One
+//! program, with a module for each subject.
 //!
-//! `cargo test --test faults -- redirects::` runs one of them. What locks promise beside that is in `tests/it`.
+//! `cargo test --test faults -- redirects::` runs one of them. What locks promise beside that is in
+//! `tests/it`.
 
 // The bans on direct clocks, unwrapping and printing are for the library.
 #![allow(
@@ -30,6 +31,7 @@ mod failing;
 mod failover;
 mod migration;
 mod redirects;
-// By the `redis` crate TLS needs a feature; with `fred` the application brings its own, here that of `fred-tls`.
+// By the `redis` crate TLS needs a feature; with `fred` the application brings its own, here that
+// of `fred-tls`.
 #[cfg(any(feature = "redis-tls", feature = "fred-tls"))]
 mod secure;

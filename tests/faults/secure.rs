@@ -3,7 +3,9 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use crate::support::{Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single};
+use crate::support::{
+    Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single,
+};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
 use rwlease::TwoKeyRwLock;
@@ -44,19 +46,13 @@ fn certificates_for(name: &str) -> Certificates {
 }
 
 fn settings(certificates: &Certificates, rights: &str) -> ServerSettings {
-    ServerSettings {
-        tls: Some(certificates.clone()),
-        ..ServerSettings::default()
-    }
-    .line(format!("user {USER} on >{PASSWORD} {rights}"))
+    ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() }
+        .line(format!("user {USER} on >{PASSWORD} {rights}"))
 }
 
 async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
     let certificates = certificates();
-    let shape = Shape {
-        settings: settings(&certificates, rights),
-        ..Shape::of(3, 1)
-    };
+    let shape = Shape { settings: settings(&certificates, rights), ..Shape::of(3, 1) };
     Ok((Cluster::start_with(shape).await?, certificates))
 }
 
@@ -66,7 +62,12 @@ async fn connect(server: &Server, password: &str, authority: &str) -> rwlease::R
     connect_with(patient, server, password, authority).await
 }
 
-async fn connect_with(settings: Builder, server: &Server, password: &str, authority: &str) -> rwlease::Result<Locks> {
+async fn connect_with(
+    settings: Builder,
+    server: &Server,
+    password: &str,
+    authority: &str,
+) -> rwlease::Result<Locks> {
     let port = server.tls_port().expect("a server with TLS");
     match Backend::chosen() {
         #[cfg(feature = "redis-tls")]
@@ -82,13 +83,23 @@ async fn connect_with(settings: Builder, server: &Server, password: &str, author
 }
 
 #[cfg(feature = "redis-tls")]
-async fn by_redis(settings: Builder, port: u16, password: &str, authority: &str) -> rwlease::Result<Locks> {
+async fn by_redis(
+    settings: Builder,
+    port: u16,
+    password: &str,
+    authority: &str,
+) -> rwlease::Result<Locks> {
     let url = format!("rediss://{USER}:{password}@127.0.0.1:{port}");
     settings.tls_roots(authority).servers([url]).connect().await
 }
 
 #[cfg(feature = "fred-tls")]
-async fn by_fred(settings: Builder, port: u16, password: &str, authority: &str) -> rwlease::Result<Locks> {
+async fn by_fred(
+    settings: Builder,
+    port: u16,
+    password: &str,
+    authority: &str,
+) -> rwlease::Result<Locks> {
     use fred::types::config::Server;
 
     let config = fred_config(Server::new("127.0.0.1", port), password, authority, None);
@@ -109,16 +120,17 @@ fn fred_config(
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate(authority)).unwrap();
-    let tls = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
+    let tls = rustls::ClientConfig::builder_with_provider(
+        rustls::crypto::ring::default_provider().into(),
+    )
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_root_certificates(roots);
     let tls = match own {
         None => tls.with_no_client_auth(),
         Some(own) => {
             let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
-            tls.with_client_auth_cert(vec![certificate(&own.certificate)], key)
-                .unwrap()
+            tls.with_client_auth_cert(vec![certificate(&own.certificate)], key).unwrap()
         }
     };
     Config {
@@ -132,16 +144,13 @@ fn fred_config(
 
 async fn two_clients() -> (Locks, Locks, Cluster) {
     let (cluster, certificates) = secure_cluster(RIGHTS).await.unwrap();
-    let one = connect(cluster.node(0), PASSWORD, &certificates.authority)
-        .await
-        .unwrap();
-    let other = connect(cluster.node(1), PASSWORD, &certificates.authority)
-        .await
-        .unwrap();
+    let one = connect(cluster.node(0), PASSWORD, &certificates.authority).await.unwrap();
+    let other = connect(cluster.node(1), PASSWORD, &certificates.authority).await.unwrap();
     (one, other, cluster)
 }
 
-// The whole suite, once: as that user, with TLS, and nobody has installed a provider of cryptography for the process.
+// The whole suite, once: as that user, with TLS, and nobody has installed a provider of
+// cryptography for the process.
 lock_tests!(two_clients);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,10 +209,7 @@ async fn a_missing_right_is_named() -> Result {
     for right in ["time", "cluster|slots", "evalsha", "hset", "hmget", "pexpireat"] {
         let lacking = format!("{RIGHTS} -{right}");
         let certificates = certificates();
-        let server = Shape {
-            settings: settings(&certificates, &lacking),
-            ..Shape::of(1, 0)
-        };
+        let server = Shape { settings: settings(&certificates, &lacking), ..Shape::of(1, 0) };
         let cluster = Cluster::start_with(server).await?;
         let outcome = async {
             let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
@@ -301,19 +307,12 @@ async fn a_client_has_a_certificate_of_its_own() -> Result {
     let port = server.tls_port().expect("a server with TLS");
     assert!(connect(&server, PASSWORD, &certificates.authority).await.is_err());
     let locks = connect_with_own(port, &certificates).await?;
-    assert_eq!(
-        locks.rwlock("order")?.write().await?.release().await?,
-        Released::Released
-    );
+    assert_eq!(locks.rwlock("order")?.write().await?.release().await?, Released::Released);
     Ok(())
 }
 
 async fn connect_with_own(port: u16, certificates: &Certificates) -> Outcome<Locks> {
-    let Certificates {
-        authority,
-        certificate,
-        key,
-    } = certificates;
+    let Certificates { authority, certificate, key } = certificates;
     match Backend::chosen() {
         #[cfg(feature = "redis-tls")]
         Backend::Redis => {
@@ -359,19 +358,13 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     }
 
     let certificates = certificates_for("localhost");
-    let shape = Shape {
-        settings: settings(&certificates, RIGHTS),
-        ..Shape::of(2, 0)
-    };
+    let shape = Shape { settings: settings(&certificates, RIGHTS), ..Shape::of(2, 0) };
     let cluster = Cluster::start_with(shape).await?;
     let port = cluster.node(0).tls_port().expect("a server with TLS");
     let own_name = Server::new_with_tls("127.0.0.1", port, Some("localhost".into()));
     for (server, hostnames) in [
         (Server::new("localhost", port), TlsHostMapping::DefaultHost),
-        (
-            Server::new("127.0.0.1", port),
-            TlsHostMapping::Custom(std::sync::Arc::new(Localhost)),
-        ),
+        (Server::new("127.0.0.1", port), TlsHostMapping::Custom(std::sync::Arc::new(Localhost))),
         (own_name.clone(), TlsHostMapping::Custom(std::sync::Arc::new(Localhost))),
     ] {
         let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
@@ -384,13 +377,11 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     }
 
     let single = Single::start_with(settings(&certificates, RIGHTS)).await?;
-    let server = Server {
-        port: single.tls_port().expect("a server with TLS"),
-        ..own_name
-    };
+    let server = Server { port: single.tls_port().expect("a server with TLS"), ..own_name };
     let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
     // Its own name counts, not what it would be mapped to.
-    config.tls.as_mut().expect("TLS").hostnames = TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
+    config.tls.as_mut().expect("TLS").hostnames =
+        TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
     let locks = Locks::builder().connect_fred(config).await?;
     assert!(locks.rwlock("order")?.try_write().await?.is_some());
     Ok(())
@@ -412,9 +403,7 @@ async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
     let authority = certificates().authority;
     #[cfg(feature = "redis-tls")]
     {
-        let error = by_redis(Locks::builder(), port, PASSWORD, &authority)
-            .await
-            .unwrap_err();
+        let error = by_redis(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     }
     #[cfg(feature = "fred-tls")]
@@ -437,11 +426,7 @@ async fn who_is_not_let_in_is_told_why() -> Result {
     assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
     let error = connect(&server, PASSWORD, &strange.authority).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-    assert!(
-        words(&error).to_lowercase().contains("certificate"),
-        "{}",
-        words(&error)
-    );
+    assert!(words(&error).to_lowercase().contains("certificate"), "{}", words(&error));
     Ok(())
 }
 
@@ -490,9 +475,7 @@ impl rwlease::CredentialsProvider for Rotated {
 /// Changes the password at the server, and ends the connections that the old one has opened.
 #[cfg(feature = "redis-tls")]
 async fn change_password(server: &Server, password: &str) -> Result {
-    server
-        .say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}"))
-        .await?;
+    server.say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}")).await?;
     server.say::<i64>(&format!("CLIENT KILL USER {USER}")).await?;
     Ok(())
 }
@@ -512,10 +495,7 @@ async fn a_provider_of_credentials_is_asked_again_when_they_are_refused() -> Res
     let locks = builder().credentials(rotated.clone()).connect().await?;
     let lock = locks.rwlock("order")?;
     drop(lock.write().await?);
-    let fixed = builder()
-        .credentials(rwlease::Credentials::new(USER, PASSWORD))
-        .connect()
-        .await?;
+    let fixed = builder().credentials(rwlease::Credentials::new(USER, PASSWORD)).connect().await?;
 
     change_password(&server, "another").await?;
     let asking = tokio::spawn(async move { lock.write().await });
@@ -547,10 +527,12 @@ impl Front {
 
         let certificate = CertificateDer::from_pem_slice(certificates.certificate.as_bytes())?;
         let key = PrivateKeyDer::from_pem_slice(certificates.key.as_bytes())?;
-        let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)?;
+        let config = rustls::ServerConfig::builder_with_provider(
+            rustls::crypto::ring::default_provider().into(),
+        )
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
         let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -571,12 +553,7 @@ impl Front {
                 });
             }
         });
-        Ok(Front {
-            port,
-            handshakes,
-            cuts,
-            task,
-        })
+        Ok(Front { port, handshakes, cuts, task })
     }
 
     fn cut(&self) {
@@ -607,9 +584,7 @@ async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
         assert_eq!(held.release().await?, Released::Released);
     }
     let handshakes = front.handshakes();
-    let resumed = handshakes
-        .iter()
-        .filter(|kind| **kind == rustls::HandshakeKind::Resumed);
+    let resumed = handshakes.iter().filter(|kind| **kind == rustls::HandshakeKind::Resumed);
     assert!(handshakes.len() > CUTS, "{handshakes:?}");
     assert_eq!(resumed.count(), handshakes.len() - 1, "{handshakes:?}");
     Ok(())
@@ -622,10 +597,7 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
     const CUTS: usize = 3;
     let certificates = certificates();
     let settings = ServerSettings::default().line(format!("user {USER} on >{PASSWORD} {RIGHTS}"));
-    let shape = Shape {
-        settings,
-        ..Shape::of(2, 0)
-    };
+    let shape = Shape { settings, ..Shape::of(2, 0) };
     let cluster = Cluster::start_with(shape).await?;
     let mut fronts = Vec::new();
     for node in cluster.nodes() {
@@ -646,9 +618,7 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
     }
     for (_, front) in &fronts {
         let handshakes = front.handshakes();
-        let new = handshakes
-            .iter()
-            .filter(|kind| **kind != rustls::HandshakeKind::Resumed);
+        let new = handshakes.iter().filter(|kind| **kind != rustls::HandshakeKind::Resumed);
         assert!(handshakes.len() > CUTS, "{handshakes:?}");
         assert_eq!(new.count(), 1, "{handshakes:?}");
     }

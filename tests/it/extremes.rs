@@ -1,4 +1,5 @@
-//! Every duration that can be given, at its extremes: it is refused or it works, and nothing panics. On servers in this process and in time that flies.
+//! Every duration that can be given, at its extremes: it is refused or it works, and nothing
+//! panics. On servers in this process and in time that flies.
 
 use std::future::IntoFuture;
 use std::panic;
@@ -24,7 +25,8 @@ const EXTREMES: [Duration; 8] = [
     Duration::MAX,
 ];
 
-/// What was asked for, for so long: it may go on for ever. Errors are those that such a request may end in.
+/// What was asked for, for so long: it may go on for ever. Errors are those that such a request may
+/// end in.
 async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Option<T> {
     match timeout(3 * SECOND, work).await {
         Ok(Ok(done)) => Some(done),

@@ -1,7 +1,8 @@
-//! The five faults of the published single-hash lock, each shown on it and then absent here, on a real server.
+//! The five faults of the published single-hash lock, each shown on it and then absent here, on a
+//! real server.
 //!
-//! Every test has two halves with the same story. In the first one the published lock does the wrong thing; in the
-//! second one, this library's lock does not.
+//! Every test has two halves with the same story. In the first one the published lock does the
+//! wrong thing; in the second one, this library's lock does not.
 
 use std::time::Duration;
 
@@ -10,14 +11,16 @@ use crate::support::{Error, Result, Single, connect};
 use redis::{Value, cmd};
 use rwlease::{Released, Renewal};
 
-/// What a client's clock shows, in the published lock. Any will do: the server's clock does not count there.
+/// What a client's clock shows, in the published lock. Any will do: the server's clock does not
+/// count there.
 const NOW: u64 = 1_700_000_000_000;
 const HOUR: u64 = 3_600_000;
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// 1. A second reader overwrites the first one's timestamp, so its release lets a writer in while the first one reads.
+/// 1. A second reader overwrites the first one's timestamp, so its release lets a writer in while
+///    the first one reads.
 #[tokio::test]
 async fn a_readers_release_leaves_the_other_readers_in() -> Result {
     let server = Single::start().await?;
@@ -26,10 +29,7 @@ async fn a_readers_release_leaves_the_other_readers_in() -> Result {
     assert!(lock.acquire_read(NOW).await?);
     assert!(lock.acquire_read(NOW + 1).await?);
     lock.release_read(NOW + 1).await?;
-    assert!(
-        lock.acquire_write(NOW + 2).await?,
-        "the published lock has lost its fault"
-    );
+    assert!(lock.acquire_write(NOW + 2).await?, "the published lock has lost its fault");
 
     let lock = connect(&[server.url()]).await?.rwlock("order")?;
     let first = granted(lock.try_read().await?)?;
@@ -41,20 +41,18 @@ async fn a_readers_release_leaves_the_other_readers_in() -> Result {
     Ok(())
 }
 
-/// 2. The clocks of different clients are compared, so one whose clock is fast takes the lock from its holder.
+/// 2. The clocks of different clients are compared, so one whose clock is fast takes the lock from
+///    its holder.
 #[tokio::test]
 async fn a_clients_clock_does_not_count() -> Result {
     let server = Single::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
     assert!(lock.acquire_write(NOW).await?);
-    assert!(
-        lock.acquire_write(NOW + HOUR).await?,
-        "the published lock has lost its fault"
-    );
+    assert!(lock.acquire_write(NOW + HOUR).await?, "the published lock has lost its fault");
 
-    // By the scripts themselves, where a client can say what it likes: the only time it may name is the one until which
-    // its request is good.
+    // By the scripts themselves, where a client can say what it likes: the only time it may name is
+    // the one until which its request is good.
     let now = server_ms(&server).await?;
     assert_eq!(acquire_write(&server, "holder-00001", now + 1_000).await?, "granted");
     for claimed in [0, now + 1_000, now + HOUR, now + 10 * 365 * 24 * HOUR] {
@@ -75,10 +73,7 @@ async fn owners_of_one_moment_are_two() -> Result {
     assert!(lock.acquire_write(NOW).await?);
     assert!(!lock.acquire_write(NOW).await?);
     lock.release_write(NOW).await?; // by the one that was refused
-    assert!(
-        lock.acquire_write(NOW + 1).await?,
-        "the published lock has lost its fault"
-    );
+    assert!(lock.acquire_write(NOW + 1).await?, "the published lock has lost its fault");
 
     let locks = [connect(&[server.url()]).await?, connect(&[server.url()]).await?];
     let [first, second] = [locks[0].rwlock("order")?, locks[1].rwlock("order")?];
@@ -97,32 +92,15 @@ async fn owners_of_one_moment_are_two() -> Result {
 async fn a_short_lease_leaves_a_long_one_whole() -> Result {
     let server = Single::start().await?;
 
-    let long = published(
-        &server,
-        Timeouts {
-            key: ms(LONG),
-            read: ms(LONG),
-            write: ms(LONG),
-        },
-    )
-    .await?;
-    let short = published(
-        &server,
-        Timeouts {
-            key: ms(SHORT),
-            read: ms(LONG),
-            write: ms(LONG),
-        },
-    )
-    .await?;
+    let long =
+        published(&server, Timeouts { key: ms(LONG), read: ms(LONG), write: ms(LONG) }).await?;
+    let short =
+        published(&server, Timeouts { key: ms(SHORT), read: ms(LONG), write: ms(LONG) }).await?;
     assert!(long.acquire_read(NOW).await?);
     assert!(short.acquire_read(NOW + 1).await?);
     assert!(!long.acquire_write(NOW + 2).await?);
     pass(SHORT).await;
-    assert!(
-        long.acquire_write(NOW + 2).await?,
-        "the published lock has lost its fault"
-    );
+    assert!(long.acquire_write(NOW + 2).await?, "the published lock has lost its fault");
 
     let lock = connect(&[server.url()]).await?.rwlock("order")?;
     let long = granted(lock.try_read().lease(LONG).await?)?;
@@ -137,27 +115,14 @@ async fn a_short_lease_leaves_a_long_one_whole() -> Result {
     Ok(())
 }
 
-/// 5. The judge's timeout is applied to the holder's lease, so an impatient client takes the lock from its holder.
+/// 5. The judge's timeout is applied to the holder's lease, so an impatient client takes the lock
+///    from its holder.
 #[tokio::test]
 async fn a_lease_is_as_long_as_its_holder_said() -> Result {
     let server = Single::start().await?;
 
-    let holder = published(
-        &server,
-        Timeouts {
-            write: ms(LONG),
-            ..Timeouts::default()
-        },
-    )
-    .await?;
-    let judge = published(
-        &server,
-        Timeouts {
-            write: ms(SHORT),
-            ..Timeouts::default()
-        },
-    )
-    .await?;
+    let holder = published(&server, Timeouts { write: ms(LONG), ..Timeouts::default() }).await?;
+    let judge = published(&server, Timeouts { write: ms(SHORT), ..Timeouts::default() }).await?;
     assert!(holder.acquire_write(NOW).await?);
     assert!(
         judge.acquire_write(NOW + ms(SHORT) + 1).await?,

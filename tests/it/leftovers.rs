@@ -1,4 +1,5 @@
-//! What is left of requests, guards and clients that were given up, on servers in this process and in time that flies.
+//! What is left of requests, guards and clients that were given up, on servers in this process and
+//! in time that flies.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -19,8 +20,7 @@ async fn client(engine: &Engine) -> Locks {
 /// A lock of that client whose slot the server has.
 fn lock_at(engine: &Engine, locks: &Locks, server: usize, prefix: &str) -> RwLock {
     let mut all = (0..).map(|number| locks.rwlock(format!("{prefix}:{number}")).unwrap());
-    all.find(|lock| engine.faults().master_of(lock.slot()) == server)
-        .unwrap()
+    all.find(|lock| engine.faults().master_of(lock.slot()) == server).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +32,8 @@ async fn a_lock_keeps_its_client() {
     }
 }
 
-/// The client cannot drain, since one of its servers is silent, and takes nothing more all the same.
+/// The client cannot drain, since one of its servers is silent, and takes nothing more all the
+/// same.
 #[tokio::test(start_paused = true)]
 async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
     let engine = Engine::new();
@@ -88,7 +89,8 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
     let also_holding = other.rwlock("full").unwrap().read().await.unwrap();
     let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
     sleep(SECOND / 10).await;
-    // The waiter's place has outlived itself by the server's clock, and the next call clears it away.
+    // The waiter's place has outlived itself by the server's clock, and the next call clears it
+    // away.
     engine.faults().set_full_memory(0, true);
     engine.faults().step_clock(0, 15_000);
     also_holding.release().await.unwrap();
@@ -105,22 +107,17 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
 #[tokio::test(start_paused = true)]
 async fn a_sick_server_delays_no_renewal_at_another() {
     let engine = Engine::new();
-    let locks = Locks::builder()
-        .lease(6 * SECOND)
-        .connect_embedded(&engine)
-        .await
-        .unwrap();
-    // Taken one after the other, they end so too, but some are renewed together. Then every fourth is at another server, which says nothing.
+    let locks = Locks::builder().lease(6 * SECOND).connect_embedded(&engine).await.unwrap();
+    // Taken one after the other, they end so too, but some are renewed together. Then every fourth
+    // is at another server, which says nothing.
     let names = (0..).map(|number| locks.rwlock(format!("crowd:{number}")).unwrap());
     let mut guards = Vec::new();
-    for lock in names
-        .filter(|lock| engine.faults().master_of(lock.slot()) == 0)
-        .take(200)
-    {
+    for lock in names.filter(|lock| engine.faults().master_of(lock.slot()) == 0).take(200) {
         guards.push(lock.write().await.unwrap());
         sleep(SECOND / 200).await;
     }
-    let (sick, well): (Vec<_>, Vec<_>) = guards.into_iter().enumerate().partition(|(at, _)| at % 4 == 0);
+    let (sick, well): (Vec<_>, Vec<_>) =
+        guards.into_iter().enumerate().partition(|(at, _)| at % 4 == 0);
     for (_, guard) in &sick {
         give(&engine, guard.slot(), 1);
     }
@@ -152,11 +149,7 @@ async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
         });
         sleep(Duration::from_millis(pause_at)).await;
         engine.faults().pause(0);
-        assert_eq!(
-            waiting.await.unwrap().unwrap_err().kind(),
-            kind,
-            "paused at {pause_at} ms"
-        );
+        assert_eq!(waiting.await.unwrap().unwrap_err().kind(), kind, "paused at {pause_at} ms");
         engine.faults().resume(0);
         sleep(10 * SECOND).await;
     }
@@ -187,15 +180,14 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
         }
         drop(request);
         drop(holding);
-        let next = timeout(5 * SECOND, others.write())
-            .await
-            .expect("nothing is in the way");
+        let next = timeout(5 * SECOND, others.write()).await.expect("nothing is in the way");
         next.unwrap().release().await.unwrap();
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// A wait for an upgrade that timed out is ended, also if the one who gave it up tries again at once, before anything was sent.
+/// A wait for an upgrade that timed out is ended, also if the one who gave it up tries again at
+/// once, before anything was sent.
 #[tokio::test(start_paused = true)]
 async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     let engine = Engine::new();
@@ -249,9 +241,7 @@ async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
             tokio::task::yield_now().await;
         }
         drop((change, theirs));
-        let next = timeout(5 * SECOND, others.write())
-            .await
-            .expect("nothing is in the way");
+        let next = timeout(5 * SECOND, others.write()).await.expect("nothing is in the way");
         next.unwrap().release().await.unwrap();
         assert_eq!(lock.status().await.unwrap().waiters, 0);
     }
@@ -266,15 +256,15 @@ async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
     for _ in 0..3 {
         let refused = lock.write().replicas(2).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-        let next = timeout(SECOND, others.write().replicas(1))
-            .await
-            .expect("nothing is in the way");
+        let next =
+            timeout(SECOND, others.write().replicas(1)).await.expect("nothing is in the way");
         next.unwrap().release().await.unwrap();
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// The server that an attempt without an answer went to refuses it from a known moment on: the release after that is the last.
+/// The server that an attempt without an answer went to refuses it from a known moment on: the
+/// release after that is the last.
 #[tokio::test(start_paused = true)]
 async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     let engine = Engine::builder().masters(1).replicas(0).build();
@@ -282,12 +272,7 @@ async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     let lock = locks.rwlock("doubt").unwrap();
     lock.write().await.unwrap().release().await.unwrap(); // the server knows the scripts
     let digest = |name: &str| {
-        locks
-            .scripts()
-            .find(|script| script.name() == name)
-            .unwrap()
-            .digest()
-            .as_bytes()
+        locks.scripts().find(|script| script.name() == name).unwrap().digest().as_bytes()
     };
     let (acquire, release) = (digest("acquire_write"), digest("release"));
     let seen: Arc<Mutex<(u64, Vec<u64>)>> = Arc::default();

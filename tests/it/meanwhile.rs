@@ -1,4 +1,5 @@
-//! What happens to a lease while something else of it is under way, on servers in this process and in time that flies.
+//! What happens to a lease while something else of it is under way, on servers in this process and
+//! in time that flies.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -35,15 +36,11 @@ impl Bench {
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let other = Locks::builder().connect_embedded(&engine).await.unwrap();
         let (lock, others) = (locks.rwlock("one").unwrap(), other.rwlock("one").unwrap());
-        Bench {
-            engine,
-            locks,
-            lock,
-            others,
-        }
+        Bench { engine, locks, lock, others }
     }
 
-    /// Nobody holds the lock and nobody waits for it: what a client sends in the background has been carried out.
+    /// Nobody holds the lock and nobody waits for it: what a client sends in the background has
+    /// been carried out.
     async fn must_be_free(&self) {
         let next = timeout(5 * SECOND, self.others.write()).await;
         let next = next.expect("nothing is in the way").unwrap();
@@ -61,8 +58,8 @@ impl Bench {
     }
 }
 
-/// Does something once, within the event that tells that a write is granted: its guard is not there yet. For each test what it wants,
-/// on its thread.
+/// Does something once, within the event that tells that a write is granted: its guard is not there
+/// yet. For each test what it wants, on its thread.
 struct OnGrant;
 
 type Act = Box<dyn FnOnce()>;
@@ -135,10 +132,7 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
         assert!(OnGrant::has_acted());
         sleep(SECOND).await; // and whatever was asked for has been carried out
         assert_eq!(write.mode(), Some(Mode::Write), "waits: {waits}, reads on: {reads_on}");
-        assert!(
-            bench.others.try_read().await.unwrap().is_none(),
-            "a reader beside a writer"
-        );
+        assert!(bench.others.try_read().await.unwrap().is_none(), "a reader beside a writer");
         assert_eq!(write.release().await.unwrap(), Released::Released);
         if let Some(read) = other_read {
             bench.must_be_read().await;
@@ -149,7 +143,8 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_nothing_from_the_first() {
+async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_nothing_from_the_first()
+{
     let bench = Bench::new().await;
     let reentrant = bench.locks.reentrant();
     let read = reentrant.read(&bench.lock).await.unwrap();
@@ -162,10 +157,7 @@ async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_noth
     assert!(OnGrant::has_acted());
     sleep(SECOND).await;
     assert_eq!(write.mode(), Some(Mode::Write));
-    assert!(
-        bench.others.try_read().await.unwrap().is_none(),
-        "a reader beside a writer"
-    );
+    assert!(bench.others.try_read().await.unwrap().is_none(), "a reader beside a writer");
     drop(write);
     sleep(SECOND).await;
     bench.must_be_read().await;
@@ -173,7 +165,8 @@ async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_noth
     bench.must_be_free().await;
 }
 
-/// A subscriber that panics ends the request after its upgrade was granted and before there is a guard.
+/// A subscriber that panics ends the request after its upgrade was granted and before there is a
+/// guard.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
     for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
@@ -193,7 +186,8 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
             panic!("as the test wants");
         });
         let (lock, asking) = (bench.lock.clone(), reentrant.clone());
-        let asking = tokio::spawn(async move { asking.write(&lock).await.map(|write| write.token()) });
+        let asking =
+            tokio::spawn(async move { asking.write(&lock).await.map(|write| write.token()) });
         sleep(SECOND).await;
         drop(theirs);
         let ended = timeout(5 * SECOND, asking).await.expect("it ends");
@@ -203,10 +197,7 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
             assert_eq!(read.mode(), Some(Mode::Read), "waits: {waits}");
             bench.must_be_read().await;
             // And it can be had again.
-            let write = timeout(5 * SECOND, reentrant.write(&bench.lock))
-                .await
-                .unwrap()
-                .unwrap();
+            let write = timeout(5 * SECOND, reentrant.write(&bench.lock)).await.unwrap().unwrap();
             assert_eq!(write.mode(), Some(Mode::Write));
         }
         bench.must_be_free().await;
@@ -290,12 +281,7 @@ type Words = Vec<Vec<u8>>;
 impl Bench {
     /// Keeps the first call of that script, to send it again.
     fn record(&self, script: &'static str) -> Arc<Mutex<Option<Words>>> {
-        let digest = self
-            .locks
-            .scripts()
-            .find(|known| known.name() == script)
-            .unwrap()
-            .digest();
+        let digest = self.locks.scripts().find(|known| known.name() == script).unwrap().digest();
         let kept: Arc<Mutex<Option<Words>>> = Arc::default();
         let keep = kept.clone();
         self.engine.watch(move |served: &Served<'_>| {
@@ -307,14 +293,16 @@ impl Bench {
         kept
     }
 
-    /// A duplicate of that call comes to the server, past the client: bytes of an abandoned connection. Gives the status.
+    /// A duplicate of that call comes to the server, past the client: bytes of an abandoned
+    /// connection. Gives the status.
     fn again(&self, words: &Mutex<Option<Words>>) -> String {
         let words = words.lock().unwrap().clone().expect("it was sent before");
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         self.engine.say(0, &words)[1].clone()
     }
 
-    /// The lock is taken from its holder, another one has it and gives it back, and then the duplicate of its first call is granted anew.
+    /// The lock is taken from its holder, another one has it and gives it back, and then the
+    /// duplicate of its first call is granted anew.
     async fn replace(&self, acquire: &Mutex<Option<Words>>) {
         self.others.force_release().await.unwrap().expect("it was held");
         let next = self.others.try_write().await.unwrap().expect("it is free");
@@ -336,7 +324,8 @@ async fn a_renewal_that_answers_another_token_is_a_loss() {
         let losses = Arc::new(Mutex::new(Vec::new()));
         let heard = losses.clone();
         let settings = Locks::builder().lease(3 * SECOND);
-        let bench = Bench::with(settings.on_lost(move |loss| heard.lock().unwrap().push(loss.token))).await;
+        let bench =
+            Bench::with(settings.on_lost(move |loss| heard.lock().unwrap().push(loss.token))).await;
         knows_scripts(&bench).await;
         let acquire = bench.record(script);
         let guard: Box<dyn std::ops::Deref<Target = rwlease::Lease>> = match script {
@@ -349,7 +338,8 @@ async fn a_renewal_that_answers_another_token_is_a_loss() {
         assert_eq!(guard.state(), LeaseState::Lost);
         assert!(guard.cancellation().is_cancelled());
         assert_eq!(*losses.lock().unwrap(), [token]);
-        // Nothing is left of it at the server, though its holder has not noticed and keeps the guard.
+        // Nothing is left of it at the server, though its holder has not noticed and keeps the
+        // guard.
         bench.must_be_free().await;
         drop(guard);
         bench.must_be_free().await;
@@ -386,7 +376,8 @@ async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() 
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// The server that is asked for the release of what took a lost lease's place says nothing at first.
+/// The server that is asked for the release of what took a lost lease's place says nothing at
+/// first.
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers_again() {
     let bench = Bench::with(Locks::builder().lease(60 * SECOND)).await;
@@ -402,17 +393,18 @@ async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers
     drop(guard);
 }
 
-/// An upgrade that is answered so is the first to hear of the loss, and where nobody renews the only one.
+/// An upgrade that is answered so is the first to hear of the loss, and where nobody renews the
+/// only one.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
-    for (renewal, tries) in [Renewal::Automatic, Renewal::Manual]
-        .into_iter()
-        .flat_map(|one| WAYS.map(|way| (one, way)))
+    for (renewal, tries) in
+        [Renewal::Automatic, Renewal::Manual].into_iter().flat_map(|one| WAYS.map(|way| (one, way)))
     {
         let losses: Arc<Mutex<Vec<u64>>> = Arc::default();
         let told = losses.clone();
         let settings = Locks::builder().lease(HOUR);
-        let bench = Bench::with(settings.on_lost(move |loss| told.lock().unwrap().push(loss.token))).await;
+        let bench =
+            Bench::with(settings.on_lost(move |loss| told.lock().unwrap().push(loss.token))).await;
         knows_scripts(&bench).await;
         let acquire = bench.record("acquire_read");
         let read = bench.lock.read().renewal(renewal).await.unwrap();
@@ -466,7 +458,8 @@ async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released()
     bench.must_be_free().await;
 }
 
-/// What took the place has ended by itself when its lease has, and nothing more is sent for it, however long the guard is kept.
+/// What took the place has ended by itself when its lease has, and nothing more is sent for it,
+/// however long the guard is kept.
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_a_lost_lease_is_not_asked_back_when_it_has_ended() {
     let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
@@ -476,12 +469,7 @@ async fn what_took_the_place_of_a_lost_lease_is_not_asked_back_when_it_has_ended
     bench.replace(&acquire).await;
     // Its release is refused, each time.
     let key = acquire.lock().unwrap().as_ref().unwrap()[3].clone();
-    let release = bench
-        .locks
-        .scripts()
-        .find(|script| script.name() == "release")
-        .unwrap()
-        .digest();
+    let release = bench.locks.scripts().find(|script| script.name() == "release").unwrap().digest();
     let sent = Arc::new(Mutex::new(0));
     let count = sent.clone();
     bench.engine.watch(move |served: &Served<'_>| {
@@ -589,7 +577,8 @@ async fn an_upgrade_that_a_failover_lost_is_noticed() {
 }
 
 impl Bench {
-    /// A read whose upgrade was given up, and which the server has not been told yet; and the other reader.
+    /// A read whose upgrade was given up, and which the server has not been told yet; and the other
+    /// reader.
     async fn gave_up_an_upgrade(&self) -> (ReadGuard, ReadGuard) {
         let read = self.lock.read().lease(HOUR).await.unwrap();
         let theirs = self.others.read().await.unwrap();
@@ -624,17 +613,11 @@ async fn what_is_kept_was_first_relieved_of_its_upgrade() {
         drop(theirs);
         sleep(SECOND).await;
         let status = bench.others.status().await.unwrap();
-        assert!(
-            status.writer.is_none() && status.upgrader.is_none(),
-            "a kept read: {status:?}"
-        );
+        assert!(status.writer.is_none() && status.upgrader.is_none(), "a kept read: {status:?}");
         assert_eq!((status.reading.len(), status.waiters), (1, 0));
         assert!(status.reading[0].remaining > HOUR - 10 * SECOND);
         assert!(bench.others.try_read().await.unwrap().is_some());
-        assert!(
-            bench.locks.shutdown(10 * SECOND).await.is_empty(),
-            "nothing is left to do"
-        );
+        assert!(bench.locks.shutdown(10 * SECOND).await.is_empty(), "nothing is left to do");
     }
 }
 
@@ -647,10 +630,7 @@ async fn what_cannot_be_relieved_of_its_upgrade_is_not_told_as_kept() {
     assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
     bench.engine.faults().refuse(0, None);
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
-    assert!(
-        bench.others.is_held_by(reentrant).await.unwrap(),
-        "it is left to its lease"
-    );
+    assert!(bench.others.is_held_by(reentrant).await.unwrap(), "it is left to its lease");
     drop(theirs);
 }
 

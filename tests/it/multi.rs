@@ -29,17 +29,11 @@ async fn all_are_held_in_their_modes_and_released_together() {
     let (_cluster, locks) = cluster().await;
     let request = || locks.multi().write("c").read("a").mutex("b").write("a{1}").read("c");
     let held = request().await.unwrap();
-    let leases: Vec<_> = held
-        .leases()
-        .map(|lease| (lease.name().to_owned(), lease.mode().unwrap()))
-        .collect();
+    let leases: Vec<_> =
+        held.leases().map(|lease| (lease.name().to_owned(), lease.mode().unwrap())).collect();
     // By key: the mutex has no prefix, and a write stands for a read of the same lock.
-    let expected = [
-        ("b", Mode::Write),
-        ("a", Mode::Read),
-        ("a{1}", Mode::Write),
-        ("c", Mode::Write),
-    ];
+    let expected =
+        [("b", Mode::Write), ("a", Mode::Read), ("a{1}", Mode::Write), ("c", Mode::Write)];
     assert_eq!(leases, expected.map(|(name, mode)| (name.to_owned(), mode)));
     assert!(held.is_held() && held.remaining() > Duration::from_secs(1));
     assert_eq!(held.state(), LeaseState::Held);
@@ -97,22 +91,13 @@ async fn what_cannot_be_had_together_is_not_kept() {
     assert_eq!(locks.multi().await.unwrap_err().kind(), ErrorKind::Invalid);
     let mixed = locks.multi().mutex("rwlease:a").read("a").await.unwrap_err();
     assert_eq!(mixed.kind(), ErrorKind::Invalid);
-    assert_eq!(
-        locks.multi().read("").read("a").await.unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    assert_eq!(locks.multi().read("").read("a").await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_loss_of_one_is_told() {
     let (_cluster, locks) = cluster().await;
-    let held = locks
-        .multi()
-        .write("a")
-        .write("b")
-        .lease(Duration::from_secs(2))
-        .await
-        .unwrap();
+    let held = locks.multi().write("a").write("b").lease(Duration::from_secs(2)).await.unwrap();
     locks.rwlock("b").unwrap().force_release().await.unwrap();
     timeout(LONG, held.lost()).await.unwrap();
     assert_eq!((held.state(), held.remaining()), (LeaseState::Lost, Duration::ZERO));
@@ -143,7 +128,8 @@ async fn what_is_lost_while_waiting_is_taken_again() {
     assert_eq!(held.leases().len(), 2);
 }
 
-/// Many take the same locks in every order and mode: nobody waits for ever, and nobody writes beside another.
+/// Many take the same locks in every order and mode: nobody waits for ever, and nobody writes
+/// beside another.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_of_them_never_wait_for_each_other() {
     const TASKS: usize = 8;
@@ -176,7 +162,8 @@ async fn two_of_them_never_wait_for_each_other() {
                 let held = request.timeout(LONG).await.unwrap();
                 for (place, write) in places.iter().zip(&writes) {
                     // A writer counts as a great many readers.
-                    let before = inside[*place].fetch_add(if *write { 1_000 } else { 1 }, Ordering::SeqCst);
+                    let before =
+                        inside[*place].fetch_add(if *write { 1_000 } else { 1 }, Ordering::SeqCst);
                     let alone = if *write { before == 0 } else { before < 1_000 };
                     assert!(alone, "{} with {before} inside", NAMES[*place]);
                 }

@@ -1,4 +1,5 @@
-//! The plain mutex on real servers: alone, shared with redis-py, lost, retried, and on a cluster whose slots move.
+//! The plain mutex on real servers: alone, shared with redis-py, lost, retried, and on a cluster
+//! whose slots move.
 
 use std::time::Duration;
 
@@ -140,7 +141,8 @@ async fn an_answer_that_was_lost_is_asked_for_again() {
         server.reset_stats().await.unwrap();
         let held = timeout(LONG, mutex.try_lock()).await.unwrap().unwrap();
         timeout(LONG, sprung).await.unwrap().unwrap();
-        let held = held.unwrap_or_else(|| panic!("round {round}: refused by its own first attempt"));
+        let held =
+            held.unwrap_or_else(|| panic!("round {round}: refused by its own first attempt"));
         assert_eq!(server.say::<String>("GET lost").await.unwrap(), held.id());
         let sprung = proxy.trap(&digest("mutex/release"), Cut::AfterIt);
         assert_eq!(held.release().await.unwrap(), Released::Released, "round {round}");
@@ -159,10 +161,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
     server.reset_stats().await.unwrap();
     let retry = Retry::exponential(Duration::from_millis(1), Duration::from_millis(8)).tries(7);
     let used_up = mutex.lock().retry(retry).await.unwrap_err();
-    assert_eq!(
-        (used_up.kind(), used_up.lock()),
-        (ErrorKind::TriesUsedUp, Some("tried"))
-    );
+    assert_eq!((used_up.kind(), used_up.lock()), (ErrorKind::TriesUsedUp, Some("tried")));
     assert_eq!(scripts_run(&server).await, 7);
 
     let short = Duration::from_millis(120);
@@ -172,10 +171,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
         .await
         .unwrap_err();
     assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
-    assert_eq!(
-        mutex.lock().timeout(short).await.unwrap_err().kind(),
-        ErrorKind::TimedOut
-    );
+    assert_eq!(mutex.lock().timeout(short).await.unwrap_err().kind(), ErrorKind::TimedOut);
 
     let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
     let waiting = tokio::spawn({
@@ -186,10 +182,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
     assert!(!waiting.is_finished());
     drop(cancel);
     let cancelled = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
-    assert_eq!(
-        (cancelled.kind(), cancelled.lock()),
-        (ErrorKind::Cancelled, Some("tried"))
-    );
+    assert_eq!((cancelled.kind(), cancelled.lock()), (ErrorKind::Cancelled, Some("tried")));
 
     let zero = mutex.lock().timeout(Duration::ZERO).await.unwrap_err();
     assert_eq!(zero.kind(), ErrorKind::Invalid);
@@ -204,15 +197,10 @@ async fn a_read_write_lock_is_retried_where_that_is_asked_for() {
     let retry = Retry::every(Duration::from_millis(2)).tries(5);
     let used_up = lock.read().retry(retry.clone()).await.unwrap_err();
     assert_eq!(used_up.kind(), ErrorKind::TriesUsedUp);
-    let waiters: Option<String> = server
-        .run(cmd("HGET").arg("rwlease:retried").arg("waiters"))
-        .await
-        .unwrap();
+    let waiters: Option<String> =
+        server.run(cmd("HGET").arg("rwlease:retried").arg("waiters")).await.unwrap();
     assert_eq!(waiters, None, "nobody stands in the queue");
-    let cancelled = lock
-        .write()
-        .cancel_on(tokio::time::sleep(Duration::from_millis(50)))
-        .await;
+    let cancelled = lock.write().cancel_on(tokio::time::sleep(Duration::from_millis(50))).await;
     assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
     let waiting = tokio::spawn({
         let lock = lock.clone();
@@ -236,7 +224,9 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     for polls in 0..200u32 {
         let mut request = std::pin::pin!(mutex.lock().into_future());
         for _ in 0..polls % 8 {
-            let polled = std::future::poll_fn(|context| std::task::Poll::Ready(request.as_mut().poll(context)));
+            let polled = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(request.as_mut().poll(context))
+            });
             if polled.await.is_ready() {
                 break;
             }
@@ -261,7 +251,8 @@ async fn a_key_that_is_no_mutex_is_left_alone() {
     assert_eq!(locks.mutex("").unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// One after the other, while the slot goes round: the count of an unprotected read, add and write is exact.
+/// One after the other, while the slot goes round: the count of an unprotected read, add and write
+/// is exact.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_excludes_while_its_slot_moves() {
     const TASKS: usize = 6;

@@ -1,4 +1,5 @@
-//! What a waiter believes of a grant that was pushed to it, on servers in this process and in time that flies.
+//! What a waiter believes of a grant that was pushed to it, on servers in this process and in time
+//! that flies.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is left of a pushed lease of 30 s when its guard is had: the claim has had no answer yet, unless it was waited for.
+/// What is left of a pushed lease of 30 s when its guard is had: the claim has had no answer yet,
+/// unless it was waited for.
 async fn believed_at_first(settings: Builder) -> Duration {
     believed_after(SECOND, settings).await
 }

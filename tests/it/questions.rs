@@ -1,4 +1,5 @@
-//! Questions about locks on real servers: who holds, who waits, is it locked, which locks are there.
+//! Questions about locks on real servers: who holds, who waits, is it locked, which locks are
+//! there.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -43,9 +44,7 @@ async fn holders_and_waiters_are_shown_in_order() {
     let lock = locks.rwlock("order:{42}").unwrap();
     let writing = lock.write().lease(Duration::from_secs(60)).await.unwrap();
     let mut tasks = Vec::new();
-    for (place, mode) in [Mode::Read, Mode::Write, Mode::Write, Mode::Read]
-        .into_iter()
-        .enumerate()
+    for (place, mode) in [Mode::Read, Mode::Write, Mode::Write, Mode::Read].into_iter().enumerate()
     {
         let lock = lock.clone();
         tasks.push(tokio::spawn(async move {
@@ -61,7 +60,9 @@ async fn holders_and_waiters_are_shown_in_order() {
     let writer = status.writer.as_ref().expect("somebody writes");
     assert_eq!((writer.id.as_str(), writer.mode), (writing.id(), Mode::Write));
     assert_eq!((writer.token, status.token), (writing.token(), writing.token()));
-    assert!(writer.remaining <= Duration::from_secs(60) && writer.remaining > Duration::from_secs(1));
+    assert!(
+        writer.remaining <= Duration::from_secs(60) && writer.remaining > Duration::from_secs(1)
+    );
     assert!(writer.age < Duration::from_secs(60) && !writer.revoked);
     let modes: Vec<Mode> = status.waiting.iter().map(|waiter| waiter.mode).collect();
     assert_eq!(modes, [Mode::Read, Mode::Write, Mode::Write, Mode::Read]);
@@ -202,10 +203,7 @@ async fn a_foreign_key_is_told_as_such() {
         let lock = locks.rwlock(name).unwrap();
         assert_eq!(lock.status().await.unwrap_err().kind(), ErrorKind::Foreign);
         assert_eq!(lock.is_locked().await.unwrap_err().kind(), ErrorKind::Foreign);
-        assert_eq!(
-            lock.is_held_by("other0000000").await.unwrap_err().kind(),
-            ErrorKind::Foreign
-        );
+        assert_eq!(lock.is_held_by("other0000000").await.unwrap_err().kind(), ErrorKind::Foreign);
     }
 }
 
@@ -255,10 +253,7 @@ async fn locks_of_others(cluster: &Cluster) {
 async fn a_master_that_does_not_answer_is_an_error_and_is_gone_on_with() {
     let server = Single::start().await.unwrap();
     let settings = Locks::builder().call_timeout(Duration::from_millis(300));
-    let locks = crate::support::Backend::chosen()
-        .connect(settings, &[server.url()])
-        .await
-        .unwrap();
+    let locks = crate::support::Backend::chosen().connect(settings, &[server.url()]).await.unwrap();
     let _held = locks.rwlock("one").unwrap().read().await.unwrap();
     let mut listing = locks.list("");
     server.freeze().unwrap();

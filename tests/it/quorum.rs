@@ -1,11 +1,14 @@
-//! A lock on most of five deployments: real servers that die, hang, answer late or lose their answers, and servers in this process.
+//! A lock on most of five deployments: real servers that die, hang, answer late or lose their
+//! answers, and servers in this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{Backend, Cluster, Cut, Flow, Proxy, Shape, Single, WaitLimit, connect};
-use rwlease::{ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, Renewal, Retry};
+use rwlease::{
+    ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, Renewal, Retry,
+};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -31,12 +34,7 @@ impl Bench {
             proxies.push(proxy);
         }
         let quorum = Quorum::new(members.clone()).unwrap();
-        Bench {
-            servers,
-            proxies,
-            members,
-            quorum,
-        }
+        Bench { servers, proxies, members, quorum }
     }
 
     /// Another client of the same five.
@@ -96,23 +94,12 @@ async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
     let other = bench.another().await;
     assert!(tried(other.mutex("five")).await.is_none());
     let retry = Retry::every(Duration::from_millis(2)).tries(3);
-    let used_up = other
-        .mutex("five")
-        .member_timeout(MEMBER)
-        .retry(retry)
-        .await
-        .unwrap_err();
+    let used_up = other.mutex("five").member_timeout(MEMBER).retry(retry).await.unwrap_err();
     assert_eq!((used_up.kind(), used_up.lock()), (ErrorKind::TriesUsedUp, Some("five")));
-    let timed_out = other
-        .mutex("five")
-        .timeout(Duration::from_millis(150))
-        .await
-        .unwrap_err();
+    let timed_out = other.mutex("five").timeout(Duration::from_millis(150)).await.unwrap_err();
     assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
-    let cancelled = other
-        .mutex("five")
-        .cancel_on(tokio::time::sleep(Duration::from_millis(50)))
-        .await;
+    let cancelled =
+        other.mutex("five").cancel_on(tokio::time::sleep(Duration::from_millis(50))).await;
     assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
     held.renew().await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::Released);
@@ -140,10 +127,7 @@ async fn two_of_five_may_be_dead() {
     let started = tokio::time::Instant::now();
     let unavailable = bench.quorum.mutex("three").member_timeout(MEMBER).await.unwrap_err();
     assert_eq!(unavailable.kind(), ErrorKind::Unavailable);
-    assert!(
-        started.elapsed() >= Duration::from_secs(2),
-        "it is not given up at the first try"
-    );
+    assert!(started.elapsed() >= Duration::from_secs(2), "it is not given up at the first try");
     bench.gone("three").await;
 }
 
@@ -160,7 +144,8 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     bench.gone("hang").await;
     bench.servers[1].thaw().unwrap();
     bench.servers[2].thaw().unwrap();
-    // What they were asked while they hung they carry out, or refuse as stale, now; the release comes after it.
+    // What they were asked while they hung they carry out, or refuse as stale, now; the release
+    // comes after it.
     bench.gone("hang").await;
     let held = taken(bench.quorum.mutex("hang")).await;
     drop(held);
@@ -191,19 +176,11 @@ async fn two_of_five_may_answer_late() {
 async fn a_try_whose_answers_are_lost_leaves_nothing() {
     let bench = Bench::new().await;
     taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
-    let script = rwlease::scripts()
-        .find(|script| script.name() == "mutex/acquire")
-        .unwrap();
+    let script = rwlease::scripts().find(|script| script.name() == "mutex/acquire").unwrap();
     for proxy in &bench.proxies[..3] {
         proxy.replies(Flow::Held); // carried out, and never answered
     }
-    let failed = bench
-        .quorum
-        .mutex("lost")
-        .member_timeout(MEMBER)
-        .try_once()
-        .await
-        .unwrap_err();
+    let failed = bench.quorum.mutex("lost").member_timeout(MEMBER).try_once().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     bench.proxies.iter().for_each(Proxy::heal);
     bench.gone("lost").await;
@@ -223,14 +200,8 @@ async fn a_try_whose_answers_are_lost_leaves_nothing() {
 async fn it_is_held_for_as_long_as_a_majority_renews_it() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);
-    let request = || {
-        bench
-            .quorum
-            .mutex("renewed")
-            .lease(lease)
-            .member_timeout(MEMBER)
-            .timeout(LONG)
-    };
+    let request =
+        || bench.quorum.mutex("renewed").lease(lease).member_timeout(MEMBER).timeout(LONG);
     let wait_limit = WaitLimit::new("all five members");
     let held = loop {
         let held = request().await.unwrap();
@@ -256,12 +227,8 @@ async fn it_is_held_for_as_long_as_a_majority_renews_it() {
 async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);
-    let held = bench
-        .quorum
-        .mutex("ends")
-        .lease(lease)
-        .renewal(Renewal::Manual)
-        .member_timeout(MEMBER);
+    let held =
+        bench.quorum.mutex("ends").lease(lease).renewal(Renewal::Manual).member_timeout(MEMBER);
     let held = held.drift(Duration::from_millis(700)).timeout(LONG).await.unwrap();
     assert!(held.remaining() <= lease - Duration::from_millis(700));
     timeout(LONG, held.lost()).await.unwrap();
@@ -271,7 +238,8 @@ async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
     bench.gone("ends").await;
 }
 
-/// The greatest token of a majority need not rise by itself: here the members' last tokens lie far apart, and the majorities differ.
+/// The greatest token of a majority need not rise by itself: here the members' last tokens lie far
+/// apart, and the majorities differ.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_whichever_majority_gives_them() {
     let bench = Bench::new().await;
@@ -301,7 +269,8 @@ async fn tokens_rise_whichever_majority_gives_them() {
     }
 }
 
-/// One member's last token is an hour ahead, as if its clock were: it does not count, and the others' keys hear nothing of that hour.
+/// One member's last token is an hour ahead, as if its clock were: it does not count, and the
+/// others' keys hear nothing of that hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_token_is_far_ahead_is_left_out() {
     const FAR: usize = 3;
@@ -379,7 +348,8 @@ async fn it_excludes_while_members_come_and_go() {
     }
     let mut turn = 0;
     while !tasks.iter().all(|task| task.is_finished()) {
-        // A frozen server forgets nothing; one that was killed would, and must stay away for a lease.
+        // A frozen server forgets nothing; one that was killed would, and must stay away for a
+        // lease.
         let server = &bench.servers[turn % 5];
         server.freeze().unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -401,18 +371,10 @@ async fn a_member_may_be_a_cluster_and_the_least_are_three() {
         connect(&[single.url()]).await.unwrap(),
         connect(&[second.url()]).await.unwrap(),
     ];
-    assert_eq!(
-        Quorum::new(members[..2].to_vec()).unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    assert_eq!(Quorum::new(members[..2].to_vec()).unwrap_err().kind(), ErrorKind::Invalid);
     let quorum = Quorum::new(members).unwrap();
     assert_eq!(quorum.majority(), 2);
-    let held = quorum
-        .write("mixed")
-        .member_timeout(MEMBER)
-        .timeout(LONG)
-        .await
-        .unwrap();
+    let held = quorum.write("mixed").member_timeout(MEMBER).timeout(LONG).await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert_eq!(quorum.write("").await.unwrap_err().kind(), ErrorKind::Invalid);
 }
@@ -455,12 +417,14 @@ mod embedded {
         );
     }
 
-    /// The members' clocks are far apart, and the lock is idle in between for longer than it is remembered.
+    /// The members' clocks are far apart, and the lock is idle in between for longer than it is
+    /// remembered.
     #[tokio::test(start_paused = true)]
     async fn tokens_rise_over_members_whose_clocks_differ() {
         let engines: Vec<Engine> = (0..5u64)
             .map(|place| {
-                let epoch = Duration::from_secs(1_735_689_600) + Duration::from_millis(1_900 * place);
+                let epoch =
+                    Duration::from_secs(1_735_689_600) + Duration::from_millis(1_900 * place);
                 Engine::builder().standalone().starts_at(epoch).build()
             })
             .collect();
@@ -504,21 +468,20 @@ mod embedded {
 
     /// The last token at each member that knows the lock.
     fn tokens(engines: &[Engine]) -> Vec<Option<u64>> {
-        let fence = |engine: &Engine| engine.say(0, &[b"HGET", b"rwlease:lock", b"fence"])[0].parse().ok();
+        let fence =
+            |engine: &Engine| engine.say(0, &[b"HGET", b"rwlease:lock", b"fence"])[0].parse().ok();
         engines.iter().map(fence).collect()
     }
 
     const HOUR: i64 = 3_600;
 
-    /// What is granted is by the clocks of the others, and members that are left out are free again.
+    /// What is granted is by the clocks of the others, and members that are left out are free
+    /// again.
     #[tokio::test(start_paused = true)]
     async fn members_whose_clocks_are_ahead_are_left_out() {
-        for ahead in [
-            [0, HOUR, 0, 0, 0],
-            [2 * HOUR, 0, 0, HOUR, 0],
-            [HOUR, 0, 0, 0, HOUR],
-            [0, 61, 0, 0, 0],
-        ] {
+        for ahead in
+            [[0, HOUR, 0, 0, 0], [2 * HOUR, 0, 0, HOUR, 0], [HOUR, 0, 0, 0, HOUR], [0, 61, 0, 0, 0]]
+        {
             let (engines, quorum) = with_clocks(ahead).await;
             let right = ahead.iter().filter(|seconds| **seconds == 0).count();
             let mut last = 0;
@@ -526,13 +489,14 @@ mod embedded {
                 let held = quorum.write("lock").await.unwrap();
                 assert_eq!(held.leases().len(), right, "{ahead:?}");
                 let token = held.token().unwrap();
-                assert!(
-                    token > last && token <= engines[0].now().as_micros() as u64,
-                    "{ahead:?}"
-                );
+                assert!(token > last && token <= engines[0].now().as_micros() as u64, "{ahead:?}");
                 last = token;
                 for (seconds, kept) in ahead.iter().zip(tokens(&engines)) {
-                    assert_eq!(kept == Some(token), *seconds == 0, "{ahead:?}: {kept:?} after {token}");
+                    assert_eq!(
+                        kept == Some(token),
+                        *seconds == 0,
+                        "{ahead:?}: {kept:?} after {token}"
+                    );
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
                 for (seconds, engine) in ahead.iter().zip(&engines) {
@@ -574,7 +538,8 @@ mod embedded {
         }
     }
 
-    /// Its token is within a minute of one of the others, but that one does not get it: else its own tokens would be too far ahead for the rest from then on.
+    /// Its token is within a minute of one of the others, but that one does not get it: else its
+    /// own tokens would be too far ahead for the rest from then on.
     #[tokio::test(start_paused = true)]
     async fn a_member_that_is_left_out_spoils_the_tokens_of_no_other() {
         let (engines, quorum) = with_clocks([59, 0, -30, -30, 0]).await;

@@ -1,4 +1,5 @@
-//! One reentrant that holds the same lock again: a count per reentrant, of read/write locks and of mutexes.
+//! One reentrant that holds the same lock again: a count per reentrant, of read/write locks and of
+//! mutexes.
 
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_owner_waits_and_is_told_of_its_limits() {
     let (_server, locks) = single().await;
-    let (one, other, mutex) = (locks.reentrant(), locks.reentrant(), locks.mutex("others").unwrap());
+    let (one, other, mutex) =
+        (locks.reentrant(), locks.reentrant(), locks.mutex("others").unwrap());
     let first = one.lock(&mutex).await.unwrap();
     let second = one.lock(&mutex).await.unwrap();
     assert!(other.try_lock(&mutex).await.unwrap().is_none());
@@ -108,10 +110,7 @@ async fn a_read_write_lock_counts_reads_and_writes() {
     let reading = reentrant.read(&lock).await.unwrap();
     assert!(lock.is_held_by(outer.id()).await.unwrap());
     assert_eq!(outer.release().await.unwrap(), Released::Released);
-    assert_eq!(
-        lock.status().await.unwrap().writer.map(|writer| writer.mode),
-        Some(Mode::Write)
-    );
+    assert_eq!(lock.status().await.unwrap().writer.map(|writer| writer.mode), Some(Mode::Write));
     assert_eq!(inner.release().await.unwrap(), Released::Released);
     let status = lock.status().await.unwrap();
     assert!(status.writer.is_none() && status.readers == 1, "{status:?}");

@@ -1,4 +1,5 @@
-//! What `replicas(n)` confirms is at n replicas, on every server: also when an answer was lost and the call is sent again.
+//! What `replicas(n)` confirms is at n replicas, on every server: also when an answer was lost and
+//! the call is sent again.
 
 use std::time::Duration;
 
@@ -29,12 +30,7 @@ impl Stage {
         let proxy = Proxy::start(&master).await.unwrap();
         let settings = Locks::builder().response_timeout(10 * SLOW);
         let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
-        let stage = Stage {
-            master,
-            replica,
-            proxy,
-            locks,
-        };
+        let stage = Stage { master, replica, proxy, locks };
         stage.in_step().await;
         stage
     }
@@ -59,7 +55,8 @@ impl Stage {
         self.replica.freeze().unwrap();
     }
 
-    /// Runs a call whose first answer is lost with its connection, so that it is sent again on a new one.
+    /// Runs a call whose first answer is lost with its connection, so that it is sent again on a
+    /// new one.
     async fn losing_the_answer<T>(&self, call: impl Future<Output = T>) -> T {
         let lost = self.proxy.trap("WAIT", Cut::AfterIt);
         let outcome = call.await;
@@ -74,12 +71,8 @@ impl Stage {
 
     async fn is_gone(&self, key: &str, field: &str) {
         let wait_limit = WaitLimit::new("what was refused to be released");
-        let exists = || async {
-            self.master
-                .run::<u64>(cmd("HEXISTS").arg(key).arg(field))
-                .await
-                .unwrap()
-        };
+        let exists =
+            || async { self.master.run::<u64>(cmd("HEXISTS").arg(key).arg(field)).await.unwrap() };
         while exists().await == 1 {
             wait_limit.pause("it is held").await.unwrap();
         }
@@ -153,8 +146,8 @@ async fn nor_is_a_mutex() {
     assert!(stage.losing_the_answer(lock()).await.unwrap().is_held());
 }
 
-/// Each renewal asks for the end of the longest hold. One that takes longer on its way makes the lease a little longer than the one after it asks for,
-/// which changes nothing then.
+/// Each renewal asks for the end of the longest hold. One that takes longer on its way makes the
+/// lease a little longer than the one after it asks for, which changes nothing then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stands_still() {
     let stage = Stage::new().await;
@@ -224,7 +217,8 @@ mod embedded {
     use rwlease::embedded::{Engine, WaitCovers};
     use rwlease::{Locks, Renewal, Slot};
 
-    /// A slot takes its locks to a master whose replicas have confirmed nothing of them: there the next renewal counts.
+    /// A slot takes its locks to a master whose replicas have confirmed nothing of them: there the
+    /// next renewal counts.
     #[tokio::test(start_paused = true)]
     async fn what_was_confirmed_before_a_move_is_confirmed_after_it_by_the_next_renewal() {
         for covers in [WaitCovers::EveryCommand, WaitCovers::WritesAlone] {

@@ -25,10 +25,7 @@ async fn readers_share_and_writers_exclude() {
         assert_eq!(writing.release().await.unwrap(), Released::Released);
     }
     assert!(locks.shutdown(Duration::from_secs(5)).await.is_empty());
-    assert_eq!(
-        locks.rwlock("a").unwrap().read().await.unwrap_err().kind(),
-        ErrorKind::Cancelled
-    );
+    assert_eq!(locks.rwlock("a").unwrap().read().await.unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,15 +46,9 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     let token = holding.token();
     holding.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap() > token);
-    let manual = lock
-        .write()
-        .lease(Duration::from_millis(300))
-        .renewal(Renewal::Manual)
-        .await
-        .unwrap();
-    tokio::time::timeout(Duration::from_secs(5), manual.lost())
-        .await
-        .unwrap();
+    let manual =
+        lock.write().lease(Duration::from_millis(300)).renewal(Renewal::Manual).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), manual.lost()).await.unwrap();
     assert_eq!(manual.state(), LeaseState::Lost);
     assert_eq!(manual.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     tokio::time::sleep(Duration::from_millis(100)).await; // the margin: here it ends before it ends at the server

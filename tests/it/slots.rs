@@ -1,4 +1,5 @@
-//! Slots are what servers say they are: `Slot::of` against `CLUSTER KEYSLOT`, for the odd tags and for many generated names.
+//! Slots are what servers say they are: `Slot::of` against `CLUSTER KEYSLOT`, for the odd tags and
+//! for many generated names.
 //!
 //! The seed is printed. `RWLEASE_SEED` replays one.
 
@@ -10,7 +11,8 @@ const GENERATED: usize = 40_000;
 const BATCH: usize = 1_000;
 const BRACES: &[u8] = b"{}{}{}ab\0";
 
-/// Names around the rule: the tag is what stands between the first `{` and the first `}` after it, if that is not empty.
+/// Names around the rule: the tag is what stands between the first `{` and the first `}` after it,
+/// if that is not empty.
 const ODD: &[&[u8]] = &[
     b"",
     b"a",
@@ -72,7 +74,8 @@ async fn slots_are_those_of_a_server() -> Result {
     Ok(())
 }
 
-/// A name of up to 40 bytes. A third of them are ordinary, a third full of braces, a third any bytes at all.
+/// A name of up to 40 bytes. A third of them are ordinary, a third full of braces, a third any
+/// bytes at all.
 fn name(random: &mut fastrand::Rng) -> Vec<u8> {
     let length = random.usize(..=40);
     let kind = random.u8(..3);
@@ -86,9 +89,9 @@ fn name(random: &mut fastrand::Rng) -> Vec<u8> {
 
 fn seed() -> Result<u64> {
     match std::env::var("RWLEASE_SEED") {
-        Ok(seed) => seed
-            .parse()
-            .map_err(|_| Error::new(format!("RWLEASE_SEED={seed} is no number"))),
+        Ok(seed) => {
+            seed.parse().map_err(|_| Error::new(format!("RWLEASE_SEED={seed} is no number")))
+        }
         Err(_) => Ok(fastrand::u64(..)),
     }
 }

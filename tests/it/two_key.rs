@@ -1,4 +1,5 @@
-//! The two-key lock beside the fleet that has always run it: what they agree on, what is added, and what stays dangerous.
+//! The two-key lock beside the fleet that has always run it: what they agree on, what is added, and
+//! what stays dangerous.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,10 @@ use crate::support::published::TwoKeys;
 use crate::support::{Cluster, Cut, Flow, Proxy, Result, Shape, Single, WaitLimit, connect};
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
-use rwlease::{ErrorKind, Locks, Mode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock, WriteGuard};
+use rwlease::{
+    ErrorKind, Locks, Mode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock,
+    WriteGuard,
+};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -24,12 +28,7 @@ async fn stage() -> Result<(Single, TwoKeyRwLock, TwoKeys)> {
 }
 
 async fn old_client(server: &crate::support::Server) -> Result<TwoKeys> {
-    Ok(TwoKeys::new(
-        server.connect().await?,
-        "{order}:read",
-        "{order}:write",
-        LEASE.as_secs(),
-    ))
+    Ok(TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", LEASE.as_secs()))
 }
 
 async fn try_read(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
@@ -48,10 +47,7 @@ async fn two_keys_must_be_of_one_slot() -> Result {
     assert_eq!(error.kind(), ErrorKind::CrossSlot);
     let said = error.to_string();
     for key in ["order:read", "order:write"] {
-        assert!(
-            said.contains(key) && said.contains(&Slot::of(key).to_string()),
-            "{said}"
-        );
+        assert!(said.contains(key) && said.contains(&Slot::of(key).to_string()), "{said}");
     }
     for (name, keys) in [
         ("order", ["{order}:read", "{order}:write"]),
@@ -61,14 +57,8 @@ async fn two_keys_must_be_of_one_slot() -> Result {
         assert_eq!(lock.keys(), keys.map(str::as_bytes));
         assert_eq!(lock.slot(), Slot::of(keys[1]));
     }
-    assert_eq!(
-        TwoKeyRwLock::tagged(&locks, "a}b").unwrap_err().kind(),
-        ErrorKind::CrossSlot
-    );
-    assert_eq!(
-        TwoKeyRwLock::new(&locks, "a", "a").unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    assert_eq!(TwoKeyRwLock::tagged(&locks, "a}b").unwrap_err().kind(), ErrorKind::CrossSlot);
+    assert_eq!(TwoKeyRwLock::new(&locks, "a", "a").unwrap_err().kind(), ErrorKind::Invalid);
     Ok(())
 }
 
@@ -145,13 +135,16 @@ async fn a_release_deletes_only_what_is_its_own() -> Result {
 
 #[tokio::test]
 async fn short_reads_do_not_cut_a_long_one_short() -> Result {
-    const NOW: &str = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)";
-    // Where time goes on within a script, the one tells a moment that is too early if any, and the other one that is too late.
+    const NOW: &str =
+        "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)";
+    // Where time goes on within a script, the one tells a moment that is too early if any, and the
+    // other one that is too late.
     let no_later = format!("{NOW} return now + redis.call('PTTL', KEYS[1])");
     let no_earlier = format!("local left = redis.call('PTTL', KEYS[1]) {NOW} return now + left");
     let (server, lock, _) = stage().await?;
-    let deadline =
-        async |script: &str| -> Result<u64> { server.run(cmd("EVAL").arg(script).arg(1).arg("{order}:read")).await };
+    let deadline = async |script: &str| -> Result<u64> {
+        server.run(cmd("EVAL").arg(script).arg(1).arg("{order}:read")).await
+    };
     let mut held = vec![try_read(&lock).await?.expect("free")];
     for left in [59_999, 59_499, 59_001, 30_499, 5_250, 1_499] {
         // As if so much of it had passed.
@@ -211,12 +204,11 @@ async fn what_is_dropped_is_given_back() -> Result {
     let (_server, lock, old) = stage().await?;
     drop(try_write(&lock).await?.expect("free"));
     let guard = lock.read(LEASE, LEASE).await?;
-    std::thread::spawn(move || drop(guard))
-        .join()
-        .expect("dropped outside a runtime");
+    std::thread::spawn(move || drop(guard)).join().expect("dropped outside a runtime");
     drop(lock.write(LEASE, LEASE).await?);
     for pause in [0, 1, 2] {
-        let waited = tokio::time::timeout(Duration::from_millis(pause), lock.write(LEASE, LEASE)).await;
+        let waited =
+            tokio::time::timeout(Duration::from_millis(pause), lock.write(LEASE, LEASE)).await;
         drop(waited);
         let wait_limit = WaitLimit::new("the lock to be given back");
         while !old.acquire_write().await? {
@@ -289,9 +281,7 @@ async fn hazards() -> Result {
     let first = try_read(&lock).await?.expect("free");
     let second = try_read(&lock).await?.expect("readers share");
     second.release().await?;
-    let writing = try_write(&lock)
-        .await?
-        .expect("the hazard is gone: say so in the documentation");
+    let writing = try_write(&lock).await?.expect("the hazard is gone: say so in the documentation");
     assert!(first.remaining() > Duration::ZERO);
     // It may be the first one, if its call had to be repeated.
     writing.release().await?;
@@ -307,10 +297,7 @@ async fn hazards() -> Result {
     // A release of the old fleet deletes whatever is there.
     let writing = try_write(&lock).await?.expect("free");
     old.release_write().await?;
-    assert!(
-        try_write(&lock).await?.is_some(),
-        "the hazard is gone: say so in the documentation"
-    );
+    assert!(try_write(&lock).await?.is_some(), "the hazard is gone: say so in the documentation");
     assert_eq!(writing.release().await?, Released::AlreadyLost);
     // A reader of the old fleet sets the readers' key to its own time, also a shorter one.
     server.say::<()>("DEL {order}:write").await?;
@@ -348,7 +335,8 @@ async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() 
     Ok(())
 }
 
-/// The longest time that the work may take, and the longest wait for each lock of those who take both: as in `docs/migrating.md`, but more patient.
+/// The longest time that the work may take, and the longest wait for each lock of those who take
+/// both: as in `docs/migrating.md`, but more patient.
 const WORK: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(29);
 /// No longer than that of the old fleet, for the sake of the readers.
@@ -391,7 +379,8 @@ impl Member {
                 Ok(Held::Old(old, mode))
             }
             Member::Both(old, new) => {
-                let (legacy, hash) = take_both(old, new, mode, LEASE_OF_BOTH).await?.expect("in time");
+                let (legacy, hash) =
+                    take_both(old, new, mode, LEASE_OF_BOTH).await?.expect("in time");
                 Ok(Held::Both(legacy, hash))
             }
             Member::New(new) => Ok(Held::New(Hash::take(new, mode).await?)),
@@ -487,24 +476,12 @@ async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result
     };
     let new = async || -> Result<Member> { Ok(Member::New(connect(urls).await?.rwlock(NAME)?)) };
     // In the old fleet a reader's release is that of all readers: so there is one at a time.
-    work_together(
-        "old and both",
-        [old().await?, old().await?, both().await?, both().await?],
-        true,
-    )
-    .await?;
-    work_together(
-        "both",
-        [both().await?, both().await?, both().await?, both().await?],
-        false,
-    )
-    .await?;
-    work_together(
-        "both and new",
-        [both().await?, both().await?, new().await?, new().await?],
-        false,
-    )
-    .await
+    work_together("old and both", [old().await?, old().await?, both().await?, both().await?], true)
+        .await?;
+    work_together("both", [both().await?, both().await?, both().await?, both().await?], false)
+        .await?;
+    work_together("both and new", [both().await?, both().await?, new().await?, new().await?], false)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,19 +2,8 @@
 
 use super::lab::{Expect, HERE, Lab, id};
 
-const NO_NUMBER: [&str; 11] = [
-    "",
-    "x",
-    "-1",
-    "1.5",
-    "nan",
-    "-nan",
-    "inf",
-    "-inf",
-    "1e300",
-    "99999999999999999999",
-    "1 2",
-];
+const NO_NUMBER: [&str; 11] =
+    ["", "x", "-1", "1.5", "nan", "-nan", "inf", "-inf", "1e300", "99999999999999999999", "1 2"];
 const NO_ID: [&str; 8] = [
     "",
     "-",
@@ -46,14 +35,8 @@ enum Kind {
 use Kind::{Any, Count, Id, NotAfter, OneOf, Span, Token, Word};
 
 const ACQUIRE: [Kind; 5] = [Any(HERE), NotAfter, Id("new1"), Span("1000"), OneOf("f")];
-const WAITING: [Kind; 6] = [
-    Span("100"),
-    Span("1000"),
-    Count("0"),
-    Count("10"),
-    Word("-", 40),
-    Word("-", 8),
-];
+const WAITING: [Kind; 6] =
+    [Span("100"), Span("1000"), Count("0"), Count("10"), Word("-", 40), Word("-", 8)];
 const UPGRADE: [Kind; 5] = [Any(HERE), NotAfter, Id("new1"), Span("1000"), Token];
 const PLAIN: [Kind; 2] = [Any(HERE), Any("0")];
 const RELEASE: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), OneOf("all")];
@@ -63,14 +46,8 @@ const SEIZE: [Kind; 3] = [Any(HERE), Any("0"), Token];
 const HOLDS: [Kind; 3] = [Any(HERE), Any("0"), Id("new1")];
 const RAISE_TOKEN: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), Token];
 const MUTEX_ACQUIRE: [Kind; 4] = [Any(HERE), NotAfter, Id("new1"), Span("1000")];
-const INSPECT: [Kind; 6] = [
-    Any(HERE),
-    Any("0"),
-    Count("0"),
-    Word("-", 40),
-    Word("-", 40),
-    Span("10"),
-];
+const INSPECT: [Kind; 6] =
+    [Any(HERE), Any("0"), Count("0"), Word("-", 40), Word("-", 40), Span("10")];
 
 fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
     let waiting = |kinds: [Kind; 5]| kinds.into_iter().chain(WAITING).collect::<Vec<_>>();
@@ -164,7 +141,11 @@ fn a_bad_argument_is_refused_and_changes_nothing() {
                     let args: Vec<&str> = args.iter().map(String::as_str).collect();
                     let answer = lab.unchanged(|lab| lab.send(script, &args));
                     let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
-                    assert_eq!(code.err(), Some("LOCKARGS"), "{state}: {script} {args:?}: {answer:?}");
+                    assert_eq!(
+                        code.err(),
+                        Some("LOCKARGS"),
+                        "{state}: {script} {args:?}: {answer:?}"
+                    );
                 }
             }
         }
@@ -214,30 +195,17 @@ fn the_longest_lease_and_the_longest_owner_are_good() {
     let mut lab = Lab::new();
     let longest = "a".repeat(40);
     let lease = "1000000000000";
-    let granted = lab
-        .send("acquire_write", &[HERE, "9999999999999", &longest, lease, "f"])
-        .granted();
+    let granted =
+        lab.send("acquire_write", &[HERE, "9999999999999", &longest, lease, "f"]).granted();
     assert_eq!(granted.deadline, lab.now() + 1_000_000_000_000);
     assert_eq!(lab.send("release", &[HERE, "0", &longest, "all"]).status(), "released");
 
     let too_long = ["1000000000001", "9999999999999", "1e12.5"];
     for lease in too_long {
-        lab.send("acquire_write", &[HERE, "0", &longest, lease, "f"])
-            .refused_with("LOCKARGS");
+        lab.send("acquire_write", &[HERE, "0", &longest, lease, "f"]).refused_with("LOCKARGS");
     }
-    let waits = [
-        HERE,
-        "0",
-        &longest,
-        lease,
-        "r",
-        lease,
-        lease,
-        "0",
-        "9999999999999",
-        &longest,
-        "aaaaaaaa",
-    ];
+    let waits =
+        [HERE, "0", &longest, lease, "r", lease, lease, "0", "9999999999999", &longest, "aaaaaaaa"];
     lab.send("acquire_read", &waits).granted();
 }
 
@@ -263,6 +231,5 @@ fn a_call_that_comes_too_late_does_nothing() {
     }
     let mut lab = Lab::new();
     let just_in_time = lab.now().to_string();
-    lab.send("acquire_write", &[HERE, &just_in_time, &id("ann1"), "1000", "f"])
-        .granted();
+    lab.send("acquire_write", &[HERE, &just_in_time, &id("ann1"), "1000", "f"]).granted();
 }

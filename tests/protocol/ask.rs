@@ -33,17 +33,13 @@ impl Ask {
 
     fn new(script: &'static str, name: &str, fifth: String) -> Ask {
         let args = [HERE.into(), "0".into(), id(name), "10000".into(), fifth];
-        Ask {
-            script,
-            args: args.into(),
-        }
+        Ask { script, args: args.into() }
     }
 
     /// Or to wait: a claim window of one second, a ttl of five, by polling.
     pub fn waiting(mut self) -> Ask {
         self.args.truncate(WINDOW);
-        self.args
-            .extend(["1000", "5000", "0", "1000", "-", "-"].map(String::from));
+        self.args.extend(["1000", "5000", "0", "1000", "-", "-"].map(String::from));
         if self.script == "upgrade" {
             self = self.set(LIMIT, 0);
         }

@@ -1,4 +1,5 @@
-//! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that came later.
+//! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that
+//! came later.
 
 use super::ask::Ask;
 use super::lab::{Expect, GRACE, HERE, Lab, id};
@@ -7,9 +8,7 @@ use super::lab::{Expect, GRACE, HERE, Lab, id};
 const AHEAD_US: u64 = 60_000_000;
 
 fn downgrade(name: &str, token: u64) -> Vec<String> {
-    [HERE, "0", &id(name), &token.to_string(), "10000"]
-        .map(String::from)
-        .into()
+    [HERE, "0", &id(name), &token.to_string(), "10000"].map(String::from).into()
 }
 
 fn twice(lab: &mut Lab, script: &str, args: &[String]) -> super::lab::Answer {
@@ -85,14 +84,10 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     lab.read("bob1").granted();
     lab.wait_write("w1").queued();
     let refused = lab.unchanged(|lab| lab.upgrade("ann1", ann.token)).unwrap();
-    assert_eq!(
-        (refused.status.as_str(), refused.number(0), refused.number(1)),
-        ("refused", 0, 1)
-    );
+    assert_eq!((refused.status.as_str(), refused.number(0), refused.number(1)), ("refused", 0, 1));
     let queued = lab.wait_upgrade("ann1", ann.token).unwrap();
     assert_eq!((queued.status.as_str(), queued.number(1)), ("queued", 1));
-    lab.twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args())
-        .queued();
+    lab.twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args()).queued();
     assert_eq!(lab.read("cat1").status(), "refused");
     assert_eq!(lab.ask(&Ask::read("cat1").readers_first()).status(), "refused");
     lab.wait_read("cat1").queued();
@@ -110,9 +105,7 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     assert_eq!((granted.rest.clone(), granted.claimed), (id("ann1"), false));
     assert!(granted.token > ann.token);
     assert!(granted.deadline >= ann.deadline, "never shorter than the read was");
-    let claimed = lab
-        .twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args())
-        .granted();
+    let claimed = lab.twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args()).granted();
     assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 10_000));
     lab.release("ann1").status();
     assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("cat1")]);
@@ -124,10 +117,7 @@ fn a_second_upgrader_is_told_of_the_conflict() {
     let ann = lab.read("ann1").granted();
     let bob = lab.read("bob1").granted();
     lab.wait_upgrade("ann1", ann.token).queued();
-    assert_eq!(
-        lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token)).status(),
-        "conflict"
-    );
+    assert_eq!(lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token)).status(), "conflict");
     assert_eq!(lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).status(), "conflict");
     assert_eq!(lab.release("bob1").status(), "released");
     assert_eq!(lab.state().writes(), Some(id("ann1")));
@@ -163,10 +153,7 @@ fn a_release_ends_the_read_and_the_wait_for_its_upgrade() {
     lab.wait_read("cat1").queued();
     assert_eq!(lab.release("ann1").status(), "released");
     assert_eq!(lab.state().fields.get("upgrader"), None);
-    assert_eq!(
-        lab.state().reads().into_iter().collect::<Vec<_>>(),
-        [id("bob1"), id("cat1")]
-    );
+    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("bob1"), id("cat1")]);
 }
 
 #[test]
@@ -210,24 +197,14 @@ fn late_duplicates_undo_nothing() {
     let read = lab.downgrade("ann1", second.token, 10_000).granted();
     assert_eq!(read.token, second.token);
     assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token))).status(), "lost");
-    assert_eq!(
-        lab.unchanged(|lab| lab.ask(&upgrade(first.token).waiting())).status(),
-        "lost"
-    );
+    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token).waiting())).status(), "lost");
     let third = lab.ask(&upgrade(second.token)).granted();
     assert!(third.token > second.token);
-    assert_eq!(
-        lab.unchanged(|lab| lab.downgrade("ann1", second.token, 10_000))
-            .status(),
-        "lost"
-    );
+    assert_eq!(lab.unchanged(|lab| lab.downgrade("ann1", second.token, 10_000)).status(), "lost");
     assert_eq!(lab.state().writes(), Some(id("ann1")));
     assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(second.token))).granted(), third);
     lab.release("ann1").status();
-    assert_eq!(
-        lab.unchanged(|lab| lab.downgrade("ann1", third.token, 10_000)).status(),
-        "lost"
-    );
+    assert_eq!(lab.unchanged(|lab| lab.downgrade("ann1", third.token, 10_000)).status(), "lost");
     assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(third.token))).status(), "lost");
 }
 
@@ -249,11 +226,7 @@ fn a_revoked_lease_ends_at_its_deadline() {
     assert_eq!(read.deadline, ann.deadline, "nor is it made longer that way");
     assert_eq!(lab.upgrade("ann1", ann.token).status(), "revoked");
     let bob = lab.read("bob1").granted();
-    assert_eq!(
-        lab.renew("bob1", 60_000).status(),
-        "renewed",
-        "who comes later is not concerned"
-    );
+    assert_eq!(lab.renew("bob1", 60_000).status(), "renewed", "who comes later is not concerned");
     assert_eq!(lab.revoke().unwrap().number(0), bob.token);
     assert_eq!(lab.renew("bob1", 90_000).status(), "revoked");
     lab.pass(60_000);
@@ -420,7 +393,9 @@ fn readers_that_come_after_a_forced_release_stay() {
 #[test]
 fn an_owner_is_told_whether_it_holds() {
     let mut lab = Lab::new();
-    let holds = |lab: &mut Lab, name: &str| lab.unchanged(|lab| lab.send("holds", &[HERE, "0", &id(name)])).unwrap();
+    let holds = |lab: &mut Lab, name: &str| {
+        lab.unchanged(|lab| lab.send("holds", &[HERE, "0", &id(name)])).unwrap()
+    };
     assert_eq!(holds(&mut lab, "ann1").status, "absent");
     let ann = lab.write("ann1").granted();
     let held = holds(&mut lab, "ann1");
@@ -453,18 +428,14 @@ fn a_raised_token_is_not_forgotten() {
             lab.read(&format!("x{reader}")).granted();
         }
         let ahead = lab.now_us() + 30_000_000;
-        let args = |name: &str, token: u64| [HERE, "0", &id(name), &token.to_string()].map(String::from).to_vec();
+        let args = |name: &str, token: u64| {
+            [HERE, "0", &id(name), &token.to_string()].map(String::from).to_vec()
+        };
         assert_eq!(twice(&mut lab, "raise_token", &args("x0", ahead)).status(), "raised");
         assert_eq!(lab.state().number("fence"), ahead);
-        assert_eq!(
-            twice(&mut lab, "raise_token", &args("x0", ahead - 5)).status(),
-            "raised"
-        );
+        assert_eq!(twice(&mut lab, "raise_token", &args("x0", ahead - 5)).status(), "raised");
         assert_eq!(lab.state().number("fence"), ahead, "it never falls");
-        assert_eq!(
-            twice(&mut lab, "raise_token", &args("ann1", ahead + 5)).status(),
-            "lost"
-        );
+        assert_eq!(twice(&mut lab, "raise_token", &args("ann1", ahead + 5)).status(), "lost");
         for reader in 0..readers.max(1) {
             assert_eq!(lab.release(&format!("x{reader}")).status(), "released");
         }

@@ -15,20 +15,12 @@ fn cluster() -> Server {
         cluster: true,
         ..ServerSettings::default().line("cluster-require-full-coverage no")
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let server = Server::start(&settings).await.unwrap();
         let all = (0..16_383).collect::<Vec<u16>>();
         let _: String = server.run(cmd("CLUSTER").arg("ADDSLOTS").arg(all)).await.unwrap();
-        while !server
-            .say::<String>("CLUSTER INFO")
-            .await
-            .unwrap()
-            .contains("cluster_state:ok")
-        {
+        while !server.say::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         server
@@ -42,15 +34,10 @@ fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_n
         let mut lab = Lab::on_server_time(&server);
         lab.checked = false;
         let slot = Slot::of(lab.key());
-        let tag = if wrong {
-            Slot::new(16_383).unwrap().tag()
-        } else {
-            slot.tag()
-        };
+        let tag = if wrong { Slot::new(16_383).unwrap().tag() } else { slot.tag() };
         let bob = lab.listen(&format!("{{{}}}rwlease:bob________", slot.tag()));
         lab.write("ann1").granted();
-        lab.ask(&Ask::write("bob1").waiting().subscribed(HERE).arg(11, tag))
-            .queued();
+        lab.ask(&Ask::write("bob1").waiting().subscribed(HERE).arg(11, tag)).queued();
         assert_eq!(lab.release("ann1").status(), "released");
         let writer = lab.state().writer().unwrap();
         assert_eq!((writer.rest, writer.claimed), (id("bob1"), false));

@@ -34,8 +34,7 @@ fn who_wants_is_refused_and_nothing_is_written() {
         if others == 0 {
             lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).refused_with("OOM");
         } else {
-            lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token))
-                .refused_with("OOM");
+            lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token)).refused_with("OOM");
         }
         assert_eq!(lab.unchanged(|lab| lab.write("ann1")).status(), "refused");
         lab.unchanged(|lab| lab.read("bob1")).granted();
@@ -112,8 +111,7 @@ fn the_last_of_many_readers_goes() {
     for reader in 0..20 {
         assert_eq!(lab.renew(&format!("x{reader}"), 30_000).status(), "renewed");
         assert_eq!(
-            lab.send("release", &[HERE, "0", &id(&format!("x{reader}")), "all"])
-                .status(),
+            lab.send("release", &[HERE, "0", &id(&format!("x{reader}")), "all"]).status(),
             "released"
         );
     }

@@ -1,4 +1,5 @@
-//! The short cut of the commonest hand-off does what the machinery does: one and the same release is carried out by both, over random queues.
+//! The short cut of the commonest hand-off does what the machinery does: one and the same release
+//! is carried out by both, over random queues.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ const ROUNDS: u32 = 300;
 
 #[test]
 fn the_short_cut_does_what_the_machinery_does() {
-    let seed = std::env::var("RWLEASE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    let seed = std::env::var("RWLEASE_SEED")
+        .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("RWLEASE_SEED={seed}");
     let (server, mut random) = (start(""), Rng::with_seed(seed));
     let mut short = 0;
@@ -33,18 +35,13 @@ fn the_short_cut_does_what_the_machinery_does() {
 /// `ann1` holds, alone for the most part, and some wait, most of them to write.
 fn queue_up(lab: &mut Lab, random: &mut Rng) {
     let reads = random.u32(..3) == 0;
-    lab.ask(&if reads { Ask::read("ann1") } else { Ask::write("ann1") })
-        .unwrap();
+    lab.ask(&if reads { Ask::read("ann1") } else { Ask::write("ann1") }).unwrap();
     if reads && random.u32(..4) == 0 {
         lab.read("ann2").unwrap();
     }
     for number in 1..=random.u32(1..5) {
         let name = format!("{}{number}", random.choice(["bob", "cat", "gone"]).unwrap());
-        let ask = if random.u32(..8) == 0 {
-            Ask::read(&name)
-        } else {
-            Ask::write(&name)
-        };
+        let ask = if random.u32(..8) == 0 { Ask::read(&name) } else { Ask::write(&name) };
         let ask = ask.waiting().ttl(random.choice([300, 5_000]).unwrap());
         let ask = ask.window(random.choice([500, 15_000, 60_000]).unwrap());
         let ask = if random.u32(..4) == 0 { ask.readers_first() } else { ask };
@@ -110,12 +107,7 @@ fn released(lab: &mut Lab, script: &str) -> Release {
     let looks = looks(lab);
     let (_, fields, ends) = lab.snapshot();
     let told = listening.into_iter().flat_map(|client| client.heard()).collect();
-    let effects = Effects {
-        answer,
-        fields,
-        ends,
-        told,
-    };
+    let effects = Effects { answer, fields, ends, told };
     Release { effects, looks }
 }
 

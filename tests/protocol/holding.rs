@@ -38,8 +38,7 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     for others in [0, 1, 8, 20] {
         let mut lab = Lab::new();
         for other in 0..others {
-            lab.twice("acquire_read", &Ask::read(&format!("other{other}")).args())
-                .granted();
+            lab.twice("acquire_read", &Ask::read(&format!("other{other}")).args()).granted();
         }
         let mine = id("ann1");
         lab.twice("acquire_read", &Ask::read("ann1").args()).granted();
@@ -51,27 +50,20 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     }
     let mut lab = Lab::new();
     lab.twice("acquire_write", &Ask::write("ann1").args()).granted();
-    lab.twice("acquire_write", &Ask::write("ann1").waiting().args())
-        .granted();
+    lab.twice("acquire_write", &Ask::write("ann1").waiting().args()).granted();
     lab.twice("acquire_write", &Ask::write("bob1").args()).unwrap();
-    lab.twice("acquire_write", &Ask::write("bob1").waiting().args())
-        .queued();
+    lab.twice("acquire_write", &Ask::write("bob1").waiting().args()).queued();
     lab.twice("acquire_write", &Ask::write("bob1").args()).queued();
     lab.twice("acquire_read", &Ask::read("cat1").waiting().args()).queued();
-    assert_eq!(
-        lab.twice("renew", &[HERE, "0", &id("ann1"), "30000"]).status(),
-        "renewed"
-    );
+    assert_eq!(lab.twice("renew", &[HERE, "0", &id("ann1"), "30000"]).status(), "renewed");
     assert_eq!(lab.twice("renew", &[HERE, "0", &id("dan1"), "30000"]).status(), "lost");
-    lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args())
-        .queued();
+    lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args()).queued();
     lab.twice("pump", &[HERE, "0"]).unwrap();
     let token = lab.last_token().to_string();
     lab.twice("revoke", &[HERE, "0", &token]).unwrap();
     lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]).unwrap();
     assert_eq!(lab.release("ann1").status(), "released");
-    lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args())
-        .granted();
+    lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args()).granted();
 }
 
 #[test]
@@ -103,13 +95,12 @@ fn what_changes_nothing_writes_nothing() {
 /// How many changes the server has made since it was started: what it tells its replicas.
 pub fn changes(lab: &mut Lab) -> u64 {
     let info: String = lab.command(redis::cmd("INFO").arg("persistence"));
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
     line.unwrap().trim().parse().unwrap()
 }
 
-/// `WAIT` counts replicas for what was written before it, so a call that finds what it asks for must write it again.
+/// `WAIT` counts replicas for what was written before it, so a call that finds what it asks for
+/// must write it again.
 #[test]
 fn what_is_granted_already_is_written_again_as_it_is() {
     let server = start("maxmemory-policy noeviction");
@@ -137,19 +128,14 @@ fn what_is_granted_already_is_written_again_as_it_is() {
             lab.wait_write("bob1").queued();
             again(&mut lab, "a renewal beside a waiter", &|lab| lab.renew("ann1", 10));
             lab.revoke().status();
-            again(&mut lab, "a renewal of what is revoked", &|lab| {
-                lab.renew("ann1", 60_000)
-            });
+            again(&mut lab, "a renewal of what is revoked", &|lab| lab.renew("ann1", 60_000));
         }
     }
     for waits in [false, true] {
         let mut lab = Lab::on_server_time(&server);
         let token = lab.read("ann1").granted().token;
-        let ask = if waits {
-            Ask::upgrade("ann1", token).waiting()
-        } else {
-            Ask::upgrade("ann1", token)
-        };
+        let ask =
+            if waits { Ask::upgrade("ann1", token).waiting() } else { Ask::upgrade("ann1", token) };
         lab.ask(&ask).granted();
         again(&mut lab, "an upgrade", &|lab| lab.ask(&ask));
     }
@@ -283,11 +269,7 @@ fn the_key_lives_as_long_as_the_longest_lease() {
     assert_eq!(lab.ends(), Some(renewed.deadline + GRACE + SLACK));
 
     lab.ask(&Ask::write("dan1").waiting().ttl(200_000)).queued();
-    assert_eq!(
-        lab.ends(),
-        Some(lab.now() + 200_000 + GRACE + SLACK),
-        "a waiter is remembered"
-    );
+    assert_eq!(lab.ends(), Some(lab.now() + 200_000 + GRACE + SLACK), "a waiter is remembered");
 }
 
 #[test]
@@ -330,11 +312,7 @@ fn an_idle_key_is_gone_after_the_grace() {
         assert_eq!(lab.ends(), Some(lab.now() + GRACE));
         let state = lab.state();
         assert_eq!(
-            (
-                state.number("readers"),
-                state.number("waiters"),
-                state.writer().is_none()
-            ),
+            (state.number("readers"), state.number("waiters"), state.writer().is_none()),
             (0, 0, true)
         );
         assert!(state.fields.len() <= 4, "{:#?}", state.fields);
@@ -369,11 +347,7 @@ fn tokens_rise() {
     let mut last = 0;
     for round in 0..20 {
         let name = format!("x{round}");
-        let ask = if round % 3 == 0 {
-            Ask::write(&name)
-        } else {
-            Ask::read(&name)
-        };
+        let ask = if round % 3 == 0 { Ask::write(&name) } else { Ask::read(&name) };
         let token = lab.ask(&ask).granted().token;
         assert!(token > last, "{token} after {last}");
         assert!(token >= lab.now_us());
@@ -398,11 +372,7 @@ fn tokens_rise_when_the_clock_is_behind() {
     lab.set_clock(ahead - back);
     for round in 0..30 {
         let name = format!("x{round}");
-        let ask = if round % 2 == 0 {
-            Ask::write(&name)
-        } else {
-            Ask::read(&name)
-        };
+        let ask = if round % 2 == 0 { Ask::write(&name) } else { Ask::read(&name) };
         let ask = if round % 3 == 0 { ask.lease(100) } else { ask };
         let token = lab.ask(&ask).granted().token;
         assert!(token > last, "{token} after {last}");
@@ -454,10 +424,7 @@ fn dead_readers_are_swept_a_few_at_a_time() {
     while lab.state().number("readers") > 1 {
         let pumped = lab.pump().unwrap();
         let now_left = lab.state().number("readers");
-        assert!(
-            (1..=16).contains(&(left - now_left)) || calls == 1,
-            "{left} to {now_left}"
-        );
+        assert!((1..=16).contains(&(left - now_left)) || calls == 1, "{left} to {now_left}");
         assert!(pumped.more || now_left == 1);
         left = now_left;
         calls += 1;
@@ -519,8 +486,9 @@ fn a_clock_that_goes_back_lets_nobody_in() {
     lab.write("dan1").granted();
 }
 
-/// What is left of a lock that nobody holds or waits for, whichever way it came to that. (After every call of every test, `state.rs` checks which fields
-/// there may be; here it is which there are.)
+/// What is left of a lock that nobody holds or waits for, whichever way it came to that. (After
+/// every call of every test, `state.rs` checks which fields there may be; here it is which there
+/// are.)
 #[test]
 fn an_idle_lock_has_these_fields_and_no_more() {
     let left = |more: &[&str], way: &dyn Fn(&mut Lab)| {
@@ -532,8 +500,10 @@ fn an_idle_lock_has_these_fields_and_no_more() {
         assert_eq!(fields.keys().collect::<Vec<_>>(), expected, "{fields:#?}");
     };
     let read = |lab: &mut Lab, readers: u32| {
-        (0..readers).for_each(|number| assert_eq!(lab.read(&format!("x{number}")).status(), "granted"));
-        (0..readers).for_each(|number| assert_eq!(lab.release(&format!("x{number}")).status(), "released"));
+        (0..readers)
+            .for_each(|number| assert_eq!(lab.read(&format!("x{number}")).status(), "granted"));
+        (0..readers)
+            .for_each(|number| assert_eq!(lab.release(&format!("x{number}")).status(), "released"));
     };
     // By the usual ways of a release.
     left(&[], &|lab| {

@@ -1,7 +1,7 @@
 //! A lock on a real server, with a clock that stands still until the test moves it.
 //!
-//! The scripts are the crate's own, except that the line that asks the server for its time reads a key instead. Every call is
-//! followed by a check of the whole hash, whatever the test is about.
+//! The scripts are the crate's own, except that the line that asks the server for its time reads a
+//! key instead. Every call is followed by a check of the whole hash, whatever the test is about.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -114,7 +114,8 @@ impl Lab {
                 digests.insert(MACHINERY, load(shut, &mut connection));
             }
         }
-        // The life of the key is the server's affair, by its own clock: an hour ahead, nothing of a test's runs out there.
+        // The life of the key is the server's affair, by its own clock: an hour ahead, nothing of a
+        // test's runs out there.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600;
         let mut lab = Lab {
             connection,
@@ -168,7 +169,8 @@ impl Lab {
         self.command::<()>(cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit));
     }
 
-    /// A microsecond between two calls, as long as the millisecond stays: then the usual ways through the scripts are taken.
+    /// A microsecond between two calls, as long as the millisecond stays: then the usual ways
+    /// through the scripts are taken.
     fn tick(&mut self) {
         if self.given && !(self.us + 1).is_multiple_of(1000) {
             self.set_clock(self.us + 1);
@@ -311,10 +313,11 @@ impl Lab {
 
     pub fn state(&mut self) -> State {
         let key = self.key.clone();
-        let fields: BTreeMap<String, String> = match self.command::<String>(cmd("TYPE").arg(&key)).as_str() {
-            "hash" => self.command(cmd("HGETALL").arg(&key)),
-            _ => BTreeMap::new(),
-        };
+        let fields: BTreeMap<String, String> =
+            match self.command::<String>(cmd("TYPE").arg(&key)).as_str() {
+                "hash" => self.command(cmd("HGETALL").arg(&key)),
+                _ => BTreeMap::new(),
+            };
         State::read(fields, self.ends(), self.now())
     }
 
@@ -363,10 +366,7 @@ impl Lab {
     /// What the server says to a command that it must refuse.
     #[track_caller]
     pub fn refusal(&mut self, command: &redis::Cmd) -> String {
-        command
-            .query::<Value>(&mut self.connection)
-            .expect_err("it is refused")
-            .to_string()
+        command.query::<Value>(&mut self.connection).expect_err("it is refused").to_string()
     }
 
     /// Whether the server has sharded channels. One that has none does not know their commands.
@@ -384,7 +384,8 @@ impl Lab {
         has_push
     }
 
-    /// A connection of its own, for subscriptions; one that hears nothing, where the server has no sharded channels.
+    /// A connection of its own, for subscriptions; one that hears nothing, where the server has no
+    /// sharded channels.
     pub fn listen(&mut self, channel: &str) -> Listener {
         if !self.has_push() {
             return Listener(None);
@@ -405,22 +406,22 @@ impl Listener {
     /// The next message.
     pub fn hear(&mut self) -> String {
         let connection = self.0.as_mut().expect("sharded channels");
-        connection
-            .set_read_timeout(Some(std::time::Duration::from_secs(10)))
-            .unwrap();
-        let message: Vec<Value> = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
+        connection.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let message: Vec<Value> =
+            redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
         redis::from_redis_value(message[2].clone()).unwrap()
     }
 
     /// Everything that was published before this call.
     pub fn heard(self) -> Vec<String> {
         let mut all = Vec::new();
-        let Some(mut connection) = self.0 else { return all };
-        connection
-            .send_packed_command(&cmd("PING").get_packed_command())
-            .unwrap();
+        let Some(mut connection) = self.0 else {
+            return all;
+        };
+        connection.send_packed_command(&cmd("PING").get_packed_command()).unwrap();
         loop {
-            let message: Vec<Value> = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
+            let message: Vec<Value> =
+                redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
             match message.len() {
                 3 => all.push(redis::from_redis_value(message[2].clone()).unwrap()),
                 _ => return all,
@@ -446,10 +447,7 @@ pub fn start(line: &str) -> Server {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 fn load(script: String, connection: &mut Connection) -> String {
@@ -460,7 +458,8 @@ fn connect(url: &str) -> Connection {
     Client::open(url).unwrap().get_connection().unwrap()
 }
 
-/// An acquisition id out of a short name: letters for the client, digits for the acquisition ("ann1").
+/// An acquisition id out of a short name: letters for the client, digits for the acquisition
+/// ("ann1").
 pub fn id(name: &str) -> String {
     let client = name.trim_end_matches(|character: char| character.is_ascii_digit());
     format!("{client:_<11}{:0>5}", &name[client.len()..])
@@ -473,11 +472,10 @@ pub fn channel(client: &str) -> String {
 
 impl Reply {
     fn read(value: Value) -> Reply {
-        let Value::Array(items) = value else {
-            panic!("not a list: {value:?}")
-        };
+        let Value::Array(items) = value else { panic!("not a list: {value:?}") };
         let mut items = items.into_iter();
-        let (now, status, more) = (items.next().unwrap(), items.next().unwrap(), items.next().unwrap());
+        let (now, status, more) =
+            (items.next().unwrap(), items.next().unwrap(), items.next().unwrap());
         let more: u8 = redis::from_redis_value(more).unwrap();
         assert!(more < 2);
         Reply {
@@ -502,10 +500,7 @@ impl Reply {
 
     pub fn held(&self) -> Held {
         assert_eq!(self.rest.len(), 2, "{self:?}");
-        Held {
-            token: self.number(0),
-            deadline: self.number(1),
-        }
+        Held { token: self.number(0), deadline: self.number(1) }
     }
 }
 

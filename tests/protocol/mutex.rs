@@ -29,9 +29,7 @@ impl Lab {
 
     fn holds(&mut self, name: &str) -> String {
         let name = id(name);
-        self.unchanged(|lab| lab.send("holds", &[HERE, "0", &name]))
-            .status()
-            .to_string()
+        self.unchanged(|lab| lab.send("holds", &[HERE, "0", &name])).status().to_string()
     }
 }
 
@@ -138,15 +136,9 @@ fn one_is_told_whether_it_holds() {
     assert_eq!(lab.holds("ann1"), "absent");
     lab.read("ann1").granted();
     lab.wait_write("bob1").queued();
-    assert_eq!(
-        (lab.holds("ann1").as_str(), lab.holds("bob1").as_str()),
-        ("reads", "absent")
-    );
+    assert_eq!((lab.holds("ann1").as_str(), lab.holds("bob1").as_str()), ("reads", "absent"));
     lab.release("ann1").status();
-    assert_eq!(
-        (lab.holds("ann1").as_str(), lab.holds("bob1").as_str()),
-        ("absent", "writes")
-    );
+    assert_eq!((lab.holds("ann1").as_str(), lab.holds("bob1").as_str()), ("absent", "writes"));
     lab.pass(60_000);
     assert_eq!(lab.holds("bob1"), "absent");
     lab.read("cat1").granted();
@@ -170,11 +162,7 @@ fn the_last_token_is_raised_by_a_holder_alone_and_never_falls() {
     assert_eq!(lab.raise("cat1", far + 9).status(), "raised");
     lab.release("cat1").status();
     lab.pass(GRACE / 2);
-    assert_eq!(
-        lab.write("dan1").granted().token,
-        far + 10,
-        "kept while the lock is idle"
-    );
+    assert_eq!(lab.write("dan1").granted().token, far + 10, "kept while the lock is idle");
     lab.pass(12_000);
     assert_eq!(lab.raise("dan1", far + 99).status(), "lost", "its lease has ended");
 }

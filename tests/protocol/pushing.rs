@@ -1,5 +1,6 @@
-//! Grants are told to those who have subscribed, one message a client. A server without sharded channels refuses the
-//! commands for them and tells nobody: there the grant stands for its claim window, and the poll finds it.
+//! Grants are told to those who have subscribed, one message a client. A server without sharded
+//! channels refuses the commands for them and tells nobody: there the grant stands for its claim
+//! window, and the poll finds it.
 
 use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, channel, id, start};
@@ -74,8 +75,7 @@ fn more_is_told_too() {
     let mut bob = lab.listen(&channel("bob"));
     lab.write("ann1").granted();
     for number in 0..40 {
-        lab.ask(&Ask::read(&format!("bob{number}")).waiting().subscribed(HERE))
-            .queued();
+        lab.ask(&Ask::read(&format!("bob{number}")).waiting().subscribed(HERE)).queued();
     }
     let mut left = 40;
     let mut more = lab.release("ann1").unwrap().more;
@@ -107,8 +107,7 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     let cat = lab.listen(&channel("cat"));
     lab.write("ann1").granted();
     for number in 0..30 {
-        lab.ask(&Ask::write(&format!("gone{number}")).waiting().subscribed(HERE))
-            .queued();
+        lab.ask(&Ask::write(&format!("gone{number}")).waiting().subscribed(HERE)).queued();
     }
     lab.ask(&Ask::write("cat1").waiting().subscribed(HERE)).queued();
     let mut more = lab.release("ann1").unwrap().more;
@@ -124,11 +123,7 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     assert_eq!(lab.state().writes(), Some(id("cat1")));
     assert_eq!(cat.heard().len(), 1);
     // It was only reconnecting, and has its place again.
-    assert_eq!(
-        lab.ask(&Ask::write("gone1").waiting().subscribed(HERE).ticket(2))
-            .queued(),
-        2
-    );
+    assert_eq!(lab.ask(&Ask::write("gone1").waiting().subscribed(HERE).ticket(2)).queued(), 2);
 }
 
 #[test]
@@ -159,8 +154,7 @@ fn all_gone_leaves_the_lock_idle() {
     lab.write("ann1").granted();
     for name in ["gone1", "gone2"] {
         lab.ask(&Ask::write(name).waiting().subscribed(HERE)).queued();
-        lab.ask(&Ask::read(&format!("{name}1")).waiting().subscribed(HERE))
-            .queued();
+        lab.ask(&Ask::read(&format!("{name}1")).waiting().subscribed(HERE)).queued();
     }
     lab.release("ann1").status();
     if !pushes {
@@ -206,8 +200,7 @@ fn an_upgrader_is_told_and_keeps_its_window_unheard() {
     let (_server, mut lab) = alone();
     let ann = lab.read("ann1").granted();
     lab.read("bob1").granted();
-    lab.ask(&Ask::upgrade("ann1", ann.token).waiting().subscribed(HERE))
-        .queued();
+    lab.ask(&Ask::upgrade("ann1", ann.token).waiting().subscribed(HERE)).queued();
     lab.release("bob1").status();
     assert_eq!(lab.state().writes(), Some(id("ann1")), "its read is in there");
     let claimed = lab.renew("ann1", 10_000).unwrap();
@@ -221,8 +214,7 @@ fn grants_by_a_poll_a_renewal_and_a_pump_are_told() {
         let bob = lab.listen(&channel("bob"));
         lab.ask(&Ask::read("ann1").lease(60_000)).granted();
         lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
-        lab.ask(&Ask::read("bob1").waiting().ttl(60_000).subscribed(HERE))
-            .queued();
+        lab.ask(&Ask::read("bob1").waiting().ttl(60_000).subscribed(HERE)).queued();
         lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
         lab.pass(1_000);
         match way {

@@ -63,10 +63,7 @@ fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
     assert!(!lab.state().reader(&id("cat1")).unwrap().claimed);
     lab.pass(100);
     let claimed = lab.renew("cat1", 5_000).unwrap();
-    assert_eq!(
-        (claimed.status.as_str(), claimed.number(1)),
-        ("renewed", lab.now() + 5_000)
-    );
+    assert_eq!((claimed.status.as_str(), claimed.number(1)), ("renewed", lab.now() + 5_000));
     assert!(lab.state().reader(&id("cat1")).unwrap().claimed);
     assert_eq!(lab.unchanged(|lab| lab.wait_read("cat1")).granted(), claimed.held());
 }
@@ -80,11 +77,7 @@ fn a_claim_never_shortens() {
         lab.ask(&bob).queued();
         lab.release("ann1").unwrap();
         let granted = lab.state().writer().unwrap().deadline;
-        let claimed = if by_renewal {
-            lab.renew("bob1", 100)
-        } else {
-            lab.ask(&bob)
-        };
+        let claimed = if by_renewal { lab.renew("bob1", 100) } else { lab.ask(&bob) };
         assert_eq!(claimed.unwrap().held().deadline, granted);
     }
 }
@@ -148,8 +141,7 @@ fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
         lab.ask(&Ask::read("ann1").lease(60_000)).granted();
         lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
         for reader in 1..=3 {
-            lab.ask(&Ask::read(&format!("r{reader}")).waiting().ttl(30_000))
-                .queued();
+            lab.ask(&Ask::read(&format!("r{reader}")).waiting().ttl(30_000)).queued();
         }
         if dies {
             lab.pass(1_000);
@@ -222,8 +214,7 @@ fn the_dead_and_the_granted_share_one_budget() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for number in 0..50 {
-        lab.ask(&Ask::write(&format!("dead{number}")).waiting().ttl(1_000))
-            .queued();
+        lab.ask(&Ask::write(&format!("dead{number}")).waiting().ttl(1_000)).queued();
     }
     lab.ask(&Ask::write("bob1").waiting().ttl(20_000)).queued();
     lab.pass(1_000);
@@ -248,11 +239,7 @@ fn a_try_among_the_dead_stays_in_its_budget() {
     lab.ask(&Ask::write("ann1").lease(1_000)).granted();
     for number in 0..50 {
         let dead = format!("dead{number}");
-        let ask = if number % 2 == 0 {
-            Ask::write(&dead)
-        } else {
-            Ask::read(&dead)
-        };
+        let ask = if number % 2 == 0 { Ask::write(&dead) } else { Ask::read(&dead) };
         lab.ask(&ask.waiting().ttl(1_000)).queued();
     }
     lab.pass(1_000);
@@ -303,9 +290,11 @@ fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
         lab.ask(&Ask::write("ann1").lease(600_000)).granted();
         let mut tickets = Vec::new();
         for number in 0..size {
-            let ask = Ask::write(&format!("w{number}"))
-                .waiting()
-                .ttl(if number == 1 { 100 } else { 500_000 });
+            let ask = Ask::write(&format!("w{number}")).waiting().ttl(if number == 1 {
+                100
+            } else {
+                500_000
+            });
             tickets.push(lab.ask(&ask).queued());
         }
         // The first goes, so that the second is found dead.
@@ -387,15 +376,13 @@ fn no_ticket_locks_later_arrivals_out() {
         let later = lab.wait_write("w3").queued();
         assert_eq!(later, 2 + LEAP);
         assert_eq!(lab.ask(&Ask::write("w3").waiting().ticket(later)).queued(), later);
-        assert_eq!(
-            lab.ask(&Ask::write("w4").waiting().arg(8, given)).queued(),
-            later + LEAP
-        );
+        assert_eq!(lab.ask(&Ask::write("w4").waiting().arg(8, given)).queued(), later + LEAP);
         assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4"].map(id));
     }
 }
 
-/// Beyond the highest ticket there is none: those that come then share it, in the order in which they came.
+/// Beyond the highest ticket there is none: those that come then share it, in the order in which
+/// they came.
 #[test]
 fn tickets_end_at_the_highest() {
     let mut lab = Lab::new();
@@ -420,8 +407,7 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for number in 1..=20 {
-        lab.ask(&Ask::write(&format!("gone{number}")).waiting().ttl(60_000))
-            .queued();
+        lab.ask(&Ask::write(&format!("gone{number}")).waiting().ttl(60_000)).queued();
     }
     lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
@@ -438,14 +424,14 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     assert_eq!(holders(&mut lab), ["gone5"]);
 }
 
-/// How many windows go by until those who are gone have been passed over. Each of their clients waits three times.
+/// How many windows go by until those who are gone have been passed over. Each of their clients
+/// waits three times.
 fn windows_lost(gone: &[&str]) -> u32 {
     let mut lab = Lab::new();
     lab.ask(&Ask::write("ann1").lease(60_000)).granted();
     for number in 1..=3 {
         for client in gone {
-            lab.ask(&Ask::write(&format!("{client}{number}")).waiting().ttl(60_000))
-                .queued();
+            lab.ask(&Ask::write(&format!("{client}{number}")).waiting().ttl(60_000)).queued();
         }
     }
     lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
@@ -604,10 +590,7 @@ fn an_inspection_tells_all_page_by_page() {
     let first = page(&mut lab, &["0", "-", "-", "3"]);
     assert_eq!((first.status.as_str(), first.more), ("lock", false));
     assert_eq!(first.number(0), tokens[6]);
-    assert_eq!(
-        (first.text(1), first.number(2), first.number(3)),
-        (String::new(), 7, 10)
-    );
+    assert_eq!((first.text(1), first.number(2), first.number(3)), (String::new(), 7, 10));
     assert_eq!((first.list(4), first.number(5)), (Vec::new(), tokens[6]));
     let names = |list: Vec<String>| list.chunks(2).map(|pair| pair[0].clone()).collect::<Vec<_>>();
     assert_eq!(names(first.list(6)), ["r0", "r1", "r2"].map(id));

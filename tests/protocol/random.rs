@@ -1,8 +1,9 @@
 //! Random calls of many acquisitions against a simple model of what each of them was told.
 //!
-//! After every call the whole hash is checked (see `state.rs`), and further:
-//! what a caller was told to hold stands in the hash at least as long; what callers were told to hold does not exclude one another;
-//! tokens rise, and none belongs to two; after the pump nobody waits for a lock that is free to it.
+//! After every call the whole hash is checked (see `state.rs`), and further: what a caller was told
+//! to hold stands in the hash at least as long; what callers were told to hold does not exclude one
+//! another; tokens rise, and none belongs to two; after the pump nobody waits for a lock that is
+//! free to it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use super::lab::{Answer, GRACE, HERE, Held, Lab, id};
 
 const STEPS: u32 = 2_500;
 
-/// What an idle lock has until its grace is over, after the short cut of the release as well; and the field that makes it a wide hash.
+/// What an idle lock has until its grace is over, after the short cut of the release as well; and
+/// the field that makes it a wide hash.
 const LEFT_OVER: [&str; 7] = ["version", "fence", "ticket", "phase", "lapsed", "revoked", "wide"];
 
 #[test]
@@ -98,14 +100,17 @@ impl Model {
 
     fn acquire(&mut self) {
         self.ids += 1;
-        let name = format!("{}{}", self.random.choice(["a", "b", "c", "d", "e"]).unwrap(), self.ids);
+        let name =
+            format!("{}{}", self.random.choice(["a", "b", "c", "d", "e"]).unwrap(), self.ids);
         let write = self.random.u32(..5) < 2;
         let waits = self.random.u32(..3) > 0;
         self.ask(&name, write, waits, 0);
     }
 
     fn poll(&mut self) {
-        if let Some((name, Told::Waits { write, ticket })) = self.any(|told| matches!(told, Told::Waits { .. })) {
+        if let Some((name, Told::Waits { write, ticket })) =
+            self.any(|told| matches!(told, Told::Waits { .. }))
+        {
             self.ask(&name, write, true, ticket);
         }
     }
@@ -145,7 +150,9 @@ impl Model {
     fn hear(&mut self, name: &str, write: bool, answer: &Answer) {
         let reply = answer.as_ref().unwrap();
         match reply.status.as_str() {
-            "granted" | "renewed" | "revoked" if !reply.rest.is_empty() => self.hold(name, write, reply.held()),
+            "granted" | "renewed" | "revoked" if !reply.rest.is_empty() => {
+                self.hold(name, write, reply.held())
+            }
             "queued" => {
                 let ticket = reply.number(0);
                 self.told.insert(name.into(), Told::Waits { write, ticket });
@@ -168,16 +175,15 @@ impl Model {
             let args = [HERE, "0", &id(&name), "all"].map(String::from);
             self.send_words("release", &args).unwrap();
             self.told.remove(&name);
-            // It may be sent again after the acquisition is gone, and nobody acquires with this acquisition any more.
+            // It may be sent again after the acquisition is gone, and nobody acquires with this
+            // acquisition any more.
             assert_eq!(self.lab.state().reader(&id(&name)).map(|reader| reader.rest), None);
         }
     }
 
     fn renew(&mut self) {
         if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { .. })) {
-            let Told::Holds { write, held } = told else {
-                unreachable!()
-            };
+            let Told::Holds { write, held } = told else { unreachable!() };
             let lease = self.random.u64(10..1_500).to_string();
             let args = [HERE, "0", &id(&name), &lease].map(String::from);
             let answer = self.send_words("renew", &args);
@@ -189,7 +195,8 @@ impl Model {
     }
 
     fn downgrade(&mut self) {
-        if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: true, .. })) {
+        if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: true, .. }))
+        {
             let Told::Holds { held, .. } = told else { unreachable!() };
             let args = [HERE, "0", &id(&name), &held.token.to_string(), "500"].map(String::from);
             let answer = self.send_words("downgrade", &args);
@@ -198,7 +205,9 @@ impl Model {
     }
 
     fn upgrade(&mut self) {
-        if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: false, .. })) {
+        if let Some((name, told)) =
+            self.any(|told| matches!(told, Told::Holds { write: false, .. }))
+        {
             let Told::Holds { held, .. } = told else { unreachable!() };
             let waits = self.random.bool();
             let ask = self.wishes(Ask::upgrade(&name, held.token), waits);
@@ -281,7 +290,9 @@ impl Model {
         self.fence = fence.max(self.fence);
         let mut holders = Vec::new();
         for (name, told) in &self.told {
-            let Told::Holds { write, held } = told else { continue };
+            let Told::Holds { write, held } = told else {
+                continue;
+            };
             if held.deadline <= now {
                 continue;
             }
@@ -289,7 +300,8 @@ impl Model {
             let id = id(name);
             let writer = state.writer().filter(|writer| writer.rest == id);
             let record = writer.or_else(|| state.reader(&id));
-            let record = record.unwrap_or_else(|| panic!("{name} was told {held:?}: {:#?}", state.fields));
+            let record =
+                record.unwrap_or_else(|| panic!("{name} was told {held:?}: {:#?}", state.fields));
             assert!(
                 record.deadline >= held.deadline,
                 "{name} was told {held:?}, and has {record:?}"

@@ -1,4 +1,5 @@
-//! A user who has lost the right to set: whatever would need it is refused, and the lock stays as it was.
+//! A user who has lost the right to set: whatever would need it is refused, and the lock stays as
+//! it was.
 
 use redis::cmd;
 
@@ -12,22 +13,14 @@ type Call = fn(&mut Lab, u64) -> Answer;
 fn who_may_not_set_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
-    // Readers of whom one in the middle goes, and the last; one writer after another; readers after a writer; a lease that is made longer; a downgrade; an upgrade;
-    // what is granted already.
+    // Readers of whom one in the middle goes, and the last; one writer after another; readers after
+    // a writer; a lease that is made longer; a downgrade; an upgrade; what is granted already.
     let cases: [(&[Ask], Call); 8] = [
-        (&[Ask::read("ann1"), Ask::read("bob1"), Ask::read("cat1")], |lab, _| {
-            lab.release("ann1")
-        }),
+        (&[Ask::read("ann1"), Ask::read("bob1"), Ask::read("cat1")], |lab, _| lab.release("ann1")),
         (&[Ask::read("bob1"), Ask::read("ann1")], |lab, _| lab.release("ann1")),
-        (&[Ask::write("ann1"), Ask::write("bob1").waiting()], |lab, _| {
-            lab.release("ann1")
-        }),
+        (&[Ask::write("ann1"), Ask::write("bob1").waiting()], |lab, _| lab.release("ann1")),
         (
-            &[
-                Ask::write("ann1"),
-                Ask::read("bob1").waiting(),
-                Ask::write("cat1").waiting(),
-            ],
+            &[Ask::write("ann1"), Ask::read("bob1").waiting(), Ask::write("cat1").waiting()],
             |lab, _| lab.release("ann1"),
         ),
         (&[Ask::write("ann1")], |lab, _| lab.renew("ann1", 60_000)),

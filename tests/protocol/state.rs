@@ -1,4 +1,5 @@
-//! A lock's hash, read as the documentation of the protocol has it, and what must be true of it after every call.
+//! A lock's hash, read as the documentation of the protocol has it, and what must be true of it
+//! after every call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,9 +124,7 @@ impl State {
             "a token is newer than the fence".into()
         })?;
         tokens.sort_unstable();
-        that(tokens.windows(2).all(|pair| pair[0] < pair[1]), || {
-            "one token, two holders".into()
-        })
+        that(tokens.windows(2).all(|pair| pair[0] < pair[1]), || "one token, two holders".into())
     }
 
     /// The readers are numbered from 0, each once.
@@ -147,16 +146,18 @@ impl State {
         let least = self.number("read_min");
         let cursor = self.fields.get("sweep").map(|sweep| sweep.split_once(' ').unwrap());
         let seen = |record: &Record| match cursor {
-            // Those that the sweep has looked at are above what it keeps, those it has not are above the old bound.
-            Some((cursor, kept)) if record.rest.parse::<u64>().unwrap() > cursor.parse().unwrap() => {
+            // Those that the sweep has looked at are above what it keeps, those it has not are
+            // above the old bound.
+            Some((cursor, kept))
+                if record.rest.parse::<u64>().unwrap() > cursor.parse().unwrap() =>
+            {
                 record.deadline >= kept.parse().unwrap()
             }
             _ => true,
         };
-        that(
-            readers.values().all(|record| record.deadline >= least && seen(record)),
-            || format!("a reader's deadline is before {least}, or {cursor:?}"),
-        )
+        that(readers.values().all(|record| record.deadline >= least && seen(record)), || {
+            format!("a reader's deadline is before {least}, or {cursor:?}")
+        })
     }
 
     fn check_queue(&self, mode: &str, head: &str, tail: &str) -> Check {
@@ -189,7 +190,8 @@ impl State {
             .filter(|(_, entry)| entry.starts_with('w') && entry.split(' ').nth(8) == Some("f"))
             .count() as u64;
         that(self.number("fair") == fair, || format!("{fair} fair writers wait"))?;
-        let upgraders: Vec<&String> = waiters.iter().filter(|(_, w)| w.mode == "u").map(|(o, _)| o).collect();
+        let upgraders: Vec<&String> =
+            waiters.iter().filter(|(_, w)| w.mode == "u").map(|(o, _)| o).collect();
         let upgrader: Vec<&String> = self.fields.get("upgrader").into_iter().collect();
         that(upgraders == upgrader, || {
             format!("{upgraders:?} wait to be upgraded, {upgrader:?} is said to")
@@ -198,7 +200,8 @@ impl State {
         that(last <= self.number("ticket"), || "a ticket that was never given".into())
     }
 
-    /// Each field is there only while the documentation says so. (`i:`, the heads and tails, `fair` and `upgrader` are checked with what they belong to.)
+    /// Each field is there only while the documentation says so. (`i:`, the heads and tails, `fair`
+    /// and `upgrader` are checked with what they belong to.)
     fn check_fields(&self) -> Check {
         let (reads, waits) = (self.number("readers") > 0, self.number("waiters") > 0);
         let is_used = reads || waits || self.fields.contains_key("writer");
@@ -209,8 +212,11 @@ impl State {
                 "until" => is_used,
                 "readers" | "read_min" | "sweep" | "forced" => reads,
                 "waiters" | "fair" => waits,
-                "writer" | "upgrader" | "readers_head" | "readers_tail" | "writers_head" | "writers_tail" => is_used,
-                other => is_used && ["r:", "i:", "q:"].iter().any(|prefix| other.starts_with(prefix)),
+                "writer" | "upgrader" | "readers_head" | "readers_tail" | "writers_head"
+                | "writers_tail" => is_used,
+                other => {
+                    is_used && ["r:", "i:", "q:"].iter().any(|prefix| other.starts_with(prefix))
+                }
             };
             that(belongs, || format!("{field} is there"))?;
         }

@@ -12,7 +12,8 @@ fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
         let args = ask.args().into_iter().map(String::from).collect();
         (ask.script(), args)
     };
-    let words = |script, words: &[&str]| (script, words.iter().map(|word| word.to_string()).collect());
+    let words =
+        |script, words: &[&str]| (script, words.iter().map(|word| word.to_string()).collect());
     let ann = id("ann1");
     vec![
         ask(Ask::read("ann1")),
@@ -90,7 +91,8 @@ fn a_lock_of_another_version() {
     assert!(answer.unwrap_err().detail.len() < 100, "it says no more than it must");
 }
 
-/// Calls that meet what is malformed say so; those that need not look at it may go on. None fails in any other way.
+/// Calls that meet what is malformed say so; those that need not look at it may go on. None fails
+/// in any other way.
 fn typed(lab: &mut Lab, meet: &[&str]) {
     lab.checked = false;
     let snapshot = lab.snapshot();
@@ -126,26 +128,15 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
 
 #[test]
 fn a_malformed_holder() {
-    for text in [
-        "",
-        "h",
-        "nonsense",
-        "h17850000000",
-        "hxxxxxxxxxxxxxxxxxxxxxxxxxxxxxabcdefghijklmnop",
-    ] {
+    for text in
+        ["", "h", "nonsense", "h17850000000", "hxxxxxxxxxxxxxxxxxxxxxxxxxxxxxabcdefghijklmnop"]
+    {
         let mut lab = Lab::new();
         lab.write("bob1").granted();
         lab.set_field("writer", text);
         typed(
             &mut lab,
-            &[
-                "acquire_write",
-                "acquire_read",
-                "pump",
-                "downgrade",
-                "revoke",
-                "force_release",
-            ],
+            &["acquire_write", "acquire_read", "pump", "downgrade", "revoke", "force_release"],
         );
 
         let mut lab = Lab::new();
@@ -194,9 +185,7 @@ fn a_malformed_number() {
             typed(&mut lab, &[]);
         }
     }
-    for field in [
-        "waiters", "fair", "ticket", "phase", "lapsed", "sweep", "revoked", "forced",
-    ] {
+    for field in ["waiters", "fair", "ticket", "phase", "lapsed", "sweep", "revoked", "forced"] {
         for text in ["", "x", "nan"] {
             let mut lab = Lab::new();
             lab.read("bob1").granted();
@@ -229,7 +218,8 @@ fn a_malformed_queue() {
     typed(&mut lab, &[]);
 }
 
-/// Lua's numbers are exact up to 2^53: what would be minted from there on is refused, for two would get the same.
+/// Lua's numbers are exact up to 2^53: what would be minted from there on is refused, for two would
+/// get the same.
 #[test]
 fn tokens_end_before_they_repeat() {
     let mut lab = Lab::new();

@@ -26,7 +26,8 @@ pub struct Book {
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
     next: u64,
-    /// Of each lock, until when no grant is trusted, and until when only those are that a replica has.
+    /// Of each lock, until when no grant is trusted, and until when only those are that a replica
+    /// has.
     doubtful_until: BTreeMap<usize, Doubt>,
     /// The greatest token of a write in each store.
     stores: BTreeMap<usize, u64>,
@@ -98,12 +99,7 @@ struct Belief {
 
 impl Book {
     pub fn new(court: Court, census: Census, is_strict: bool) -> Book {
-        Book {
-            pages: Arc::default(),
-            court,
-            census,
-            is_strict,
-        }
+        Book { pages: Arc::default(), court, census, is_strict }
     }
 
     /// A user begins to believe that it holds. The number that it gets is for `leave`.
@@ -114,15 +110,9 @@ impl Book {
         let is_doubtful = now < doubt.all || (now < doubt.unreplicated && !claim.is_replicated);
         pages.next += 1;
         let number = pages.next;
-        pages.beliefs.insert(
-            number,
-            Belief {
-                claim,
-                held: Box::new(held),
-                is_doubtful,
-                was_lost: false,
-            },
-        );
+        pages
+            .beliefs
+            .insert(number, Belief { claim, held: Box::new(held), is_doubtful, was_lost: false });
         number
     }
 
@@ -133,40 +123,30 @@ impl Book {
 
     /// The users of a host are no more.
     pub fn forget_host(&self, host: usize) {
-        self.pages
-            .lock()
-            .unwrap()
-            .beliefs
-            .retain(|_, belief| belief.claim.host != host);
+        self.pages.lock().unwrap().beliefs.retain(|_, belief| belief.claim.host != host);
     }
 
-    /// An assumption is broken for this lock: what is held now, and what is granted until then, may overlap; with `spares`,
-    /// not what a replica has.
+    /// An assumption is broken for this lock: what is held now, and what is granted until then, may
+    /// overlap; with `spares`, not what a replica has.
     pub fn doubt(&self, lock: usize, until: Duration, spares: bool) {
         let mut pages = self.pages.lock().unwrap();
         let pages = &mut *pages;
         let doubt = pages.doubtful_until.entry(lock).or_default();
-        let end = if spares {
-            &mut doubt.unreplicated
-        } else {
-            &mut doubt.all
-        };
+        let end = if spares { &mut doubt.unreplicated } else { &mut doubt.all };
         *end = until.max(*end);
-        let doubted = |belief: &&mut Belief| belief.claim.lock == lock && !(spares && belief.claim.is_replicated);
+        let doubted = |belief: &&mut Belief| {
+            belief.claim.lock == lock && !(spares && belief.claim.is_replicated)
+        };
         let beliefs = pages.beliefs.values_mut().filter(doubted);
         beliefs.for_each(|belief| belief.is_doubtful = true);
     }
 
-    /// A replica that had confirmed leases serves this lock from now on: it has them, for as long as their holders believe. `leases` are those that it has,
-    /// and how long they last.
+    /// A replica that had confirmed leases serves this lock from now on: it has them, for as long
+    /// as their holders believe. `leases` are those that it has, and how long they last.
     pub fn judge_confirmed(&self, lock: usize, leases: &BTreeMap<String, Duration>) {
         let pages = self.pages.lock().unwrap();
         let confirmed = pages.beliefs.values().filter(|belief| {
-            let Claim {
-                lock: of,
-                is_replicated,
-                ..
-            } = belief.claim;
+            let Claim { lock: of, is_replicated, .. } = belief.claim;
             of == lock && is_replicated && !belief.is_doubtful && belief.held.is_held()
         });
         for belief in confirmed {
@@ -185,7 +165,8 @@ impl Book {
         self.pages.lock().unwrap().spoilt.insert(lock);
     }
 
-    /// At most one writer and no reader beside it, among those who believe to hold; and who has ceased to believe does so for good.
+    /// At most one writer and no reader beside it, among those who believe to hold; and who has
+    /// ceased to believe does so for good.
     pub fn judge(&self) {
         let mut pages = self.pages.lock().unwrap();
         for belief in pages.beliefs.values_mut() {
@@ -196,12 +177,10 @@ impl Book {
             belief.was_lost = !is_held;
         }
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
-        let trusted = |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.held.is_held();
-        for writer in pages
-            .beliefs
-            .values()
-            .filter(|belief| belief.claim.mode == Mode::Write)
-            .filter(trusted)
+        let trusted =
+            |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.held.is_held();
+        for writer in
+            pages.beliefs.values().filter(|belief| belief.claim.mode == Mode::Write).filter(trusted)
         {
             if let Some(other) = writers.insert(writer.claim.lock, writer) {
                 self.court
@@ -211,11 +190,8 @@ impl Book {
         if writers.is_empty() {
             return;
         }
-        for reader in pages
-            .beliefs
-            .values()
-            .filter(|belief| belief.claim.mode == Mode::Read)
-            .filter(trusted)
+        for reader in
+            pages.beliefs.values().filter(|belief| belief.claim.mode == Mode::Read).filter(trusted)
         {
             if let Some(writer) = writers.get(&reader.claim.lock) {
                 self.court.accuse("no reader beside a writer", || {
@@ -252,13 +228,7 @@ impl Book {
 
 impl Belief {
     fn tell(&self) -> String {
-        let Claim {
-            lock,
-            host,
-            mode,
-            token,
-            ..
-        } = self.claim;
+        let Claim { lock, host, mode, token, .. } = self.claim;
         format!(
             "host {host} ({mode:?}, token {token}, {:?} left) of lock {lock}",
             self.held.remaining()

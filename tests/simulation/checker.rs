@@ -38,7 +38,8 @@ pub struct Rules {
     tokens: BTreeMap<usize, u64>,
     /// Every lease that there was: lock, acquisition, token.
     granted: BTreeSet<(usize, String, u64)>,
-    /// Locks whose next token may be lower: their history was cut off in a way that the tokens do not survive.
+    /// Locks whose next token may be lower: their history was cut off in a way that the tokens do
+    /// not survive.
     forgiven: BTreeSet<usize>,
     /// Locks that two masters serve: each of them has tokens of its own.
     split: BTreeSet<usize>,
@@ -50,7 +51,8 @@ pub struct Rules {
     lagging: BTreeSet<usize>,
     /// Nothing has gone wrong yet.
     is_undisturbed: bool,
-    /// Clients of which a release has found nothing: it may have overtaken what was to be released, on another connection.
+    /// Clients of which a release has found nothing: it may have overtaken what was to be released,
+    /// on another connection.
     absent: BTreeSet<String>,
     trusts_clocks: bool,
     queues: Queues,
@@ -85,7 +87,9 @@ pub struct Step<'a> {
 impl Step<'_> {
     /// Whether the reply says this token and deadline.
     pub fn says(&self, record: Option<Record>) -> bool {
-        record.is_some_and(|record| self.number(3) == Some(record.token) && self.number(4) == Some(record.deadline))
+        record.is_some_and(|record| {
+            self.number(3) == Some(record.token) && self.number(4) == Some(record.deadline)
+        })
     }
 
     /// A number of the reply.
@@ -156,8 +160,8 @@ impl Checker {
         rules.queues.forget_at(lock, server);
     }
 
-    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place since. (By a clock that is far ahead,
-    /// its key may have ended on the way.)
+    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place
+    /// since. (By a clock that is far ahead, its key may have ended on the way.)
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)).filter(|_| rules.trusts_clocks) {
@@ -166,7 +170,8 @@ impl Checker {
         }
     }
 
-    /// A server's clock has been set: keys may have ended by it, and are gone though it is set back.
+    /// A server's clock has been set: keys may have ended by it, and are gone though it is set
+    /// back.
     pub fn clock_was(&self, server: usize, ms: u64) {
         let mut rules = self.0.lock().unwrap();
         let has_ended = |hash: &Hash| hash.expires.is_some_and(|expires| expires <= ms);
@@ -198,7 +203,8 @@ impl Checker {
         }
     }
 
-    /// A request of this lock that came too late may have been carried out, or what was released may have come back.
+    /// A request of this lock that came too late may have been carried out, or what was released
+    /// may have come back.
     pub fn expect_ghosts(&self, lock: usize) {
         self.0.lock().unwrap().haunted.insert(lock);
     }
@@ -259,9 +265,10 @@ impl Rules {
         let Some(&script) = self.scripts.get(*script) else {
             return;
         };
-        self.court
-            .note((served.server(), words, &reply), || tell(served, script, &reply));
-        let Some(&lock) = self.locks.get(*key) else { return };
+        self.court.note((served.server(), words, &reply), || tell(served, script, &reply));
+        let Some(&lock) = self.locks.get(*key) else {
+            return;
+        };
         if reply.first().is_some_and(|word| word.starts_with('-')) {
             self.check_error(script, &reply[0]);
             return;
@@ -270,7 +277,9 @@ impl Rules {
         let now = served.now() / 1000;
         let (before, after) = (self.seen.remove(&(lock, served.server())), Hash::read(served));
         // By a clock that was set, a key may end before what it says.
-        let has_ended = |before: &Hash| !self.trusts_clocks && before.expires.is_some_and(|expires| expires <= now);
+        let has_ended = |before: &Hash| {
+            !self.trusts_clocks && before.expires.is_some_and(|expires| expires <= now)
+        };
         if before.as_ref().is_some_and(has_ended) {
             self.forgiven.insert(lock);
             self.book.spoil(lock);
@@ -294,8 +303,7 @@ impl Rules {
         };
         if served.calls() > MOST_CALLS {
             let calls = served.calls();
-            self.court
-                .accuse("bounded work", || format!("{} made {calls} calls", step.script));
+            self.court.accuse("bounded work", || format!("{} made {calls} calls", step.script));
         }
         if step.status() == "forced" {
             self.book.doubt(lock, self.court.now() + AFTERMATH, false); // this is what it is for
@@ -320,8 +328,8 @@ impl Rules {
             "-CLUSTERDOWN",
             "-OOM",
             "-LOADING",
-            // To an attempt to take the lock that comes after its acquisition has turned a write into a read, or a read into a write,
-            // or has begun to wait for that.
+            // To an attempt to take the lock that comes after its acquisition has turned a write
+            // into a read, or a read into a write, or has begun to wait for that.
             "-LOCKARGS id holds in the other mode",
             "-LOCKARGS id waits in the other mode",
         ];
@@ -350,7 +358,9 @@ impl Rules {
         let mut minted: Vec<u64> = step
             .after
             .leases(step.now)
-            .filter(|(id, _, record)| self.granted.insert((step.lock, (*id).to_owned(), record.token)))
+            .filter(|(id, _, record)| {
+                self.granted.insert((step.lock, (*id).to_owned(), record.token))
+            })
             .map(|(_, _, record)| record.token)
             .collect();
         minted.sort_unstable();
@@ -375,13 +385,15 @@ impl Rules {
         }
     }
 
-    /// Whoever says that it hears does hear, as long as nothing has gone wrong: so nobody is passed over.
+    /// Whoever says that it hears does hear, as long as nothing has gone wrong: so nobody is passed
+    /// over.
     fn check_hearing(&self, step: &Step<'_>) {
         let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
             return;
         };
         for (id, waiter) in &before.waiters {
-            let is_gone = !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
+            let is_gone =
+                !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
             let is_another = step.id() != id && waiter.mode != 'u';
             let may_lapse = id.get(..CLIENT).is_some_and(|client| self.absent.contains(client));
             if is_gone && is_another && !may_lapse && before.is_alive(id, waiter, step.now) {

@@ -36,7 +36,13 @@ struct Client {
 }
 
 impl Clients {
-    pub fn new(plan: &Plan, network: Network, book: Book, checker: Checker, census: Census) -> Clients {
+    pub fn new(
+        plan: &Plan,
+        network: Network,
+        book: Book,
+        checker: Checker,
+        census: Census,
+    ) -> Clients {
         let mut clients = Clients {
             plan: Arc::new(plan.clone()),
             network,
@@ -89,9 +95,10 @@ impl Clients {
 
     /// Whether the client of that acquisition runs, and knows of it.
     pub fn run(&self, id: &str) -> bool {
-        self.hosts
-            .values()
-            .any(|client| client.host.is_running() && client.locks.lock().unwrap().iter().any(|locks| locks.knows(id)))
+        self.hosts.values().any(|client| {
+            client.host.is_running()
+                && client.locks.lock().unwrap().iter().any(|locks| locks.knows(id))
+        })
     }
 
     pub fn stop(&self) {
@@ -104,10 +111,7 @@ impl Clients {
     }
 
     pub fn all(&self) -> Vec<Locks> {
-        self.hosts
-            .values()
-            .flat_map(|client| client.locks.lock().unwrap().clone())
-            .collect()
+        self.hosts.values().flat_map(|client| client.locks.lock().unwrap().clone()).collect()
     }
 
     fn add(&mut self) {
@@ -126,15 +130,7 @@ impl Clients {
             Arc::clone(&locks),
             host.clone(),
             seeds,
-            move |locks, quorum, host| Users {
-                plan,
-                locks,
-                quorum,
-                host,
-                book,
-                census,
-                stops,
-            },
+            move |locks, quorum, host| Users { plan, locks, quorum, host, book, census, stops },
         ));
         self.hosts.insert(number, Client { host, locks, users });
     }

@@ -4,7 +4,8 @@ use crate::checker::Step;
 use crate::court::Court;
 use crate::hash::{CLIENT, Hash, Record, Waiter};
 
-/// How much longer than all that it says a key must live: the grace of 10 s, less what small skews take from it.
+/// How much longer than all that it says a key must live: the grace of 10 s, less what small skews
+/// take from it.
 pub const GRACE_MS: u64 = 9_000;
 
 /// The scripts that let in whoever can go.
@@ -67,10 +68,8 @@ fn check_shape(court: &Court, step: &Step<'_>) {
             format!("lock {} after {}: {id} {waiter:?}", step.lock, step.script)
         });
     }
-    if let Some((id, _)) = hash
-        .writer
-        .as_ref()
-        .filter(|(id, _)| hash.writes(id, step.now) && hash.reads(id, step.now))
+    if let Some((id, _)) =
+        hash.writer.as_ref().filter(|(id, _)| hash.writes(id, step.now) && hash.reads(id, step.now))
     {
         court.accuse("nobody holds in two modes", || {
             format!("lock {} after {}: {id}", step.lock, step.script)
@@ -85,7 +84,8 @@ fn check_shape(court: &Court, step: &Step<'_>) {
 
 /// What the hash says must not overlap either.
 fn check_exclusion(court: &Court, step: &Step<'_>) {
-    let (writers, readers): (Vec<_>, Vec<_>) = step.after.leases(step.now).partition(|(_, writes, _)| *writes);
+    let (writers, readers): (Vec<_>, Vec<_>) =
+        step.after.leases(step.now).partition(|(_, writes, _)| *writes);
     if !writers.is_empty() && !readers.is_empty() {
         court.accuse("a hash has no reader beside a writer", || {
             format!("lock {}: {writers:?} {readers:?}", step.lock)
@@ -104,10 +104,7 @@ fn check_life(court: &Court, step: &Step<'_>) {
     let latest = leases.chain(waits).chain([hash.fence / 1000]).max().unwrap_or(0);
     if hash.expires.is_none_or(|expires| expires < latest + GRACE_MS) {
         court.accuse("a key outlives what it says", || {
-            format!(
-                "lock {} after {}: {:?} for {latest}",
-                step.lock, step.script, hash.expires
-            )
+            format!("lock {} after {}: {:?} for {latest}", step.lock, step.script, hash.expires)
         });
     }
 }
@@ -116,20 +113,24 @@ fn check_life(court: &Court, step: &Step<'_>) {
 fn check_pump(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     let says_more = step.reply.get(2).is_some_and(|more| more == "1");
-    if says_more || step.status() == "stale" || !PUMPS.contains(&step.script) || hash.waiters.is_empty() {
+    if says_more
+        || step.status() == "stale"
+        || !PUMPS.contains(&step.script)
+        || hash.waiters.is_empty()
+    {
         return;
     }
     let asks = step.script.starts_with("acquire") || step.script == "upgrade";
     let alive = |mode: char| {
         let waiters = hash.waiters.iter().filter(move |(_, waiter)| waiter.mode == mode);
         waiters
-            .filter(|(id, waiter)| (asks && *id == step.id()) || hash.is_alive(id, waiter, step.now))
+            .filter(|(id, waiter)| {
+                (asks && *id == step.id()) || hash.is_alive(id, waiter, step.now)
+            })
             .count()
     };
-    let (writes, reads) = (
-        hash.leases(step.now).any(|(_, writes, _)| writes),
-        hash.leases(step.now).count() > 0,
-    );
+    let (writes, reads) =
+        (hash.leases(step.now).any(|(_, writes, _)| writes), hash.leases(step.now).count() > 0);
     let is_forgotten = if reads {
         !writes && alive('w') == 0 && alive('u') == 0 && alive('r') > 0
     } else {
@@ -161,7 +162,8 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
                 )
             });
         }
-        let is_longer = after.is_some_and(|after| after.deadline > record.deadline && after.token == record.token);
+        let is_longer = after
+            .is_some_and(|after| after.deadline > record.deadline && after.token == record.token);
         if is_longer && record.token <= before.revoked {
             court.accuse("what is revoked is not made longer", || {
                 format!("lock {lock}: {id}'s {record:?} {after:?}")
@@ -195,11 +197,17 @@ fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
 /// Who waits leaves the queue by a grant, by its own will, or dead.
 fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
     for (id, waiter) in &before.waiters {
-        let is_gone = !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
+        let is_gone =
+            !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
         let hears_nothing = waiter.node == step.here && step.here != "-";
         let has_lapsed = before.has_lapsed(&id[..CLIENT], step.now);
         let is_another = step.id() != id && waiter.mode != 'u';
-        if is_gone && is_another && !hears_nothing && !has_lapsed && before.is_alive(id, waiter, step.now) {
+        if is_gone
+            && is_another
+            && !hears_nothing
+            && !has_lapsed
+            && before.is_alive(id, waiter, step.now)
+        {
             court.accuse("the living are not mistaken for dead", || {
                 format!(
                     "lock {}: {} of {} drops {id}: {waiter:?}",
@@ -246,19 +254,28 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
         ("release", "released") => had.is_some() && has.is_none(),
         ("release", "expired") => had.is_none() && has.is_none(),
         ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
-        // A renewal lets in whoever can go, which may be its own acquisition that waits for an upgrade.
+        // A renewal lets in whoever can go, which may be its own acquisition that waits for an
+        // upgrade.
         ("renew", "renewed" | "revoked") => {
             let upgrades = before.upgrader.as_deref() == Some(id) && step.after.upgrader.is_none();
-            let outlives = |has: Record| step.number(4).is_some_and(|deadline| has.deadline >= deadline);
+            let outlives =
+                |has: Record| step.number(4).is_some_and(|deadline| has.deadline >= deadline);
             let is_newer = |has: Record| step.number(3).is_some_and(|token| has.token > token);
-            had.is_some() && (step.says(has) || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
+            had.is_some()
+                && (step.says(has)
+                    || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
         }
-        // It may wait, by a doubled request that came after its release, and be let in by the renewal itself.
-        ("renew", "lost") => has.is_none_or(|has| before.waiters.contains_key(id) && has.token > before.fence),
+        // It may wait, by a doubled request that came after its release, and be let in by the
+        // renewal itself.
+        ("renew", "lost") => {
+            has.is_none_or(|has| before.waiters.contains_key(id) && has.token > before.fence)
+        }
         ("acquire_read" | "acquire_write", "granted") => step.says(has),
         ("acquire_read" | "acquire_write", "queued") => step.after.waiters.contains_key(id),
         ("acquire_read" | "acquire_write", "refused") => has.is_none() || had.is_some(),
-        ("downgrade", "granted") => step.says(has) && had.is_some_and(|had| had.token.to_string() == step.args[1]),
+        ("downgrade", "granted") => {
+            step.says(has) && had.is_some_and(|had| had.token.to_string() == step.args[1])
+        }
         ("upgrade", "granted") => {
             let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == id);
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
@@ -274,17 +291,13 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     };
     if !is_true {
         court.accuse("a script says what is so", || {
-            format!(
-                "lock {lock}: {} of {id} says {status}, from {had:?} to {has:?}",
-                step.script
-            )
+            format!("lock {lock}: {} of {id} says {status}, from {had:?} to {has:?}", step.script)
         });
     }
     let undoes = step.script == "downgrade"
-        && before
-            .writer
-            .as_ref()
-            .is_some_and(|(writer, record)| writer == id && record.token.to_string() != step.args[1])
+        && before.writer.as_ref().is_some_and(|(writer, record)| {
+            writer == id && record.token.to_string() != step.args[1]
+        })
         && step.after.readers.contains_key(id);
     if undoes {
         court.accuse("a late downgrade undoes no upgrade", || format!("lock {lock}: {id}"));

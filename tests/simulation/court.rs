@@ -29,12 +29,7 @@ struct Records {
 
 impl Court {
     pub fn new(tells_all: bool, started: Duration) -> Court {
-        let records = Records {
-            tells_all,
-            started,
-            now: started,
-            ..Records::default()
-        };
+        let records = Records { tells_all, started, now: started, ..Records::default() };
         Court(Arc::new(Mutex::new(records)))
     }
 
@@ -51,11 +46,7 @@ impl Court {
     pub fn accuse(&self, rule: &'static str, what: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
         if records.violation.is_none() {
-            let violation = Violation {
-                rule,
-                what: what(),
-                at: records.now - records.started,
-            };
+            let violation = Violation { rule, what: what(), at: records.now - records.started };
             if records.tells_all {
                 let line = format!("VIOLATION {rule}: {}", violation.what);
                 records.history.push(line);

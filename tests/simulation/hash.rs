@@ -55,7 +55,8 @@ impl Hash {
         behind.take(self.waiters.len()).any(|id| id == one)
     }
 
-    /// Whether nobody in a list stands behind one with a later ticket. A ticket may be given twice where a failover lost writes.
+    /// Whether nobody in a list stands behind one with a later ticket. A ticket may be given twice
+    /// where a failover lost writes.
     pub fn is_in_order(&self, mode: char) -> bool {
         let mut list = self.waiters.values().filter(|waiter| waiter.mode == mode);
         list.all(|waiter| {
@@ -65,15 +66,13 @@ impl Hash {
     }
 
     pub fn read(served: &Served<'_>) -> Hash {
-        let mut hash = Hash {
-            expires: served.expires(),
-            ..Hash::default()
-        };
+        let mut hash = Hash { expires: served.expires(), ..Hash::default() };
         let mut readers = None;
         let mut indices = BTreeMap::new();
         for (field, value) in served.fields() {
             hash.exists = true;
-            let (Ok(field), Ok(value)) = (std::str::from_utf8(field), std::str::from_utf8(value)) else {
+            let (Ok(field), Ok(value)) = (std::str::from_utf8(field), std::str::from_utf8(value))
+            else {
                 hash.malformed = Some("no text".into());
                 continue;
             };
@@ -114,37 +113,26 @@ impl Hash {
         }
         let is_dense = readers.unwrap_or(0) == hash.readers.len() as u64
             && indices.len() == hash.readers.len()
-            && hash
-                .readers
-                .iter()
-                .all(|(id, record)| indices.get(&record.index) == Some(id))
-            && indices
-                .last_key_value()
-                .is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
+            && hash.readers.iter().all(|(id, record)| indices.get(&record.index) == Some(id))
+            && indices.last_key_value().is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
         if !is_dense && hash.malformed.is_none() {
             hash.malformed = Some("the array of the readers is not dense".into());
         }
         hash
     }
 
-    /// Whether the fields are the same. (The end of the key shifts when it moves to a server with another clock.)
+    /// Whether the fields are the same. (The end of the key shifts when it moves to a server with
+    /// another clock.)
     pub fn says_the_same(&self, other: &Hash) -> bool {
         let expires = other.expires;
-        Hash {
-            expires,
-            ..self.clone()
-        } == *other
+        Hash { expires, ..self.clone() } == *other
     }
 
     /// The lease that an acquisition has at that server time.
     pub fn lease(&self, id: &str, now: u64) -> Option<Record> {
         let record = match &self.writer {
             Some((writer, record)) if writer == id => Some(*record),
-            _ => self
-                .readers
-                .get(id)
-                .copied()
-                .filter(|record| record.token > self.forced),
+            _ => self.readers.get(id).copied().filter(|record| record.token > self.forced),
         };
         record.filter(|record| record.deadline > now)
     }
@@ -164,16 +152,16 @@ impl Hash {
         let writer = self.writer.iter().map(|(id, record)| (id.as_str(), true, *record));
         let readers = self.readers.iter().map(|(id, record)| (id.as_str(), false, *record));
         let readers = readers.filter(|(_, _, record)| record.token > self.forced);
-        writer
-            .chain(readers)
-            .filter(move |(_, _, record)| record.deadline > now)
+        writer.chain(readers).filter(move |(_, _, record)| record.deadline > now)
     }
 
     /// Whether a grant of that client has ended unclaimed, and nobody has noticed yet.
     pub fn has_lapsed(&self, client: &str, now: u64) -> bool {
         let writer = self.writer.iter().map(|(id, record)| (id, record));
         let mut records = writer.chain(&self.readers);
-        records.any(|(id, record)| id.starts_with(client) && !record.is_claimed && record.deadline <= now)
+        records.any(|(id, record)| {
+            id.starts_with(client) && !record.is_claimed && record.deadline <= now
+        })
     }
 
     /// Whether a waiter is not known to be dead.
@@ -181,7 +169,8 @@ impl Hash {
         let mut lapsed = self.lapsed.split(' ');
         let mut is_lapsed = false;
         while let (Some(client), Some(at)) = (lapsed.next(), lapsed.next()) {
-            is_lapsed |= id.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at > waiter.seen);
+            is_lapsed |=
+                id.starts_with(client) && at.parse::<u64>().is_ok_and(|at| at > waiter.seen);
         }
         waiter.seen + waiter.ttl > now && !is_lapsed
     }
@@ -202,7 +191,8 @@ impl Record {
 impl Waiter {
     fn read(text: &str) -> Option<Waiter> {
         let parts: Vec<&str> = text.split(' ').collect();
-        let [mode, _, next, ticket, seen, ttl, _, window, fairness, node, ..] = parts.as_slice() else {
+        let [mode, _, next, ticket, seen, ttl, _, window, fairness, node, ..] = parts.as_slice()
+        else {
             return None;
         };
         Some(Waiter {

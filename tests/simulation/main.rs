@@ -1,9 +1,9 @@
-//! The deterministic simulation: the real client and the real scripts, on one thread, under one virtual clock, with all
-//! that can go wrong, and every promise checked at every step.
+//! The deterministic simulation: the real client and the real scripts, on one thread, under one
+//! virtual clock, with all that can go wrong, and every promise checked at every step.
 //!
-//! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer, `SEED=17 make sim` replays
-//! one run, and `make mutants` shows that it notices when something is broken. `docs/guarantees.md` says which check
-//! holds which promise.
+//! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer,
+//! `SEED=17 make sim` replays one run, and `make mutants` shows that it notices when something is
+//! broken. `docs/guarantees.md` says which check holds which promise.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, unreachable_pub)]
@@ -57,19 +57,12 @@ fn every_promise_is_kept() {
 #[test]
 fn the_same_seed_gives_the_same_history() {
     for seed in 1..6 {
-        let plan = Plan {
-            tells_all: true,
-            ..Plan::from_seed(seed)
-        };
+        let plan = Plan { tells_all: true, ..Plan::from_seed(seed) };
         let (first, second) = (world::run(&plan), world::run(&plan));
         for (at, (a, b)) in first.history.iter().zip(&second.history).enumerate() {
             assert_eq!(a, b, "seed {seed} differs at line {at}");
         }
-        assert_eq!(
-            (first.digest, first.steps),
-            (second.digest, second.steps),
-            "seed {seed}"
-        );
+        assert_eq!((first.digest, first.steps), (second.digest, second.steps), "seed {seed}");
     }
 }
 
@@ -84,7 +77,8 @@ fn a_smaller_plan_breaks_no_further_assumption() {
     }
 }
 
-/// Without a margin, two servers whose clocks differ by less than a second give the same lock to two.
+/// Without a margin, two servers whose clocks differ by less than a second give the same lock to
+/// two.
 #[test]
 fn clocks_that_differ_more_than_the_margin_break_exclusion() {
     let rule = first_violation(|seed| Plan {
@@ -112,24 +106,19 @@ fn a_failover_that_loses_writes_breaks_exclusion() {
 #[test]
 fn without_not_after_who_comes_too_late_gets_the_lock() {
     let scripts = mutants::without_not_after();
-    let rule = first_violation(|seed| Plan {
-        scripts: Some(scripts.clone()),
-        ..Plan::from_seed(seed)
-    });
+    let rule =
+        first_violation(|seed| Plan { scripts: Some(scripts.clone()), ..Plan::from_seed(seed) });
     assert_eq!(rule, "who comes too late gets nothing");
 }
 
 #[test]
 fn the_published_lock_breaks_at_once() {
-    let steps: Vec<u64> = (0..20)
-        .filter_map(|seed| published::steps_until_broken(seed, 4, 0))
-        .collect();
+    let steps: Vec<u64> =
+        (0..20).filter_map(|seed| published::steps_until_broken(seed, 4, 0)).collect();
     assert_eq!(steps.len(), 20, "with equal clocks");
     let worst = steps.iter().max().copied();
     assert!(worst < Some(1_000), "{steps:?}");
-    let two = (0..20)
-        .filter_map(|seed| published::steps_until_broken(seed, 2, 5_000))
-        .count();
+    let two = (0..20).filter_map(|seed| published::steps_until_broken(seed, 2, 5_000)).count();
     assert_eq!(two, 20, "with two users whose clocks differ");
 }
 
@@ -138,11 +127,7 @@ fn every_mutant_has_its_place() {
     let (mutants, misplaced) = mutants::misplaced(&mutants::files());
     assert!(mutants >= 30, "{mutants}");
     assert_eq!(misplaced, [""; 0]);
-    assert_eq!(
-        mutants::without_mutant(&mutants::files()),
-        [0; 0],
-        "invariants without one"
-    );
+    assert_eq!(mutants::without_mutant(&mutants::files()), [0; 0], "invariants without one");
 }
 
 /// `make sim`: as long as MINUTES says, from a random seed on or from FIRST, or one SEED again.
@@ -152,10 +137,7 @@ fn long() {
     if let Some(seed) = setting("SEED") {
         let plan = chosen(seed);
         println!("{plan:?}");
-        let outcome = world::run(&Plan {
-            tells_all: true,
-            ..plan
-        });
+        let outcome = world::run(&Plan { tells_all: true, ..plan });
         outcome.history.iter().for_each(|line| println!("{line}"));
         report::violation(&outcome);
         assert_eq!(outcome.violation, None);
@@ -166,11 +148,8 @@ fn long() {
     println!("from seed {first} on");
     let started = Instant::now();
     let told = std::sync::Mutex::new(started);
-    let total = runs(
-        first,
-        Until::Time(Duration::from_secs(60 * minutes)),
-        Plan::from_seed,
-        |total| {
+    let total =
+        runs(first, Until::Time(Duration::from_secs(60 * minutes)), Plan::from_seed, |total| {
             let mut told = told.lock().unwrap();
             if told.elapsed() > Duration::from_secs(10) {
                 *told = Instant::now();
@@ -180,8 +159,7 @@ fn long() {
                     total.runs, total.steps
                 );
             }
-        },
-    );
+        });
     report::total(&total, started.elapsed());
     total.violations.iter().take(3).for_each(report::violation);
     assert_eq!(total.violations.len(), 0);
@@ -232,8 +210,7 @@ fn chosen(seed: u64) -> Plan {
         plan.length = Duration::from_millis(ms);
     }
     if let Ok(faults) = std::env::var("FAULTS") {
-        plan.faults
-            .retain(|fault| faults.split(',').any(|name| name == format!("{fault:?}")));
+        plan.faults.retain(|fault| faults.split(',').any(|name| name == format!("{fault:?}")));
     }
     plan
 }

@@ -1,5 +1,7 @@
-//! Deliberate faults in the scripts and in the client, one at a time. A fault in the scripts must be found by the simulation or, if it is not in time, by the
-//! suites of the scripts. A fault in the client must be found by a suite that needs no server, which is built in seconds, or else by the simulation.
+//! Deliberate faults in the scripts and in the client, one at a time. A fault in the scripts must
+//! be found by the simulation or, if it is not in time, by the suites of the scripts. A fault in
+//! the client must be found by a suite that needs no server, which is built in seconds, or else by
+//! the simulation.
 //!
 //! A file of mutants is a list of blocks, parted by empty lines:
 //!
@@ -29,18 +31,11 @@ pub const HUNT: Duration = Duration::from_secs(40);
 /// What the simulation may take beyond that to come to its end.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// Where a fault in the scripts is looked for that the simulation did not find; the quick one first.
+/// Where a fault in the scripts is looked for that the simulation did not find; the quick one
+/// first.
 const SUITES_OF_THE_SCRIPTS: [Target; 2] = [
-    Target {
-        name: "twin",
-        arguments: &["--lib"],
-        tests: &["twin::the_usual_paths"],
-    },
-    Target {
-        name: "protocol",
-        arguments: &["--test", "protocol"],
-        tests: &[],
-    },
+    Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] },
+    Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] },
 ];
 
 /// Where a fault in the client is.
@@ -48,7 +43,7 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
     Target {
         name: "lib",
         arguments: &["--lib"],
-        tests: &["core::", "router::", "protocol::", "worker", "retry::"],
+        tests: &["client::", "router::", "protocol::", "worker", "retry::"],
     },
     Target {
         name: "it",
@@ -115,7 +110,8 @@ pub fn files() -> Vec<PathBuf> {
     files
 }
 
-/// How many mutants there are in these files, and which of them no longer fit what they are to change.
+/// How many mutants there are in these files, and which of them no longer fit what they are to
+/// change.
 pub fn misplaced(files: &[PathBuf]) -> (usize, Vec<String>) {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     let misplaced = mutants.iter().filter_map(|mutant| mutant.changed(&root()).err());
@@ -137,7 +133,8 @@ pub fn try_all(files: &[PathBuf]) -> usize {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     println!("{} mutants", mutants.len());
     assert_eq!(misplaced(files).1, [""; 0], "before any of them is tried");
-    let (of_scripts, of_source): (Vec<_>, Vec<_>) = mutants.iter().partition(|mutant| mutant.is_of_the_scripts());
+    let (of_scripts, of_source): (Vec<_>, Vec<_>) =
+        mutants.iter().partition(|mutant| mutant.is_of_the_scripts());
     let unchanged = Unchanged::build(!of_scripts.is_empty(), !of_source.is_empty());
     unchanged.must_pass();
     let mut survivors = 0;
@@ -162,20 +159,16 @@ pub fn try_all(files: &[PathBuf]) -> usize {
 }
 
 fn read(file: &Path) -> Vec<Mutant> {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    text.split("\n\n")
-        .filter(|block| block.contains("file:"))
-        .map(Mutant::read)
-        .collect()
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    text.split("\n\n").filter(|block| block.contains("file:")).map(Mutant::read).collect()
 }
 
 impl Mutant {
     fn read(block: &str) -> Mutant {
         let part = |name: &str| {
             let lines: Vec<_> = block.lines().filter_map(|line| line.strip_prefix(name)).collect();
-            let [line] = lines[..] else {
-                panic!("not one `{name}` in\n{block}")
-            };
+            let [line] = lines[..] else { panic!("not one `{name}` in\n{block}") };
             line.strip_prefix(' ').unwrap_or("").replace("\\n", "\n")
         };
         let what: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("# ")).collect();
@@ -272,11 +265,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn new(unchanged: &Unchanged) -> Attempt<'_> {
-        Attempt {
-            unchanged,
-            used: Duration::ZERO,
-            notes: Vec::new(),
-        }
+        Attempt { unchanged, used: Duration::ZERO, notes: Vec::new() }
     }
 
     /// In a copy of the scripts, which needs no build.
@@ -301,17 +290,18 @@ impl Attempt<'_> {
     fn on_source(&mut self, mutant: &Mutant) -> Option<String> {
         let folder = copy_of_the_source();
         mutant.apply(&folder);
-        let caught = SUITES_OF_THE_CLIENT
-            .iter()
-            .find_map(|target| self.examine(&target.build(&folder)));
+        let caught =
+            SUITES_OF_THE_CLIENT.iter().find_map(|target| self.examine(&target.build(&folder)));
         caught.or_else(|| {
             let simulation = build(&folder, &["--release", "--test", "simulation"]);
-            let simulation = simulation.unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
+            let simulation =
+                simulation.unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
             self.hunt(&simulation, None)
         })
     }
 
-    /// The rule that the first violation broke. The search is a process of its own, which can be ended when a run does not end.
+    /// The rule that the first violation broke. The search is a process of its own, which can be
+    /// ended when a run does not end.
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
         hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
@@ -322,14 +312,14 @@ impl Attempt<'_> {
             self.notes.push("the simulation did not end in time".into());
             return None;
         };
-        let told = |what: &str| text.lines().find_map(|line| Some(line.split_once(what)?.1.to_owned()));
-        let caught =
-            told("caught by ").or_else(|| told(watchdog::STUCK).map(|seed| format!("a run does not end: {seed}")));
+        let told =
+            |what: &str| text.lines().find_map(|line| Some(line.split_once(what)?.1.to_owned()));
+        let caught = told("caught by ")
+            .or_else(|| told(watchdog::STUCK).map(|seed| format!("a run does not end: {seed}")));
         if let Some(caught) = caught {
             return Some(format!("simulation: {caught}"));
         }
-        self.notes
-            .extend(told("too seldom: ").map(|what| format!("reached too seldom: {what}")));
+        self.notes.extend(told("too seldom: ").map(|what| format!("reached too seldom: {what}")));
         if !is_well {
             self.notes.push("the simulation failed by itself".into());
         }
@@ -389,13 +379,12 @@ impl Suite {
 pub fn hunt() {
     watchdog::set_patience(HUNT / 3);
     let scripts = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
-    let plan = |seed| Plan {
-        scripts: scripts.clone(),
-        ..Plan::from_seed(seed)
-    };
+    let plan = |seed| Plan { scripts: scripts.clone(), ..Plan::from_seed(seed) };
     let total = runs(1, Until::Violation(HUNT), plan, |_| {});
     let first = total.violations.first();
-    if let Some((found, violation)) = first.and_then(|found| Some((found, found.violation.as_ref()?))) {
+    if let Some((found, violation)) =
+        first.and_then(|found| Some((found, found.violation.as_ref()?)))
+    {
         println!("caught by {} (seed {})", violation.rule, found.plan.seed);
     } else if let Some(missing) = total.missing().first() {
         println!("too seldom: {missing}");
@@ -445,7 +434,8 @@ fn finish(command: &mut Command, time: Duration) -> Option<(bool, String)> {
 
 /// The tests that this target of the source in that folder has.
 fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
-    // Cargo takes a copy of the source for the source itself, and would run what knows the folder of the other.
+    // Cargo takes a copy of the source for the source itself, and would run what knows the folder
+    // of the other.
     let kept = if folder == root() { "suites" } else { "build" };
     let output = Command::new(env!("CARGO"))
         .args(["test", "-p", "rwlease", "--features", "embedded,metrics"])

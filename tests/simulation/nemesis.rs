@@ -70,7 +70,14 @@ enum Repair {
 }
 
 impl Nemesis {
-    pub fn new(plan: &Plan, engine: &Engine, book: Book, checker: Checker, court: Court, census: Census) -> Nemesis {
+    pub fn new(
+        plan: &Plan,
+        engine: &Engine,
+        book: Book,
+        checker: Checker,
+        court: Court,
+        census: Census,
+    ) -> Nemesis {
         let mut rng = Rng::with_seed(plan.seed ^ 0x0e3e_5150);
         let mut offsets = [0; SERVERS];
         for (server, offset) in offsets.iter_mut().enumerate() {
@@ -115,8 +122,11 @@ impl Nemesis {
     pub fn repair_all(&mut self, now: Duration, clients: &mut Clients) {
         while let Some((_, repair)) = self.later.pop_first() {
             let repair = match repair {
-                // So soon after its death that the replica's clock may be behind its tokens: it comes back itself.
-                Repair::Promote { master, died: true, .. } | Repair::PromoteLagging(master) => Repair::Start(master),
+                // So soon after its death that the replica's clock may be behind its tokens: it
+                // comes back itself.
+                Repair::Promote { master, died: true, .. } | Repair::PromoteLagging(master) => {
+                    Repair::Start(master)
+                }
                 Repair::Die(master) => Repair::CatchUp(master),
                 Repair::Refresh(_) => continue,
                 repair => repair,
@@ -127,13 +137,8 @@ impl Nemesis {
 
     /// Strikes once, by one of the faults of the plan.
     pub fn strike(&mut self, now: Duration, clients: &mut Clients) {
-        let kinds: Vec<Fault> = self
-            .plan
-            .faults
-            .iter()
-            .copied()
-            .filter(|fault| self.is_mine(*fault))
-            .collect();
+        let kinds: Vec<Fault> =
+            self.plan.faults.iter().copied().filter(|fault| self.is_mine(*fault)).collect();
         if kinds.is_empty() {
             return;
         }
@@ -153,10 +158,7 @@ impl Nemesis {
 
     fn is_mine(&self, fault: Fault) -> bool {
         use Fault::*;
-        !matches!(
-            fault,
-            LoseRequest | LoseReply | Delay | Double | LosePush | Cancel | Drop | Skew
-        )
+        !matches!(fault, LoseRequest | LoseReply | Delay | Double | LosePush | Cancel | Drop | Skew)
     }
 
     fn cause(&mut self, fault: Fault, now: Duration, clients: &mut Clients) -> bool {
@@ -234,26 +236,12 @@ impl Nemesis {
             Fault::LossyFailover => self.with_master(|this, master| {
                 this.faults.stop(master);
                 let (pause, lose) = (this.ms(1_000..3_000), this.rng.usize(1..40));
-                this.then(
-                    now + pause,
-                    Repair::Promote {
-                        master,
-                        lose,
-                        died: true,
-                    },
-                );
+                this.then(now + pause, Repair::Promote { master, lose, died: true });
             }),
             Fault::TwoMasters => self.with_master(|this, master| {
                 this.faults.isolate(master);
                 let (pause, lose) = (this.ms(0..500), this.rng.usize(0..10));
-                this.then(
-                    now + pause,
-                    Repair::Promote {
-                        master,
-                        lose,
-                        died: false,
-                    },
-                );
+                this.then(now + pause, Repair::Promote { master, lose, died: false });
             }),
             Fault::Lag => self.with_master_of_a_lock(|this, master| {
                 this.set_lagging(master, true);
@@ -315,7 +303,8 @@ impl Nemesis {
             }
             Repair::Die(master) => {
                 self.faults.stop(master);
-                // No sooner than the replica's clock is past the last token, and often before the leases have ended.
+                // No sooner than the replica's clock is past the last token, and often before the
+                // leases have ended.
                 let longest = [300, 600, 2_000][self.rng.usize(0..3)];
                 let pause = self.ms(250..longest);
                 self.then(now + pause, Repair::PromoteLagging(master));
@@ -324,33 +313,20 @@ impl Nemesis {
                 self.replace_the_dead(master, 1, now, Fault::LaggingFailover);
                 self.checker.set_lagging(master, false);
             }
-            Repair::Promote {
-                master,
-                lose,
-                died: true,
-            } => self.replace_the_dead(master, lose, now, Fault::LossyFailover),
-            Repair::Promote {
-                master,
-                lose,
-                died: false,
-            } => {
+            Repair::Promote { master, lose, died: true } => {
+                self.replace_the_dead(master, lose, now, Fault::LossyFailover)
+            }
+            Repair::Promote { master, lose, died: false } => {
                 let locks = self.locks_of(master);
                 if let Some(new) = self.promote(master, lose, now) {
                     let pause = self.ms(100..2_500);
                     for lock in locks {
                         self.checker.split(lock, true);
                         self.checker.expect_ghosts(lock);
-                        self.book
-                            .doubt(lock, now + pause + AFTERMATH, !self.plan.is_out_of_time());
+                        self.book.doubt(lock, now + pause + AFTERMATH, !self.plan.is_out_of_time());
                     }
                     self.busy.insert(new, ());
-                    self.then(
-                        now + pause,
-                        Repair::Rejoin {
-                            old: master,
-                            master: new,
-                        },
-                    );
+                    self.then(now + pause, Repair::Rejoin { old: master, master: new });
                 } else {
                     self.faults.rejoin(master);
                     self.busy.remove(&master);
@@ -379,7 +355,9 @@ impl Nemesis {
         let before = self.contents(&locks, master);
         let new = self.promote(master, lose, now);
         let after = new.and_then(|new| self.contents(&locks, new));
-        if let Some((new, after)) = new.zip(after.as_ref()).filter(|_| fault == Fault::LaggingFailover) {
+        if let Some((new, after)) =
+            new.zip(after.as_ref()).filter(|_| fault == Fault::LaggingFailover)
+        {
             let now = server_ms(&self.engine, new);
             for (lock, hash) in locks.iter().zip(after) {
                 self.book.judge_confirmed(*lock, &leases_in(hash, now));
@@ -468,7 +446,8 @@ impl Nemesis {
     fn note_moved(&self, slot: Slot, from: usize, to: usize, now: Duration) {
         let behind = self.offsets[from] - self.offsets[to];
         for lock in self.locks_in(slot) {
-            // A key moves with what is left of its life: it may end by that much too early, and long after.
+            // A key moves with what is left of its life: it may end by that much too early, and
+            // long after.
             if behind >= GRACE_MS as i64 {
                 self.book.doubt(lock, Duration::MAX, false);
             }
@@ -481,7 +460,8 @@ impl Nemesis {
         }
     }
 
-    /// A lock may begin anew, and with lower tokens: its key has ended by the other server's clock, or its last writes are gone.
+    /// A lock may begin anew, and with lower tokens: its key has ended by the other server's clock,
+    /// or its last writes are gone.
     fn lose_history(&self, lock: usize) {
         self.checker.forgive(lock);
         self.book.spoil(lock);
@@ -496,7 +476,8 @@ impl Nemesis {
             for lock in 0..self.plan.locks {
                 self.checker.expect_ghosts(lock);
                 let key = key(lock);
-                let known = (0..SERVERS).any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
+                let known = (0..SERVERS)
+                    .any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
                 if !known || !locks.contains(&lock) {
                     self.lose_history(lock);
                 }
@@ -513,7 +494,8 @@ impl Nemesis {
         self.checker.clock_was(server, server_ms(&self.engine, server));
     }
 
-    /// Now and then one that serves nobody: a replica keeps what was done to it when it becomes a master.
+    /// Now and then one that serves nobody: a replica keeps what was done to it when it becomes a
+    /// master.
     fn any_server(&mut self) -> usize {
         match self.rng.u8(0..6) {
             0 => self.rng.usize(0..SERVERS),

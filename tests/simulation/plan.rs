@@ -88,11 +88,16 @@ impl Fault {
         Fault::Skew,
     ];
 
-    /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by the tokens alone.
+    /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by
+    /// the tokens alone.
     pub fn is_outside_assumptions(self) -> bool {
         matches!(
             self,
-            Fault::LossyFailover | Fault::TwoMasters | Fault::LaggingFailover | Fault::ClockStep | Fault::Skew
+            Fault::LossyFailover
+                | Fault::TwoMasters
+                | Fault::LaggingFailover
+                | Fault::ClockStep
+                | Fault::Skew
         )
     }
 
@@ -170,7 +175,8 @@ pub const LEASES_MS: std::ops::Range<u64> = 600..2500;
 const SMALL_SKEWS_MS: std::ops::RangeInclusive<i64> = 0..=100;
 const LARGE_SKEW_MS: i64 = 4000;
 
-/// What a margin must have beside the difference of two clocks: the client's drift in the longest lease.
+/// What a margin must have beside the difference of two clocks: the client's drift in the longest
+/// lease.
 const LEAST_SPARE_MS: i64 = 1;
 
 impl Plan {
@@ -181,7 +187,9 @@ impl Plan {
         let may_leave_assumptions = rng.u8(0..3) == 0;
         let faults: BTreeSet<Fault> = Fault::ALL
             .into_iter()
-            .filter(|fault| rng.f64() < density && (may_leave_assumptions || !fault.is_outside_assumptions()))
+            .filter(|fault| {
+                rng.f64() < density && (may_leave_assumptions || !fault.is_outside_assumptions())
+            })
             .collect();
         let is_quorum = seed.is_multiple_of(16);
         let faults: BTreeSet<Fault> = faults
@@ -239,8 +247,9 @@ impl Plan {
     }
 }
 
-/// These faults, so that what a replica has confirmed is judged: no clocks that break the assumptions, replicas that lag and take over, and calls that
-/// are sent again on another connection.
+/// These faults, so that what a replica has confirmed is judged: no clocks that break the
+/// assumptions, replicas that lag and take over, and calls that are sent again on another
+/// connection.
 fn about_replicas(faults: BTreeSet<Fault>) -> BTreeSet<Fault> {
     let mut faults = faults;
     faults.retain(|fault| !matches!(fault, Fault::ClockStep | Fault::Skew));

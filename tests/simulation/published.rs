@@ -1,4 +1,5 @@
-//! The published lock in one hash, under the same rule: at most one writer, and no reader beside it.
+//! The published lock in one hash, under the same rule: at most one writer, and no reader beside
+//! it.
 
 use std::time::Duration;
 
@@ -26,12 +27,8 @@ struct User {
 pub fn steps_until_broken(seed: u64, users: usize, most_ahead_ms: u64) -> Option<u64> {
     let mut rng = Rng::with_seed(seed);
     let engine = Engine::builder().standalone().manual_time().build();
-    let mut users: Vec<User> = (0..users)
-        .map(|_| User {
-            ahead_ms: rng.u64(0..=most_ahead_ms),
-            held: None,
-        })
-        .collect();
+    let mut users: Vec<User> =
+        (0..users).map(|_| User { ahead_ms: rng.u64(0..=most_ahead_ms), held: None }).collect();
     for step in 1..100_000 {
         engine.advance(Duration::from_millis(rng.u64(1..200)));
         let now = engine.now().as_millis() as u64;
@@ -61,7 +58,8 @@ impl User {
             None => {
                 let writes = rng.bool();
                 let acquire = SCRIPTS[usize::from(writes)];
-                let numbers = TIMEOUTS_MS.into_iter().chain([mine]).map(|number| number.to_string());
+                let numbers =
+                    TIMEOUTS_MS.into_iter().chain([mine]).map(|number| number.to_string());
                 let numbers: Vec<String> = numbers.collect();
                 let mut words: Vec<&[u8]> = vec![b"EVAL", acquire.as_bytes(), b"1", KEY];
                 words.extend(numbers.iter().map(|number| number.as_bytes()));

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::checker::Step;
 use crate::court::Court;
 
-/// How many of a list the scripts look through for the place of one that comes back: sixteen from either end. In a longer list it may stand behind its place.
+/// How many of a list the scripts look through for the place of one that comes back: sixteen from
+/// either end. In a longer list it may stand behind its place.
 const SEARCHED: usize = 32;
 
 pub struct Queues {
     court: Court,
-    /// By lock, server and acquisition, for as long as one waits: two masters that serve one lock have a queue each.
+    /// By lock, server and acquisition, for as long as one waits: two masters that serve one lock
+    /// have a queue each.
     waits: BTreeMap<(usize, usize), BTreeMap<String, Wait>>,
 }
 
@@ -26,10 +28,7 @@ struct Wait {
 
 impl Queues {
     pub fn new(court: Court) -> Queues {
-        Queues {
-            court,
-            waits: BTreeMap::new(),
-        }
+        Queues { court, waits: BTreeMap::new() }
     }
 
     pub fn forget(&mut self, lock: usize) {
@@ -68,15 +67,10 @@ impl Queues {
     fn check_turn(&self, step: &Step<'_>, id: &str, writes: bool) {
         let Some(before) = step.before else { return };
         let asked_with = (step.id() == id).then(|| step.args.get(5)).flatten();
-        let asked_with = asked_with
-            .and_then(|ticket| ticket.parse().ok())
-            .filter(|ticket| *ticket > 0);
-        let ticket = before
-            .waiters
-            .get(id)
-            .map(|waiter| waiter.ticket)
-            .or(asked_with)
-            .unwrap_or(u64::MAX);
+        let asked_with =
+            asked_with.and_then(|ticket| ticket.parse().ok()).filter(|ticket| *ticket > 0);
+        let ticket =
+            before.waiters.get(id).map(|waiter| waiter.ticket).or(asked_with).unwrap_or(u64::MAX);
         let upgrades = before.readers.contains_key(id) && writes;
         for (other, waiter) in &before.waiters {
             let still_waits = step.after.waiters.contains_key(other);
@@ -86,23 +80,31 @@ impl Queues {
             let lock = step.lock;
             match (waiter.mode, writes) {
                 ('u', _) if before.lease(other, step.now).is_some() => {
-                    self.court
-                        .accuse("an upgrade goes first", || format!("lock {lock}: {id} before {other}"));
+                    self.court.accuse("an upgrade goes first", || {
+                        format!("lock {lock}: {id} before {other}")
+                    });
                 }
-                ('w', true) if waiter.ticket < ticket && !upgrades && !before.stands_behind(other, id) => {
-                    self.court
-                        .accuse("writers go in order", || format!("lock {lock}: {id} before {other}"));
+                ('w', true)
+                    if waiter.ticket < ticket && !upgrades && !before.stands_behind(other, id) =>
+                {
+                    self.court.accuse("writers go in order", || {
+                        format!("lock {lock}: {id} before {other}")
+                    });
                 }
                 ('w', false) if waiter.is_fair && ticket > before.phase.max(step.after.phase) => {
                     let phase = step.after.phase;
-                    self.court
-                        .accuse("a reader that comes while a writer waits, waits", || {
-                            format!("lock {lock}: {id} (ticket {ticket}, phase {phase}) before {other}")
-                        });
+                    self.court.accuse("a reader that comes while a writer waits, waits", || {
+                        format!("lock {lock}: {id} (ticket {ticket}, phase {phase}) before {other}")
+                    });
                 }
-                ('r', false) if waiter.ticket < ticket && ticket != u64::MAX && !before.stands_behind(other, id) => {
-                    self.court
-                        .accuse("readers go in order", || format!("lock {lock}: {id} before {other}"));
+                ('r', false)
+                    if waiter.ticket < ticket
+                        && ticket != u64::MAX
+                        && !before.stands_behind(other, id) =>
+                {
+                    self.court.accuse("readers go in order", || {
+                        format!("lock {lock}: {id} before {other}")
+                    });
                 }
                 ('r', true) if waiter.ticket <= before.phase && !upgrades => {
                     self.court.accuse("the readers of a phase go before a writer", || {
@@ -120,21 +122,17 @@ impl Queues {
     /// Who comes back finds its place, if the scripts look that far; and never one before it.
     fn check_places(&self, step: &Step<'_>) {
         let Some(before) = step.before else { return };
-        let came = step
-            .after
-            .waiters
-            .iter()
-            .filter(|(id, _)| !before.waiters.contains_key(*id));
+        let came = step.after.waiters.iter().filter(|(id, _)| !before.waiters.contains_key(*id));
         for (id, waiter) in came {
             let behind = step.after.waiters.get(&waiter.next);
             if behind.is_some_and(|behind| behind.ticket < waiter.ticket) {
                 let lock = step.lock;
-                self.court
-                    .accuse("nobody comes before its place", || format!("lock {lock}: {id}"));
+                self.court.accuse("nobody comes before its place", || format!("lock {lock}: {id}"));
             }
         }
         for mode in ['r', 'w'] {
-            let are_few = step.after.waiters.values().filter(|waiter| waiter.mode == mode).count() <= SEARCHED;
+            let are_few = step.after.waiters.values().filter(|waiter| waiter.mode == mode).count()
+                <= SEARCHED;
             if are_few && before.is_in_order(mode) && !step.after.is_in_order(mode) {
                 let (lock, id) = (step.lock, step.id());
                 self.court
@@ -156,14 +154,14 @@ impl Queues {
                     .count() as u32;
                 waiting + u32::from(step.after.writer.is_some())
             };
-            let wait = waits.entry(id.clone()).or_insert_with(|| Wait {
-                writers_before: writers_before(),
-                ..Wait::default()
-            });
+            let wait = waits
+                .entry(id.clone())
+                .or_insert_with(|| Wait { writers_before: writers_before(), ..Wait::default() });
             for (id, writes) in granted {
                 if *writes {
                     wait.writes += 1;
-                    let upgrades = step.before.is_some_and(|before| before.readers.contains_key(*id));
+                    let upgrades =
+                        step.before.is_some_and(|before| before.readers.contains_key(*id));
                     wait.upgrades += u32::from(upgrades);
                 } else {
                     wait.read_phases.insert(step.after.phase);

@@ -33,9 +33,7 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
 
 /// How many replicas were asked for, and how many there were.
 fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
-    let asked = words
-        .get(1)
-        .and_then(|asked| std::str::from_utf8(asked).ok()?.parse().ok());
+    let asked = words.get(1).and_then(|asked| std::str::from_utf8(asked).ok()?.parse().ok());
     match (asked, found.parse::<u64>()) {
         (Some(asked), Ok(found)) if found >= asked => "enough replicas confirmed it",
         _ => "too few replicas confirmed it",
@@ -62,16 +60,16 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
         census.count("a claim lapsed");
     }
     let dead_readers = before.readers.iter().filter(|(_, record)| record.deadline <= now);
-    if dead_readers
-        .clone()
-        .any(|(dead, _)| dead != id && !after.readers.contains_key(dead))
-    {
+    if dead_readers.clone().any(|(dead, _)| dead != id && !after.readers.contains_key(dead)) {
         census.count("a dead reader was swept away");
     }
     for (waiter, entry) in &before.waiters {
-        let is_gone = waiter != id && !after.waiters.contains_key(waiter) && after.lease(waiter, now).is_none();
+        let is_gone = waiter != id
+            && !after.waiters.contains_key(waiter)
+            && after.lease(waiter, now).is_none();
         if is_gone {
-            let was_alive = before.is_alive(waiter, entry, now) && !before.has_lapsed(&waiter[..CLIENT], now);
+            let was_alive =
+                before.is_alive(waiter, entry, now) && !before.has_lapsed(&waiter[..CLIENT], now);
             if !was_alive {
                 census.count("a dead waiter was skipped");
             } else if entry.node == step.here && entry.mode != 'u' {
@@ -88,7 +86,10 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
             "a grant was found by a look"
         });
     }
-    if step.script.starts_with("acquire") && had.is_some_and(|had| had.is_claimed) && step.status() == "granted" {
+    if step.script.starts_with("acquire")
+        && had.is_some_and(|had| had.is_claimed)
+        && step.status() == "granted"
+    {
         census.count("an unknown outcome was resolved");
         if step.replica_lags {
             census.count("an unknown outcome was resolved while a replica lagged");
@@ -97,11 +98,14 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     if step.script == "renew" && step.replica_lags && before.says_the_same(after) {
         census.count("a renewal changed nothing while a replica lagged");
     }
-    let has_new_token = |(writer, record): &(String, Record)| writer == id && step.args[1] != record.token.to_string();
+    let has_new_token = |(writer, record): &(String, Record)| {
+        writer == id && step.args[1] != record.token.to_string()
+    };
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
     }
-    let came_back = step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(id);
+    let came_back =
+        step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(id);
     if came_back && let Some(entry) = after.waiters.get(id) {
         census.count("a waiter was put back");
         if entry.next != "-" {
@@ -110,10 +114,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     }
     if had.is_some()
         && step.script == "release"
-        && before
-            .readers
-            .get(id)
-            .is_some_and(|it| it.index + 1 < before.readers.len() as u64)
+        && before.readers.get(id).is_some_and(|it| it.index + 1 < before.readers.len() as u64)
     {
         census.count("the hole of a reader was filled");
     }

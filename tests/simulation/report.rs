@@ -40,16 +40,15 @@ pub fn total(total: &Total, elapsed: Duration) {
 
 /// A violation with its history, made as small as it gets.
 pub fn violation(found: &Outcome) {
-    let Some(violation) = &found.violation else { return };
+    let Some(violation) = &found.violation else {
+        return;
+    };
     println!(
         "\nVIOLATION of \"{}\" by seed {}, at {:?}: {}",
         violation.rule, found.plan.seed, violation.at, violation.what
     );
     let plan = crate::shrink::shrink(&found.plan, violation.rule);
-    let again = world::run(&Plan {
-        tells_all: true,
-        ..plan.clone()
-    });
+    let again = world::run(&Plan { tells_all: true, ..plan.clone() });
     println!("the end of the history of the smallest run that shows it:");
     let first = again.history.len().saturating_sub(LAST_LINES);
     again.history[first..].iter().for_each(|line| println!("  {line}"));
@@ -60,14 +59,7 @@ pub fn violation(found: &Outcome) {
 /// The settings that make the same plan.
 fn replay(plan: &Plan) -> String {
     let faults: Vec<String> = plan.faults.iter().map(|fault| format!("{fault:?}")).collect();
-    let Plan {
-        seed,
-        clients,
-        users,
-        locks,
-        length,
-        ..
-    } = plan;
+    let Plan { seed, clients, users, locks, length, .. } = plan;
     let length = length.as_millis();
     format!(
         "SEED={seed} CLIENTS={clients} USERS={users} LOCKS={locks} LENGTH={length} FAULTS={}",

@@ -33,12 +33,14 @@ pub enum Until {
 }
 
 /// Runs the plans of all seeds from `first` on. `heard` is told of the total so far now and then.
-pub fn runs(first: u64, until: Until, plan: impl Fn(u64) -> Plan + Sync, heard: impl Fn(&Total) + Sync) -> Total {
-    let (next, stops, total) = (
-        AtomicU64::new(first),
-        AtomicBool::new(false),
-        Mutex::new(Total::default()),
-    );
+pub fn runs(
+    first: u64,
+    until: Until,
+    plan: impl Fn(u64) -> Plan + Sync,
+    heard: impl Fn(&Total) + Sync,
+) -> Total {
+    let (next, stops, total) =
+        (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(Total::default()));
     let started = Instant::now();
     let is_over = |seed: u64| match until {
         Until::Seed(last) => seed > last,

@@ -7,7 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::{Either, select};
 use rwlease::embedded::Host;
-use rwlease::{ErrorKind, Fairness, Lease, Locks, Mode, Quorum, ReadGuard, Released, Renewal, Slot, WriteGuard};
+use rwlease::{
+    ErrorKind, Fairness, Lease, Locks, Mode, Quorum, ReadGuard, Released, Renewal, Slot, WriteGuard,
+};
 
 use crate::book::{Book, Claim};
 use crate::census::Census;
@@ -55,26 +57,15 @@ impl Users {
     async fn ask(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
-        let renewal = [
-            Renewal::Automatic,
-            Renewal::Automatic,
-            Renewal::AtMost(1),
-            Renewal::Manual,
-        ][rng.usize(0..4)];
-        let fairness = if rng.u8(0..8) == 0 {
-            Fairness::ReadersFirst
-        } else {
-            Fairness::PhaseFair
-        };
+        let renewal = [Renewal::Automatic, Renewal::Automatic, Renewal::AtMost(1), Renewal::Manual]
+            [rng.usize(0..4)];
+        let fairness = if rng.u8(0..8) == 0 { Fairness::ReadersFirst } else { Fairness::PhaseFair };
         let timeout = Duration::from_millis(rng.u64(20..6_000));
         let replicas = u32::from(rng.f64() < self.plan.replicated);
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
-        let held = Held {
-            lock,
-            is_replicated: replicas > 0,
-        };
+        let held = Held { lock, is_replicated: replicas > 0 };
         match rng.u8(0..40) {
             0..4 => {
                 let request = rwlock
@@ -94,13 +85,11 @@ impl Users {
                 }
             }
             8..24 => {
-                let request = rwlock
-                    .read()
-                    .lease(lease)
-                    .renewal(renewal)
-                    .fairness(fairness)
-                    .timeout(timeout);
-                if let Some(guard) = self.within(wait_limit, request.replicas(replicas).into_future()).await {
+                let request =
+                    rwlock.read().lease(lease).renewal(renewal).fairness(fairness).timeout(timeout);
+                if let Some(guard) =
+                    self.within(wait_limit, request.replicas(replicas).into_future()).await
+                {
                     self.read(rng, held, guard).await;
                 }
             }
@@ -111,22 +100,16 @@ impl Users {
                     .renewal(renewal)
                     .fairness(fairness)
                     .timeout(timeout);
-                if let Some(guard) = self.within(wait_limit, request.replicas(replicas).into_future()).await {
+                if let Some(guard) =
+                    self.within(wait_limit, request.replicas(replicas).into_future()).await
+                {
                     self.write(rng, held, guard).await;
                 }
             }
             35..38 => {
                 let request = rwlock.write().lease(lease); // waits as long as it takes
                 if let Some(guard) = self.within(wait_limit, request.into_future()).await {
-                    self.write(
-                        rng,
-                        Held {
-                            lock,
-                            is_replicated: false,
-                        },
-                        guard,
-                    )
-                    .await;
+                    self.write(rng, Held { lock, is_replicated: false }, guard).await;
                 }
             }
             38 => {
@@ -178,7 +161,8 @@ impl Users {
         }
     }
 
-    /// Several locks, named in any order; some wait for them for as long as it takes. Two that do so must not wait for each other.
+    /// Several locks, named in any order; some wait for them for as long as it takes. Two that do
+    /// so must not wait for each other.
     async fn several(&self, rng: &mut Rng) {
         let mut locks: Vec<usize> = (0..self.plan.locks).collect();
         rng.shuffle(&mut locks);
@@ -221,15 +205,7 @@ impl Users {
         let numbers: Vec<u64> = guards
             .iter()
             .flatten()
-            .map(|guard| {
-                self.enter(
-                    Held {
-                        lock,
-                        is_replicated: false,
-                    },
-                    guard,
-                )
-            })
+            .map(|guard| self.enter(Held { lock, is_replicated: false }, guard))
             .collect();
         self.host.sleep(lease.mul_f64(rng.f64() * 1.5)).await;
         numbers.into_iter().for_each(|number| self.book.leave(number));
@@ -243,13 +219,15 @@ impl Users {
     ) -> Option<T> {
         let outcome = match wait_limit {
             None => request.await,
-            Some(wait_limit) => match select(request, Box::pin(self.host.sleep(wait_limit))).await {
-                Either::Left((outcome, _)) => outcome,
-                Either::Right(_) => {
-                    self.census.count(Fault::Cancel.name());
-                    return None;
+            Some(wait_limit) => {
+                match select(request, Box::pin(self.host.sleep(wait_limit))).await {
+                    Either::Left((outcome, _)) => outcome,
+                    Either::Right(_) => {
+                        self.census.count(Fault::Cancel.name());
+                        return None;
+                    }
                 }
-            },
+            }
         };
         match outcome {
             Ok(got) => Some(got),
@@ -278,7 +256,8 @@ impl Users {
         }
     }
 
-    /// Goes on as a writer, if it can. While it waits for that it still reads, and so does one that was refused.
+    /// Goes on as a writer, if it can. While it waits for that it still reads, and so does one that
+    /// was refused.
     async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, mut guard: ReadGuard) {
         for _ in 0..rng.u8(1..4) {
             match self.become_writer(rng, guard).await {
@@ -303,7 +282,11 @@ impl Users {
     }
 
     /// Nothing if it lost interest, and its guard with it.
-    async fn become_writer(&self, rng: &mut Rng, guard: ReadGuard) -> Option<Result<WriteGuard, ReadGuard>> {
+    async fn become_writer(
+        &self,
+        rng: &mut Rng,
+        guard: ReadGuard,
+    ) -> Option<Result<WriteGuard, ReadGuard>> {
         let refused = if rng.bool() {
             match guard.try_upgrade().await {
                 Ok(outcome) => return Some(outcome),
@@ -356,7 +339,9 @@ impl Users {
     /// Reads and writes in turn, so that what comes late finds another token.
     async fn to_and_fro(&self, rng: &mut Rng, held: Held, mut guard: WriteGuard) {
         for _ in 0..rng.u8(2..8) {
-            let Ok(reading) = guard.downgrade().await else { return };
+            let Ok(reading) = guard.downgrade().await else {
+                return;
+            };
             self.census.count("downgraded");
             let Ok(writing) = reading.upgrade().timeout(Duration::from_secs(1)).await else {
                 return;
@@ -400,10 +385,8 @@ impl Users {
 
     fn enter_by_name(&self, lease: &Lease) -> u64 {
         let lock = (0..self.plan.locks).find(|lock| name(*lock) == lease.name());
-        let held = Held {
-            lock: lock.expect("one of those that were asked for"),
-            is_replicated: false,
-        };
+        let held =
+            Held { lock: lock.expect("one of those that were asked for"), is_replicated: false };
         self.enter(held, lease)
     }
 
@@ -434,13 +417,16 @@ pub fn key(lock: usize) -> String {
     format!("rwlease:{}", name(lock))
 }
 
-/// What the keys of a quorum's members begin with. The members are the masters of the one cluster that there is.
+/// What the keys of a quorum's members begin with. The members are the masters of the one cluster
+/// that there is.
 pub const MEMBERS: [&str; 3] = ["m0:", "m1:", "m2:"];
 
 /// A lock's name in a quorum: one whose keys are served by another master for each member.
 fn name_at_members(lock: usize) -> String {
     let master = |key: &str| usize::from(Slot::of(key.as_bytes()).get()) * MEMBERS.len() / 16_384;
-    let is_apart = |name: &String| (0..MEMBERS.len()).all(|at| master(&format!("{}{name}", MEMBERS[at])) == at);
+    let is_apart = |name: &String| {
+        (0..MEMBERS.len()).all(|at| master(&format!("{}{name}", MEMBERS[at])) == at)
+    };
     let names = (0..).map(|number| format!("{lock}-{number}"));
     names.into_iter().find(is_apart).expect("one in 27")
 }

@@ -1,4 +1,5 @@
-//! A run that does not end would keep its seed to itself: nothing stops a script, or a task that never waits.
+//! A run that does not end would keep its seed to itself: nothing stops a script, or a task that
+//! never waits.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
@@ -45,7 +46,9 @@ fn look_after_all() {
         thread::sleep(Duration::from_millis(500));
         let wait_limit = Duration::from_millis(PATIENCE.load(Ordering::Relaxed));
         let running = RUNNING.lock().unwrap();
-        if let Some((seed, _)) = running.values().find(|(_, started)| started.elapsed() > wait_limit) {
+        if let Some((seed, _)) =
+            running.values().find(|(_, started)| started.elapsed() > wait_limit)
+        {
             let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // past what keeps the output of tests
             process::abort();
         }

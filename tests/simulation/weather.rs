@@ -33,14 +33,7 @@ impl Storm {
             false => [0.002, 0.01, 0.03][rng.usize(0..3)],
         };
         let (faults, doubled) = (plan.faults.clone(), BTreeSet::new());
-        Storm(Arc::new(Mutex::new(Inner {
-            rng,
-            faults,
-            is_calm: true,
-            odds,
-            census,
-            doubled,
-        })))
+        Storm(Arc::new(Mutex::new(Inner { rng, faults, is_calm: true, odds, census, doubled })))
     }
 
     pub fn set_calm(&self, is_calm: bool) {
@@ -61,11 +54,7 @@ impl Weather for Storm {
 
 impl Inner {
     fn decide(&mut self, message: &Message<'_>) -> Fate {
-        let mut fate = Fate {
-            there: self.latency(),
-            back: self.latency(),
-            ..Fate::default()
-        };
+        let mut fate = Fate { there: self.latency(), back: self.latency(), ..Fate::default() };
         if self.is_calm {
             return fate;
         }
@@ -83,7 +72,8 @@ impl Inner {
             fate.heard_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..800)));
         }
         if self.strikes(Fault::Delay) {
-            let late = Duration::from_millis([50, 700, 4000][self.rng.usize(0..3)]).mul_f64(self.rng.f64());
+            let late = Duration::from_millis([50, 700, 4000][self.rng.usize(0..3)])
+                .mul_f64(self.rng.f64());
             if self.rng.bool() {
                 fate.there += late;
             } else {
@@ -92,10 +82,10 @@ impl Inner {
         }
         // A late double shows something only if much has happened since, so there must be many.
         if message.kind == Kind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
-            fate.again = Some(Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()));
-            let ids = message
-                .commands()
-                .filter_map(|command| command.get(6).map(|id| id.to_vec()));
+            fate.again = Some(
+                Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()),
+            );
+            let ids = message.commands().filter_map(|command| command.get(6).map(|id| id.to_vec()));
             self.doubled.extend(ids.filter_map(|id| String::from_utf8(id).ok()));
         }
         fate

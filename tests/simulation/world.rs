@@ -23,7 +23,8 @@ use crate::weather::Storm;
 /// How long after the last fault everything must be as if there had been none.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// The longest time that a lock is free and a living waiter does not get it: a third of the ttl, and a look.
+/// The longest time that a lock is free and a living waiter does not get it: a third of the ttl,
+/// and a look.
 const FALLBACK: Duration = Duration::from_millis(800);
 
 /// How long users may take to come to their end when nothing goes wrong any more.
@@ -35,7 +36,8 @@ const LAST_LEASES: Duration = Duration::from_secs(60);
 /// The longest life of what nobody needs any more: what is left of the last lease, then 20 s.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
 
-/// Added to the last three where clocks are set: what ends may end by a clock that was ahead, by some steps of a minute.
+/// Added to the last three where clocks are set: what ends may end by a clock that was ahead, by
+/// some steps of a minute.
 const CLOCKS_THAT_WERE_SET: Duration = Duration::from_secs(600);
 
 /// The most steps in one millisecond: more have no end.
@@ -95,7 +97,8 @@ impl World {
         let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone());
         let book = Book::new(court.clone(), census.clone(), plan.is_strict);
-        let checker = Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
+        let checker =
+            Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
         engine.watch(checker.clone());
         let nemesis = Nemesis::new(
             plan,
@@ -142,11 +145,7 @@ impl World {
             let now = self.engine.now();
             self.nemesis.repair_all(now, &mut self.clients);
             self.quiet_since = now;
-            let calm = if self.rng.bool() {
-                RECOVERY * 2
-            } else {
-                Duration::from_millis(300)
-            };
+            let calm = if self.rng.bool() { RECOVERY * 2 } else { Duration::from_millis(300) };
             self.go_until(self.engine.now() + calm).await;
         }
         self.come_to_rest().await;
@@ -175,8 +174,7 @@ impl World {
         let latest = self.engine.now() + LAST_WAITS + clocks;
         while !self.clients.are_idle() && !self.court.is_over() {
             if self.engine.now() > latest {
-                self.court
-                    .accuse("nobody waits for ever", || "some users still wait".into());
+                self.court.accuse("nobody waits for ever", || "some users still wait".into());
             }
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }
@@ -190,8 +188,9 @@ impl World {
                 self.go_until(self.engine.now() + Duration::from_millis(50)).await;
             }
             if !self.court.is_over() && !left.await.unwrap().is_empty() {
-                self.court
-                    .accuse("clients forget what is over", || "some masters are still known".into());
+                self.court.accuse("clients forget what is over", || {
+                    "some masters are still known".into()
+                });
             }
         }
         if self.court.is_over() {
@@ -237,8 +236,7 @@ impl World {
             if self.is_storm {
                 next = next.min(strike_at);
             }
-            self.engine
-                .advance(next.saturating_sub(now).max(Duration::from_nanos(1)));
+            self.engine.advance(next.saturating_sub(now).max(Duration::from_nanos(1)));
         }
     }
 
@@ -250,9 +248,8 @@ impl World {
             false => (now.as_millis(), 1),
         };
         if self.pace.1 > MOST_STEPS {
-            self.court.accuse("a run ends", || {
-                format!("more than {MOST_STEPS} steps in a millisecond")
-            });
+            self.court
+                .accuse("a run ends", || format!("more than {MOST_STEPS} steps in a millisecond"));
         }
     }
 
@@ -273,7 +270,8 @@ impl World {
             let Some(hash) = self.checker.seen(lock, server) else {
                 continue;
             };
-            // An upgrader of a lock that nobody holds has lost its read, and there is nothing to give it.
+            // An upgrader of a lock that nobody holds has lost its read, and there is nothing to
+            // give it.
             let waits = hash.waiters.iter().any(|(master, waiter)| {
                 waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.run(master)
             });
@@ -291,7 +289,8 @@ impl World {
     }
 }
 
-/// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses, moves only then.
+/// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses,
+/// moves only then.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -2,7 +2,8 @@
 
 use rwlease::{Builder, Error, Locks};
 
-/// Names the backend: `redis`, `fred` or `cluster-async`. Without it, the first one that is compiled in.
+/// Names the backend: `redis`, `fred` or `cluster-async`. Without it, the first one that is
+/// compiled in.
 const BACKEND: &str = "RWLEASE_BACKEND";
 
 /// A client crate.
@@ -22,7 +23,10 @@ pub async fn connect<U: AsRef<str>>(urls: &[U]) -> Result<Locks, Error> {
 /// For settings that are connected by the chosen backend.
 pub trait ConnectTo {
     /// Connects to the deployment that these servers are of.
-    fn connect_to<U: AsRef<str> + Sync>(self, urls: &[U]) -> impl Future<Output = Result<Locks, Error>> + Send;
+    fn connect_to<U: AsRef<str> + Sync>(
+        self,
+        urls: &[U],
+    ) -> impl Future<Output = Result<Locks, Error>> + Send;
 }
 
 impl ConnectTo for Builder {
@@ -45,7 +49,11 @@ impl Backend {
     }
 
     /// Connects with these settings.
-    pub async fn connect<U: AsRef<str>>(self, settings: Builder, urls: &[U]) -> Result<Locks, Error> {
+    pub async fn connect<U: AsRef<str>>(
+        self,
+        settings: Builder,
+        urls: &[U],
+    ) -> Result<Locks, Error> {
         match self {
             #[cfg(feature = "redis")]
             Backend::Redis => settings.servers(urls).connect().await,
@@ -62,16 +70,14 @@ impl Backend {
     }
 }
 
-/// The settings that go with URLs, each alone, and what it is called: other ways to connect refuse them.
+/// The settings that go with URLs, each alone, and what it is called: other ways to connect refuse
+/// them.
 #[cfg(feature = "redis")]
 pub fn settings_beside_urls() -> [(&'static str, Builder); 5] {
     let settings = Locks::builder;
     [
         ("servers", settings().servers(["redis://127.0.0.1:1"])),
-        (
-            "credentials",
-            settings().credentials(rwlease::Credentials::password("secret")),
-        ),
+        ("credentials", settings().credentials(rwlease::Credentials::password("secret"))),
         ("client_name", settings().client_name("name")),
         ("tls_roots", settings().tls_roots("PEM")),
         ("tls_client", settings().tls_client("PEM", "PEM")),
@@ -80,7 +86,9 @@ pub fn settings_beside_urls() -> [(&'static str, Builder); 5] {
 
 /// As `docs/backends.md` says that it should be set.
 #[cfg(feature = "cluster-async")]
-pub async fn cluster_connection<U: AsRef<str>>(urls: &[U]) -> redis::cluster_async::ClusterConnection {
+pub async fn cluster_connection<U: AsRef<str>>(
+    urls: &[U],
+) -> redis::cluster_async::ClusterConnection {
     let urls = urls.iter().map(|url| url.as_ref().to_owned());
     let client = redis::cluster::ClusterClientBuilder::new(urls)
         .response_timeout(std::time::Duration::from_secs(1))
@@ -101,10 +109,7 @@ pub fn fred_config<U: AsRef<str>>(urls: &[U]) -> fred::types::config::Config {
         .collect();
     let hosts = configs.iter().flat_map(|config| config.server.hosts());
     Config {
-        server: ServerConfig::Clustered {
-            hosts: hosts.collect(),
-            policy: Default::default(),
-        },
+        server: ServerConfig::Clustered { hosts: hosts.collect(), policy: Default::default() },
         ..configs[0].clone()
     }
 }

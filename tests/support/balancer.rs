@@ -1,4 +1,5 @@
-//! One address with several servers behind it: each new connection goes to the next one, as through a load balancer.
+//! One address with several servers behind it: each new connection goes to the next one, as through
+//! a load balancer.
 
 use std::net::SocketAddr;
 
@@ -15,10 +16,8 @@ pub struct Balancer {
 
 impl Balancer {
     pub async fn start(servers: &[&Server]) -> Result<Balancer> {
-        let targets: Vec<SocketAddr> = servers
-            .iter()
-            .map(|server| Ok(server.address().parse()?))
-            .collect::<Result<_>>()?;
+        let targets: Vec<SocketAddr> =
+            servers.iter().map(|server| Ok(server.address().parse()?)).collect::<Result<_>>()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let acceptor = tokio::spawn(async move {

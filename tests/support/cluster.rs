@@ -36,11 +36,7 @@ impl Default for Shape {
 
 impl Shape {
     pub fn of(masters: usize, replicas_of_each: usize) -> Shape {
-        Shape {
-            masters,
-            replicas_of_each,
-            ..Shape::default()
-        }
+        Shape { masters, replicas_of_each, ..Shape::default() }
     }
 
     /// One more line for every node's configuration.
@@ -50,7 +46,8 @@ impl Shape {
     }
 }
 
-/// Its nodes have fixed numbers: at first the masters come first, then a replica of each, then a second one of each.
+/// Its nodes have fixed numbers: at first the masters come first, then a replica of each, then a
+/// second one of each.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Server>,
@@ -67,13 +64,8 @@ impl Cluster {
 
     /// Starts the nodes, joins them, and waits until they agree.
     pub async fn start_with(shape: Shape) -> Result<Cluster> {
-        let mut settings = ServerSettings {
-            cluster: true,
-            ..shape.settings.clone()
-        };
-        settings
-            .lines
-            .insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
+        let mut settings = ServerSettings { cluster: true, ..shape.settings.clone() };
+        settings.lines.insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
         turn(count).await;
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
@@ -91,11 +83,7 @@ impl Cluster {
     /// Nodes that run already.
     pub async fn of(nodes: Vec<Server>) -> Result<Cluster> {
         let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
-        Ok(Cluster {
-            nodes,
-            ids,
-            elections: Mutex::default(),
-        })
+        Ok(Cluster { nodes, ids, elections: Mutex::default() })
     }
 
     /// Starts one more node, which nobody knows yet; its number.
@@ -129,18 +117,14 @@ impl Cluster {
 
     /// The numbers of the nodes that were neither killed nor frozen.
     pub fn running(&self) -> Vec<usize> {
-        (0..self.nodes.len())
-            .filter(|&number| self.nodes[number].is_running())
-            .collect()
+        (0..self.nodes.len()).filter(|&number| self.nodes[number].is_running()).collect()
     }
 
     /// The numbers of the masters that have slots and run.
     pub async fn masters(&self) -> Result<Vec<usize>> {
         let view = self.view().await?;
         let has_slots = |&number: &usize| {
-            view.0
-                .get(&self.ids[number])
-                .is_some_and(|entry| !entry.slots.is_empty())
+            view.0.get(&self.ids[number]).is_some_and(|entry| !entry.slots.is_empty())
         };
         Ok(self.running().into_iter().filter(has_slots).collect())
     }
@@ -149,7 +133,8 @@ impl Cluster {
     pub async fn replicas_of(&self, master: usize) -> Result<Vec<usize>> {
         let view = self.view().await?;
         let is_its = |&number: &usize| {
-            view.0.get(&self.ids[number]).and_then(|entry| entry.master.as_ref()) == Some(&self.ids[master])
+            view.0.get(&self.ids[number]).and_then(|entry| entry.master.as_ref())
+                == Some(&self.ids[master])
         };
         Ok(self.running().into_iter().filter(is_its).collect())
     }
@@ -157,9 +142,8 @@ impl Cluster {
     /// The number of the node that has the slot, as the nodes say after they agreed.
     pub async fn master_of(&self, slot: u16) -> Result<usize> {
         let view = self.view().await?;
-        let id = view
-            .master_of(slot)
-            .ok_or_else(|| Error::new(format!("nobody has slot {slot}")))?;
+        let id =
+            view.master_of(slot).ok_or_else(|| Error::new(format!("nobody has slot {slot}")))?;
         self.number(id)
             .ok_or_else(|| Error::new(format!("slot {slot} belongs to the unknown node {id}")))
     }
@@ -168,10 +152,7 @@ impl Cluster {
     pub async fn slots_of(&self, number: usize) -> Result<Vec<u16>> {
         let view = self.view().await?;
         let entry = view.0.get(self.id(number));
-        Ok(entry
-            .into_iter()
-            .flat_map(|entry| entry.slots.iter().cloned().flatten())
-            .collect())
+        Ok(entry.into_iter().flat_map(|entry| entry.slots.iter().cloned().flatten()).collect())
     }
 
     /// The slot of a key, by a server's word.
@@ -179,7 +160,8 @@ impl Cluster {
         self.first()?.run(cmd("CLUSTER").arg("KEYSLOT").arg(key.as_ref())).await
     }
 
-    /// What the first running node says; on a machine with better things to do it may take more than one try.
+    /// What the first running node says; on a machine with better things to do it may take more
+    /// than one try.
     pub async fn view(&self) -> Result<View> {
         let wait_limit = WaitLimit::new("a node to say what it sees");
         loop {
@@ -190,8 +172,9 @@ impl Cluster {
         }
     }
 
-    /// Waits until every running node gives the same masters at the same epochs, finds nothing wrong with another running
-    /// node, has no slot under way, and serves; and until the replicas are in step.
+    /// Waits until every running node gives the same masters at the same epochs, finds nothing
+    /// wrong with another running node, has no slot under way, and serves; and until the replicas
+    /// are in step.
     ///
     /// Two changes without this wait in between can leave two masters that name each other.
     pub async fn agree(&self) -> Result {
@@ -219,11 +202,11 @@ impl Cluster {
         running.ok_or_else(|| Error::new("no node of the cluster runs"))
     }
 
-    /// Every node gets an epoch of its own, every master its slots; every pair meets; the rest become replicas.
+    /// Every node gets an epoch of its own, every master its slots; every pair meets; the rest
+    /// become replicas.
     async fn form(&self, masters: usize) -> Result {
         for (number, node) in self.nodes.iter().enumerate() {
-            node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))
-                .await?;
+            node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
             if number < masters {
                 let share = SLOTS * number / masters..SLOTS * (number + 1) / masters;
                 node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(share.collect::<Vec<_>>()))
@@ -268,7 +251,10 @@ impl Cluster {
             let story = self.story(&view, &running);
             match &first {
                 Some(first) if *first != story => {
-                    return Ok(Some(format!("{} says {story:?}, another {first:?}", node.address())));
+                    return Ok(Some(format!(
+                        "{} says {story:?}, another {first:?}",
+                        node.address()
+                    )));
                 }
                 Some(_) => {}
                 None => first = Some(story),
@@ -281,7 +267,9 @@ impl Cluster {
     fn trouble(&self, view: &View, running: &[usize]) -> Option<String> {
         for &number in running {
             match view.0.get(&self.ids[number]) {
-                Some(entry) if !entry.moving.is_empty() => return Some(format!("{:?} are moving", entry.moving)),
+                Some(entry) if !entry.moving.is_empty() => {
+                    return Some(format!("{:?} are moving", entry.moving));
+                }
                 Some(entry) if entry.is_well() => {}
                 Some(entry) => return Some(format!("{} is {:?}", entry.port, entry.flags)),
                 None => return Some(format!("nothing of {}", self.nodes[number].address())),
@@ -302,7 +290,8 @@ impl Cluster {
 
     /// The master whose running replicas are not all in step with it, in words.
     async fn lagging(&self, story: Story) -> Result<Option<String>> {
-        for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running()) {
+        for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running())
+        {
             let Role::Master { .. } = role else { continue };
             let id = &self.ids[master];
             let expected = story
@@ -315,7 +304,9 @@ impl Cluster {
                 .filter(|line| line.starts_with("slave") && line.contains("state=online"))
                 .count();
             if online < expected {
-                return Ok(Some(format!("{online} of {expected} replicas of {master} are in step")));
+                return Ok(Some(format!(
+                    "{online} of {expected} replicas of {master} are in step"
+                )));
             }
         }
         Ok(None)
@@ -327,23 +318,15 @@ type Story = BTreeMap<usize, Role>;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Role {
-    Master {
-        epoch: u64,
-        slots: Vec<RangeInclusive<u16>>,
-    },
-    Replica {
-        of: String,
-    },
+    Master { epoch: u64, slots: Vec<RangeInclusive<u16>> },
+    Replica { of: String },
 }
 
 impl Role {
     fn of(entry: &Entry) -> Role {
         match &entry.master {
             Some(master) => Role::Replica { of: master.clone() },
-            None => Role::Master {
-                epoch: entry.epoch,
-                slots: entry.slots.clone(),
-            },
+            None => Role::Master { epoch: entry.epoch, slots: entry.slots.clone() },
         }
     }
 }

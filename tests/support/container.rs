@@ -1,4 +1,5 @@
-//! Servers in containers: what the engine does to one of them, and the cluster of `cluster-compose/`.
+//! Servers in containers: what the engine does to one of them, and the cluster of
+//! `cluster-compose/`.
 
 use std::fmt;
 use std::process::{Command, Stdio};
@@ -62,7 +63,8 @@ pub enum Network {
     Apart,
 }
 
-/// The six nodes of `cluster-compose/`, under a name and at ports of their own. They are removed when this is dropped.
+/// The six nodes of `cluster-compose/`, under a name and at ports of their own. They are removed
+/// when this is dropped.
 #[derive(Debug)]
 pub struct Compose {
     cluster: Cluster,
@@ -87,7 +89,8 @@ impl Compose {
         Ok(Compose { cluster, script })
     }
 
-    /// The same nodes once more, for somebody who wants a cluster of its own. They stay when it is dropped.
+    /// The same nodes once more, for somebody who wants a cluster of its own. They stay when it is
+    /// dropped.
     pub async fn again(&self) -> Result<Cluster> {
         self.script.cluster().await
     }
@@ -156,7 +159,8 @@ impl Script {
     }
 
     fn run(&self, what: &str) -> Result {
-        let composer = find(COMPOSER).ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
+        let composer =
+            find(COMPOSER).ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
         let mut command = Command::new(composer);
         command.arg(what).env("PROJECT", &self.project).stdin(Stdio::null());
         match self.network {
@@ -166,9 +170,7 @@ impl Script {
                 }
             }
             Network::Apart => {
-                command
-                    .env("PARTITION", "1")
-                    .env("SUBNET", format!("172.31.{}", self.place));
+                command.env("PARTITION", "1").env("SUBNET", format!("172.31.{}", self.place));
             }
         }
         succeed(&mut command)
@@ -210,9 +212,7 @@ fn engine(words: &[&str]) -> Result {
 }
 
 fn succeed(command: &mut Command) -> Result {
-    let output = command
-        .output()
-        .map_err(|error| Error::new(format!("{command:?}: {error}")))?;
+    let output = command.output().map_err(|error| Error::new(format!("{command:?}: {error}")))?;
     if output.status.success() {
         return Ok(());
     }

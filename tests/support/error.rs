@@ -5,7 +5,8 @@ use std::panic::Location;
 
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Any error converts into it by `?`, which notes the line; so it cannot be a [`std::error::Error`] itself.
+/// Any error converts into it by `?`, which notes the line; so it cannot be a [`std::error::Error`]
+/// itself.
 pub struct Error {
     message: String,
     place: &'static Location<'static>,
@@ -14,10 +15,7 @@ pub struct Error {
 impl Error {
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
-        Error {
-            message: message.into(),
-            place: Location::caller(),
-        }
+        Error { message: message.into(), place: Location::caller() }
     }
 }
 

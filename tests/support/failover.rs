@@ -26,7 +26,8 @@ const SHORTEST: Duration = Duration::from_secs(4);
 const FORGOTTEN: Duration = Duration::from_millis(500);
 
 impl Cluster {
-    /// Makes a replica the master of its shard, and waits until all agree; before it, until its last election is forgotten.
+    /// Makes a replica the master of its shard, and waits until all agree; before it, until its
+    /// last election is forgotten.
     pub async fn fail_over(&self, replica: usize, how: Failover) -> Result {
         if how != Failover::Takeover {
             self.forget_election(replica).await?;
@@ -46,12 +47,15 @@ impl Cluster {
 
     /// Waits until a replica that was made a master by order can be again.
     ///
-    /// For twice the node timeout after an election Redis counts its votes for the same replica again: it calls itself master without having asked anybody, at an
-    /// old epoch, and takes writes that are lost when it hears of the newer one (<https://github.com/redis/redis/pull/8753>). For as long again it begins no new election,
+    /// For twice the node timeout after an election Redis counts its votes for the same replica
+    /// again: it calls itself master without having asked anybody, at an old epoch, and takes
+    /// writes that are lost when it hears of the newer one
+    /// (<https://github.com/redis/redis/pull/8753>). For as long again it begins no new election,
     /// while its master stands paused (<https://github.com/valkey-io/valkey/pull/1274>).
     pub async fn forget_election(&self, replica: usize) -> Result {
         if let Some(last) = self.last_election(replica) {
-            let (_, node_timeout): (String, u64) = self.node(replica).say("CONFIG GET cluster-node-timeout").await?;
+            let (_, node_timeout): (String, u64) =
+                self.node(replica).say("CONFIG GET cluster-node-timeout").await?;
             let forgotten = Duration::from_millis(4 * node_timeout).max(SHORTEST);
             sleep_until(last + forgotten + FORGOTTEN).await;
         }
@@ -63,7 +67,8 @@ impl Cluster {
         self.elections().get(&replica).copied()
     }
 
-    /// Waits until another node than `old`, which was killed or frozen, has the slot and all that run agree; its number.
+    /// Waits until another node than `old`, which was killed or frozen, has the slot and all that
+    /// run agree; its number.
     pub async fn new_master(&self, slot: u16, old: usize) -> Result<usize> {
         let wait_limit = WaitLimit::new(format!("a new master of slot {slot}"));
         loop {

@@ -25,13 +25,11 @@ impl Server {
     pub async fn info(&self, section: &str) -> Result<BTreeMap<String, String>> {
         let text: String = self.say(&format!("INFO {section}")).await?;
         let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Ok(fields
-            .map(|(name, value)| (name.to_string(), value.trim().to_string()))
-            .collect())
+        Ok(fields.map(|(name, value)| (name.to_string(), value.trim().to_string())).collect())
     }
 
-    /// The commands run since the last reset, by their names in lower case. Commands inside scripts count too, and so do
-    /// those of the connection that asks (`hello`, `client|setinfo`, `info`).
+    /// The commands run since the last reset, by their names in lower case. Commands inside scripts
+    /// count too, and so do those of the connection that asks (`hello`, `client|setinfo`, `info`).
     pub async fn command_stats(&self) -> Result<BTreeMap<String, CommandStat>> {
         let fields = self.info("commandstats").await?;
         let stat = |(name, value): (String, String)| {

@@ -17,10 +17,6 @@ impl Inside {
     pub async fn writes(&self) {
         assert_eq!(self.0.swap(-1_000, Ordering::SeqCst), 0, "a writer beside others");
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(
-            self.0.swap(0, Ordering::SeqCst),
-            -1_000,
-            "somebody came in beside a writer"
-        );
+        assert_eq!(self.0.swap(0, Ordering::SeqCst), -1_000, "somebody came in beside a writer");
     }
 }

@@ -1,4 +1,5 @@
-//! Slots that change their master: key by key, in steps that a test can act between, or at once where the server can.
+//! Slots that change their master: key by key, in steps that a test can act between, or at once
+//! where the server can.
 
 use redis::{Cmd, cmd};
 
@@ -13,7 +14,8 @@ pub struct Move {
 }
 
 impl Cluster {
-    /// Moves a slot with its keys to another master, and waits until all agree. Nothing happens if it is there already.
+    /// Moves a slot with its keys to another master, and waits until all agree. Nothing happens if
+    /// it is there already.
     pub async fn move_slot(&self, slot: u16, to: usize) -> Result {
         if self.master_of(slot).await? == to {
             return Ok(());
@@ -23,7 +25,8 @@ impl Cluster {
         self.finish_move(step).await
     }
 
-    /// From here on the source answers ASK for keys that it does not have, and the target serves those who send ASKING.
+    /// From here on the source answers ASK for keys that it does not have, and the target serves
+    /// those who send ASKING.
     pub async fn begin_move(&self, slot: u16, to: usize) -> Result<Move> {
         let from = self.master_of(slot).await?;
         if from == to {
@@ -53,9 +56,11 @@ impl Cluster {
         self.migrate(step, &[key.as_ref().to_vec()]).await
     }
 
-    /// Gives the slot to the target and waits until all agree. Keys left behind at the source would make it refuse.
+    /// Gives the slot to the target and waits until all agree. Keys left behind at the source would
+    /// make it refuse.
     pub async fn finish_move(&self, step: Move) -> Result {
-        // The target first: were the source told first and the target lost, nobody would have the slot.
+        // The target first: were the source told first and the target lost, nobody would have the
+        // slot.
         let mut tell = vec![step.to, step.from];
         tell.extend(
             self.masters()
@@ -72,14 +77,13 @@ impl Cluster {
     /// Calls a move off. Keys that were moved already stay at the target, out of everybody's sight.
     pub async fn cancel_move(&self, step: Move) -> Result {
         for number in [step.from, step.to] {
-            self.node(number)
-                .say::<()>(&format!("CLUSTER SETSLOT {} STABLE", step.slot))
-                .await?;
+            self.node(number).say::<()>(&format!("CLUSTER SETSLOT {} STABLE", step.slot)).await?;
         }
         self.agree().await
     }
 
-    /// Moves a range of slots in one piece, where the server can ([`has_atomic_moves`](super::Version::has_atomic_moves)).
+    /// Moves a range of slots in one piece, where the server can
+    /// ([`has_atomic_moves`](super::Version::has_atomic_moves)).
     pub async fn move_slots_at_once(&self, first: u16, last: u16, to: usize) -> Result {
         let source = self.node(self.master_of(first).await?);
         let id = self.id(to);
@@ -96,9 +100,7 @@ impl Cluster {
     }
 
     async fn set_slot(&self, at: usize, slot: u16, what: &str, node: usize) -> Result {
-        self.node(at)
-            .say(&format!("CLUSTER SETSLOT {slot} {what} {}", self.id(node)))
-            .await
+        self.node(at).say(&format!("CLUSTER SETSLOT {slot} {what} {}", self.id(node))).await
     }
 
     async fn migrate(&self, step: Move, keys: &[Vec<u8>]) -> Result {

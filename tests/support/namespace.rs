@@ -1,4 +1,5 @@
-//! A network of its own for some processes, with one cable to this one that can be pulled. It needs the right to make it (root, on Linux).
+//! A network of its own for some processes, with one cable to this one that can be pulled. It needs
+//! the right to make it (root, on Linux).
 
 use std::process::{Command, Stdio};
 
@@ -83,7 +84,8 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // The cable goes with it. Nothing to be done about a failure here: `ip netns` shows what is left.
+        // The cable goes with it. Nothing to be done about a failure here: `ip netns` shows what is
+        // left.
         let _ = ip(&format!("netns delete {}", self.name));
         let _ = ip(&format!("link delete {}", self.cable));
     }

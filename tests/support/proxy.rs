@@ -1,7 +1,8 @@
-//! A proxy in front of one server that makes the network bad: late, stuck, silent, cut, or cut at one chosen command.
+//! A proxy in front of one server that makes the network bad: late, stuck, silent, cut, or cut at
+//! one chosen command.
 //!
-//! Clients of a cluster follow the addresses that the nodes announce, so for a cluster there is a proxy for each node and
-//! a translation of addresses for the client to use.
+//! Clients of a cluster follow the addresses that the nodes announce, so for a cluster there is a
+//! proxy for each node and a translation of addresses for the client to use.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -103,15 +104,13 @@ impl Proxy {
 
     /// Everything as it should be, also for new connections.
     pub fn heal(&self) {
-        self.shared.rules.send_modify(|rules| {
-            *rules = Rules {
-                era: rules.era,
-                ..Rules::default()
-            }
-        });
+        self.shared
+            .rules
+            .send_modify(|rules| *rules = Rules { era: rules.era, ..Rules::default() });
     }
 
-    /// Both directions are lost: connections stand, new ones are accepted, and nothing is ever heard.
+    /// Both directions are lost: connections stand, new ones are accepted, and nothing is ever
+    /// heard.
     pub fn go_silent(&self) {
         self.requests(Flow::Lost);
         self.replies(Flow::Lost);
@@ -128,15 +127,13 @@ impl Proxy {
         self.cut();
     }
 
-    /// Cuts the connection on which the next request with this word (in any case) is sent. The receiver fires when that has
-    /// happened. Requests in flight on the same connection share its fate.
+    /// Cuts the connection on which the next request with this word (in any case) is sent. The
+    /// receiver fires when that has happened. Requests in flight on the same connection share its
+    /// fate.
     pub fn trap(&self, word: &str, cut: Cut) -> oneshot::Receiver<()> {
         let (sprung, receiver) = oneshot::channel();
-        *locked(&self.shared.trap) = Some(Trap {
-            word: word.to_ascii_lowercase().into_bytes(),
-            cut,
-            sprung,
-        });
+        *locked(&self.shared.trap) =
+            Some(Trap { word: word.to_ascii_lowercase().into_bytes(), cut, sprung });
         receiver
     }
 }
@@ -177,7 +174,9 @@ impl Proxies {
     }
 
     /// From announced addresses to those of the proxies.
-    pub fn translation(&self) -> impl Fn(&str, u16) -> (String, u16) + Clone + Send + Sync + 'static {
+    pub fn translation(
+        &self,
+    ) -> impl Fn(&str, u16) -> (String, u16) + Clone + Send + Sync + 'static {
         let ports = self.ports.clone();
         move |host, port| (host.to_string(), ports.get(&port).copied().unwrap_or(port))
     }
@@ -238,19 +237,11 @@ async fn forward_requests(
     loop {
         let length = from.read(&mut piece).await?;
         match shared.spring(&piece[..length]) {
-            Some(Trap {
-                cut: Cut::BeforeIt,
-                sprung,
-                ..
-            }) => {
+            Some(Trap { cut: Cut::BeforeIt, sprung, .. }) => {
                 let _ = sprung.send(());
                 return Ok(());
             }
-            Some(Trap {
-                cut: Cut::AfterIt,
-                sprung,
-                ..
-            }) => *locked(doom) = Some(sprung),
+            Some(Trap { cut: Cut::AfterIt, sprung, .. }) => *locked(doom) = Some(sprung),
             None => {}
         }
         if pass(&mut rules, |rules| rules.requests, length == 0).await {
@@ -286,8 +277,8 @@ async fn forward_replies(
     }
 }
 
-/// Waits as the flow demands; whether the bytes (or the end of the connection) are then to be passed on. The end of a
-/// lost direction is never passed on, but waits for better times.
+/// Waits as the flow demands; whether the bytes (or the end of the connection) are then to be
+/// passed on. The end of a lost direction is never passed on, but waits for better times.
 async fn pass(rules: &mut watch::Receiver<Rules>, flow: fn(&Rules) -> Flow, is_end: bool) -> bool {
     let is_decided = |rules: &Rules| match flow(rules) {
         Flow::Held => false,

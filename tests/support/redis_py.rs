@@ -34,11 +34,7 @@ impl RedisPy {
         let (Some(asked), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Error::new("python3 has no pipes"));
         };
-        let mut lock = RedisPy {
-            process,
-            asked,
-            answers: BufReader::new(answers),
-        };
+        let mut lock = RedisPy { process, asked, answers: BufReader::new(answers) };
         match lock.answer() {
             Ok(ready) if ready == "ready" => Ok(lock),
             _ => Err(Error::new(

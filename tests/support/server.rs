@@ -1,4 +1,5 @@
-//! One server, a process or a container: found, started on a free port, killed, frozen, restarted, and gone when it is dropped.
+//! One server, a process or a container: found, started on a free port, killed, frozen, restarted,
+//! and gone when it is dropped.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -29,7 +30,8 @@ const LINK: &str = "target/servers/redis-server";
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Below the ports that systems give to outgoing connections, so that a restarted server finds its own port free.
+/// Below the ports that systems give to outgoing connections, so that a restarted server finds its
+/// own port free.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 /// The port of the cluster bus lies this far above the port for clients.
 const BUS: u16 = 10_000;
@@ -200,18 +202,20 @@ impl Server {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(Duration::from_secs(10)))
             .set_response_timeout(Some(Duration::from_secs(10)));
-        Ok(Client::open(self.url())?
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?)
+        Ok(Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await?)
     }
 
-    /// Runs one command on a connection of its own: servers are shared by tests whose runtimes come and go, and are killed.
+    /// Runs one command on a connection of its own: servers are shared by tests whose runtimes come
+    /// and go, and are killed.
     pub async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let answer = async { Ok::<T, Error>(command.query_async(&mut self.connect().await?).await?) };
+        let answer =
+            async { Ok::<T, Error>(command.query_async(&mut self.connect().await?).await?) };
         answer.await.map_err(|error| {
             let what = format!("{} at {}: {error}", words(command), self.address());
             match self.has_ended() {
-                Ok(true) if self.is_running() => Error::new(format!("{what}; it ended: {}", self.last_words())),
+                Ok(true) if self.is_running() => {
+                    Error::new(format!("{what}; it ended: {}", self.last_words()))
+                }
                 _ => Error::new(what),
             }
         })
@@ -232,7 +236,9 @@ impl Server {
     /// The process id, unless it was killed or is in a container.
     pub fn id(&self) -> Option<u32> {
         match &*self.process() {
-            Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => Some(child.id()),
+            Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
+                Some(child.id())
+            }
             _ => None,
         }
     }
@@ -277,11 +283,13 @@ impl Server {
         Ok(())
     }
 
-    /// Starts it (again) on its port and in its folder, and waits until it answers. Its data in memory is gone.
+    /// Starts it (again) on its port and in its folder, and waits until it answers. Its data in
+    /// memory is gone.
     pub async fn restart(&self) -> Result {
         self.kill()?;
         self.spawn()?;
-        let wait_limit = WaitLimit::new(format!("{} to answer at {}", self.binary.display(), self.address()));
+        let wait_limit =
+            WaitLimit::new(format!("{} to answer at {}", self.binary.display(), self.address()));
         loop {
             if self.has_ended()? {
                 self.kill()?;
@@ -306,8 +314,14 @@ impl Server {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    fn create(binary: &Path, version: &Version, port: u16, settings: &ServerSettings) -> Result<Server> {
-        // By a number of its own too: another server of this process may have chosen this port, and one of them will go.
+    fn create(
+        binary: &Path,
+        version: &Version,
+        port: u16,
+        settings: &ServerSettings,
+    ) -> Result<Server> {
+        // By a number of its own too: another server of this process may have chosen this port, and
+        // one of them will go.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = watchdog()?.folder().join(format!("{port}-{number}"));
@@ -338,10 +352,8 @@ impl Server {
             *self.process() = Process::Running(Body::Container(container.clone()));
             return Ok(());
         }
-        let log: File = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.folder.join("server.log"))?;
+        let log: File =
+            OpenOptions::new().create(true).append(true).open(self.folder.join("server.log"))?;
         let before = self.before.iter().map(OsStr::new);
         let mut words = before.chain([self.binary.as_os_str(), OsStr::new("server.conf")]);
         let child = Command::new(words.next().unwrap_or_default())
@@ -357,12 +369,13 @@ impl Server {
         Ok(())
     }
 
-    /// Whether its process has ended, by order or by itself. It is not reaped here: the watchdog has its id until
-    /// then.
+    /// Whether its process has ended, by order or by itself. It is not reaped here: the watchdog
+    /// has its id until then.
     pub fn has_ended(&self) -> io::Result<bool> {
         match &*self.process() {
             Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
-                let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+                let only_look =
+                    WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
                 Ok(waitid(WaitId::Pid(Pid::from_child(child)), only_look)?.is_some())
             }
             Process::Running(_) | Process::Frozen(_) => Ok(false),
@@ -370,7 +383,8 @@ impl Server {
         }
     }
 
-    /// A port that was free a moment ago may have gone to a server of another test, which would answer as well.
+    /// A port that was free a moment ago may have gone to a server of another test, which would
+    /// answer as well.
     fn is_me(&self, info: &str) -> bool {
         if self.container.is_some() {
             return true;
@@ -486,15 +500,14 @@ fn free_port() -> Result<u16> {
         .ok_or_else(|| Error::new("no free port on 127.0.0.1"))
 }
 
-/// The server to test against. There is no test without one: this is an error, never a reason to skip.
+/// The server to test against. There is no test without one: this is an error, never a reason to
+/// skip.
 pub fn find_binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(BINARY) {
         let named = PathBuf::from(named);
         // A package in a folder of the project has its tests run there.
-        let found = [Some(named.clone()), find(&named)]
-            .into_iter()
-            .flatten()
-            .find(|file| file.is_file());
+        let found =
+            [Some(named.clone()), find(&named)].into_iter().flatten().find(|file| file.is_file());
         return match found {
             Some(file) => Ok(std::path::absolute(file)?), // servers are started in folders of their own
             None => Err(Error::new(format!("{BINARY}={} is no file", named.display()))),
@@ -554,9 +567,12 @@ impl Version {
 
     fn of_binary(binary: &Path) -> Result<Version> {
         let output = Command::new(binary).arg("--version").stdin(Stdio::null()).output();
-        let output = output.map_err(|error| Error::new(format!("{}: {error}", binary.display())))?;
+        let output =
+            output.map_err(|error| Error::new(format!("{}: {error}", binary.display())))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        Self::parse(&text).ok_or_else(|| Error::new(format!("{} does not say its version: {text}", binary.display())))
+        Self::parse(&text).ok_or_else(|| {
+            Error::new(format!("{} does not say its version: {text}", binary.display()))
+        })
     }
 
     /// Of `Redis server v=7.0.15 sha=...`.

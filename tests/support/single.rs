@@ -12,13 +12,7 @@ impl Single {
     }
 
     pub async fn start_with(settings: ServerSettings) -> Result<Single> {
-        Ok(Single(
-            Server::start(&ServerSettings {
-                cluster: false,
-                ..settings
-            })
-            .await?,
-        ))
+        Ok(Single(Server::start(&ServerSettings { cluster: false, ..settings }).await?))
     }
 }
 

@@ -31,10 +31,8 @@ impl View {
 
     /// The id of the master that has the slot.
     pub fn master_of(&self, slot: u16) -> Option<&str> {
-        let master = self
-            .0
-            .iter()
-            .find(|(_, entry)| entry.slots.iter().any(|range| range.contains(&slot)));
+        let master =
+            self.0.iter().find(|(_, entry)| entry.slots.iter().any(|range| range.contains(&slot)));
         master.map(|(id, _)| id.as_str())
     }
 }
@@ -47,9 +45,7 @@ impl Entry {
     /// Known, reached, and not suspected of anything.
     pub fn is_well(&self) -> bool {
         self.is_connected
-            && !["handshake", "noaddr", "fail", "fail?"]
-                .into_iter()
-                .any(|flag| self.has(flag))
+            && !["handshake", "noaddr", "fail", "fail?"].into_iter().any(|flag| self.has(flag))
     }
 
     fn has(&self, flag: &str) -> bool {
@@ -64,11 +60,13 @@ fn parse_line(line: &str) -> Result<(String, Entry)> {
 
 fn parse_words(line: &str) -> Option<(String, Entry)> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [id, address, flags, master, _ping, _pong, epoch, link, slots @ ..] = words.as_slice() else {
+    let [id, address, flags, master, _ping, _pong, epoch, link, slots @ ..] = words.as_slice()
+    else {
         return None;
     };
     let port = address.split('@').next()?.rsplit(':').next()?.parse().ok()?;
-    let (moving, owned): (Vec<&str>, Vec<&str>) = slots.iter().partition(|slot| slot.starts_with('['));
+    let (moving, owned): (Vec<&str>, Vec<&str>) =
+        slots.iter().partition(|slot| slot.starts_with('['));
     let entry = Entry {
         port,
         flags: flags.split(',').map(String::from).collect(),

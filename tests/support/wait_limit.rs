@@ -1,4 +1,5 @@
-//! Waiting for something that has no event: look, pause, look again, and fail with a word after a generous time.
+//! Waiting for something that has no event: look, pause, look again, and fail with a word after a
+//! generous time.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -25,11 +26,7 @@ impl WaitLimit {
     }
 
     pub fn limited(what: impl Into<String>, limit: Duration) -> Self {
-        WaitLimit {
-            what: what.into(),
-            limit,
-            since: Instant::now(),
-        }
+        WaitLimit { what: what.into(), limit, since: Instant::now() }
     }
 
     /// A short sleep, or an error that says what was seen last.

@@ -1,16 +1,17 @@
 //! No server outlives the process that started it, however that process ends.
 //!
-//! A destructor does not run when a test is killed, and a parent-death signal needs unsafe code. So one small shell per
-//! process reads the ids of the living servers from a pipe; when the pipe closes, the process has ended, and what is
-//! still listed is killed. An id is struck off before its process is reaped, so it cannot belong to another by then.
+//! A destructor does not run when a test is killed, and a parent-death signal needs unsafe code. So
+//! one small shell per process reads the ids of the living servers from a pipe; when the pipe
+//! closes, the process has ended, and what is still listed is killed. An id is struck off before
+//! its process is reaped, so it cannot belong to another by then.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Reads `+ id` and `- id`. The first argument is the folder to remove at the end, if any. A key press in the terminal
-/// reaches it too, and must not end it before its work is done.
+/// Reads `+ id` and `- id`. The first argument is the folder to remove at the end, if any. A key
+/// press in the terminal reaches it too, and must not end it before its work is done.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 live=' '
@@ -75,10 +76,7 @@ impl Watchdog {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Watchdog {
-            shell: Mutex::new(shell),
-            folder,
-        })
+        Ok(Watchdog { shell: Mutex::new(shell), folder })
     }
 
     /// Where the folders of this process's servers are.

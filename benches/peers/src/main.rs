@@ -1,5 +1,7 @@
-//! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>`, `<peer> crowd <tasks> <writes>` and
-//! `<peer> pairs <locks> <tasks> <reads of a hundred> <ms>`, or `<peer> due <locks> <pairs a second> <reads of a hundred> <ms>`. The answers are lines of microseconds. Each peer has the cluster connection of the client crate that it takes.
+//! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>`,
+//! `<peer> crowd <tasks> <writes>` and `<peer> pairs <locks> <tasks> <reads of a hundred> <ms>`, or
+//! `<peer> due <locks> <pairs a second> <reads of a hundred> <ms>`. The answers are lines of
+//! microseconds. Each peer has the cluster connection of the client crate that it takes.
 
 #[path = "../../load/generator.rs"]
 #[allow(dead_code)]
@@ -33,10 +35,7 @@ async fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     let (server, key) = words.next().zip(words.next()).ok_or("usage: peers SERVER KEY")?;
     let rslock = [Rslock::new(&server, &key)?, Rslock::new(&server, &key)?];
-    let rds = [
-        RdsLock::connect(&server, &key).await?,
-        RdsLock::connect(&server, &key).await?,
-    ];
+    let rds = [RdsLock::connect(&server, &key).await?, RdsLock::connect(&server, &key).await?];
     answer([])?;
     for order in std::io::stdin().lock().lines() {
         let order = order?;
@@ -51,9 +50,12 @@ async fn main() -> Result<(), Failure> {
 
 async fn obey<L: Lock + Named>(locks: &[L; 2], order: &str) -> Result<(), Failure> {
     match *order.split_whitespace().skip(1).collect::<Vec<_>>() {
-        ["hand_offs", count] => answer(hand_offs(locks.clone(), count.parse()?, anywhere_in_a_pause).await),
+        ["hand_offs", count] => {
+            answer(hand_offs(locks.clone(), count.parse()?, anywhere_in_a_pause).await)
+        }
         ["crowd", tasks, writes] => {
-            let Crowd { elapsed, waits, holds } = crowd(&locks[0], tasks.parse()?, writes.parse()?).await;
+            let Crowd { elapsed, waits, holds } =
+                crowd(&locks[0], tasks.parse()?, writes.parse()?).await;
             answer([elapsed])?;
             answer(waits)?;
             answer(holds)
@@ -97,7 +99,8 @@ trait Named {
     fn named(&self, number: usize, reads: u8) -> Self;
 }
 
-/// `rslock`, as it is by default: a random pause of up to 200 ms. It knows no reads: who only reads excludes the others too.
+/// `rslock`, as it is by default: a random pause of up to 200 ms. It knows no reads: who only reads
+/// excludes the others too.
 #[derive(Clone)]
 struct Rslock {
     manager: LockManager,
@@ -154,11 +157,7 @@ impl RdsLock {
 impl Named for RdsLock {
     fn named(&self, number: usize, reads: u8) -> Self {
         let key = format!("{}:{number}", self.key).into();
-        RdsLock {
-            key,
-            reads,
-            ..self.clone()
-        }
+        RdsLock { key, reads, ..self.clone() }
     }
 }
 

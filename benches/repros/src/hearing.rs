@@ -1,7 +1,7 @@
 //! Whether anybody hears what is published.
 
 use crate::seen::Seen;
-use crate::support::{Cluster, WaitLimit, Result};
+use crate::support::{Cluster, Result, WaitLimit};
 
 /// Waits until every one of the shard channels has a subscriber.
 pub async fn all_heard(cluster: &Cluster, channels: &[String]) -> Result {

@@ -1,5 +1,6 @@
-//! Shows, on local servers, the faults of the cluster clients of `redis` and `fred` for which rwlease routes by itself, or that a newer
-//! version has mended them: `repros [NAME...]`. One file a fault, one line of the table each.
+//! Shows, on local servers, the faults of the cluster clients of `redis` and `fred` for which
+//! rwlease routes by itself, or that a newer version has mended them: `repros [NAME...]`. One file
+//! a fault, one line of the table each.
 
 mod fred_cluster;
 mod hearing;

@@ -15,8 +15,6 @@ mod error;
 mod failover;
 #[path = "../../../tests/support/moves.rs"]
 mod moves;
-#[path = "../../../tests/support/wait_limit.rs"]
-mod wait_limit;
 #[path = "../../../tests/support/proxy.rs"]
 mod proxy;
 #[path = "../../../tests/support/server.rs"]
@@ -27,6 +25,8 @@ mod tree;
 mod turn;
 #[path = "../../../tests/support/view.rs"]
 mod view;
+#[path = "../../../tests/support/wait_limit.rs"]
+mod wait_limit;
 #[path = "../../../tests/support/watchdog.rs"]
 mod watchdog;
 
@@ -34,7 +34,7 @@ pub use clients::Clients;
 pub use cluster::{Cluster, Shape};
 pub use error::{Error, Result};
 pub use failover::Failover;
-pub use wait_limit::WaitLimit;
 pub use proxy::{Cut, Proxies};
 pub use server::{Server, ServerSettings, Version};
 pub use view::{Entry, View};
+pub use wait_limit::WaitLimit;

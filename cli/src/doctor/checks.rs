@@ -80,7 +80,9 @@ fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
     findings.extend(failover(facts));
     match node.role {
         Role::Replica => findings.extend(link(facts)),
-        Role::Single | Role::Master(_) => findings.extend(replicas(facts).into_iter().chain(restart(facts))),
+        Role::Single | Role::Master(_) => {
+            findings.extend(replicas(facts).into_iter().chain(restart(facts)))
+        }
     }
     findings
 }
@@ -92,11 +94,7 @@ fn shape(deployment: &Deployment) -> Finding {
             "a single server, no cluster: while it is away there are no locks",
         );
     }
-    let replicas = deployment
-        .nodes
-        .iter()
-        .filter(|node| node.role == Role::Replica)
-        .count();
+    let replicas = deployment.nodes.iter().filter(|node| node.role == Role::Replica).count();
     let masters = deployment.nodes.len() - replicas;
     let masters = show::count(masters as u64, "master", "masters");
     let replicas = show::count(replicas as u64, "replica", "replicas");
@@ -108,10 +106,7 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
         Role::Master(ranges) => Some(ranges),
         _ => None,
     });
-    let served: usize = ranges
-        .flatten()
-        .map(|&(first, last)| usize::from(last - first) + 1)
-        .sum();
+    let served: usize = ranges.flatten().map(|&(first, last)| usize::from(last - first) + 1).sum();
     (deployment.is_cluster && served < SLOTS).then(|| {
         let missing = SLOTS - served;
         Finding::new(
@@ -122,10 +117,7 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
 }
 
 fn agreement(deployment: &Deployment) -> Option<Finding> {
-    let mut maps = deployment
-        .nodes
-        .iter()
-        .filter_map(|node| Some(&node.facts.as_ref().ok()?.map));
+    let mut maps = deployment.nodes.iter().filter_map(|node| Some(&node.facts.as_ref().ok()?.map));
     let first = maps.next()?;
     let agree = maps.all(|map| masters_of(map) == masters_of(first));
     (!agree).then(|| {
@@ -138,9 +130,7 @@ fn agreement(deployment: &Deployment) -> Option<Finding> {
 
 /// The part of a map in which all must agree: not the order of replicas.
 fn masters_of(map: &[super::probe::Range]) -> Vec<(u16, u16, &str)> {
-    map.iter()
-        .map(|range| (range.first, range.last, &*range.master))
-        .collect()
+    map.iter().map(|range| (range.first, range.last, &*range.master)).collect()
 }
 
 fn clocks(deployment: &Deployment) -> Option<Finding> {
@@ -170,7 +160,9 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
     let advice = "let the machines keep time by NTP, or take a larger margin";
     Some(Finding::new(
         level,
-        format!("the clocks of {one} and {other} are {least} apart, {much} the margin of a lease; {advice}"),
+        format!(
+            "the clocks of {one} and {other} are {least} apart, {much} the margin of a lease; {advice}"
+        ),
     ))
 }
 
@@ -193,15 +185,18 @@ fn lua(facts: &Facts) -> Option<Finding> {
         Lua::Missing => {
             "has no Lua, which every lock needs; with Valkey from 9.1 on it is a module: install and load it"
         }
-        Lua::Timeless => "scripts there do not see the time, which every lease needs: this server is not supported",
+        Lua::Timeless => {
+            "scripts there do not see the time, which every lease needs: this server is not supported"
+        }
     };
     Some(Finding::new(Level::Wrong, says))
 }
 
 fn rights(facts: &Facts) -> Vec<Finding> {
     let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
-    let found =
-        missing.map(|(_, what_for)| Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}")));
+    let found = missing.map(|(_, what_for)| {
+        Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}"))
+    });
     found.collect()
 }
 
@@ -219,15 +214,12 @@ fn absent(facts: &Facts) -> Vec<Finding> {
 
 /// Of a missing command: what only the doctor queries is no fault.
 fn level_of(what_for: &str) -> Level {
-    if what_for.ends_with(OF_DOCTOR) {
-        Level::Note
-    } else {
-        Level::Warning
-    }
+    if what_for.ends_with(OF_DOCTOR) { Level::Note } else { Level::Warning }
 }
 
 fn version(facts: &Facts) -> Option<Finding> {
-    let (name, version) = match (facts.info.get("valkey_version"), facts.info.get("redis_version")) {
+    let (name, version) = match (facts.info.get("valkey_version"), facts.info.get("redis_version"))
+    {
         (Some(version), _) => ("Valkey", version),
         (None, Some(version)) => ("Redis", version),
         (None, None) => return None,
@@ -241,7 +233,9 @@ fn version(facts: &Facts) -> Option<Finding> {
         ),
         (6, _) => Finding::new(
             Level::Warning,
-            format!("{name} {version} has no sharded pub/sub: those who wait poll; 7.0 or later pushes"),
+            format!(
+                "{name} {version} has no sharded pub/sub: those who wait poll; 7.0 or later pushes"
+            ),
         ),
         _ => Finding::new(Level::Fine, format!("{name} {version}")),
     })
@@ -257,14 +251,15 @@ fn memory(facts: &Facts) -> Option<Finding> {
             let part = used / most * 100.0;
             Finding::new(
                 Level::Warning,
-                format!("{part:.0} % of the memory is used: when it is full no lock can be taken; give it more"),
+                format!(
+                    "{part:.0} % of the memory is used: when it is full no lock can be taken; give it more"
+                ),
             )
         }
         "noeviction" => Finding::new(Level::Fine, "noeviction"),
-        policy if most > 0.0 => Finding::new(
-            Level::Wrong,
-            format!("the memory policy {policy} evicts locks; {advice}"),
-        ),
+        policy if most > 0.0 => {
+            Finding::new(Level::Wrong, format!("the memory policy {policy} evicts locks; {advice}"))
+        }
         policy => Finding::new(
             Level::Warning,
             format!("the memory policy {policy} would evict locks if there were a limit; {advice}"),
@@ -291,10 +286,7 @@ fn state(facts: &Facts) -> Vec<Finding> {
 }
 
 fn failover(facts: &Facts) -> Option<Finding> {
-    let takes = facts
-        .node_timeout
-        .filter(|_| !facts.map.is_empty())?
-        .mul_f64(FAILOVER_IN_TIMEOUTS);
+    let takes = facts.node_timeout.filter(|_| !facts.map.is_empty())?.mul_f64(FAILOVER_IN_TIMEOUTS);
     (takes > LEASE).then(|| {
         let (takes, lease) = (show::time(takes), show::time(LEASE));
         let advice = "set a lower cluster-node-timeout or take longer leases";
@@ -309,9 +301,7 @@ fn replicas(facts: &Facts) -> Option<Finding> {
     let connected: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     let states = (0..connected).filter_map(|number| facts.info.get(&format!("slave{number}")));
     let is_well = |state: &&String| {
-        let lag = state
-            .split(',')
-            .find_map(|part| part.strip_prefix("lag=")?.parse::<u64>().ok());
+        let lag = state.split(',').find_map(|part| part.strip_prefix("lag=")?.parse::<u64>().ok());
         state.contains("state=online") && lag.is_none_or(|lag| lag <= LAG)
     };
     let well = states.filter(is_well).count();
@@ -347,7 +337,8 @@ fn restart(facts: &Facts) -> Option<Finding> {
 
 fn link(facts: &Facts) -> Option<Finding> {
     let link = facts.info.get("master_link_status")?;
-    (link != "up").then(|| Finding::new(Level::Warning, "has lost its master; see INFO replication there"))
+    (link != "up")
+        .then(|| Finding::new(Level::Warning, "has lost its master; see INFO replication there"))
 }
 
 #[cfg(test)]
@@ -364,38 +355,22 @@ mod tests {
     }
 
     fn master_with_map(port: u16, map: Vec<Range>) -> Node {
-        let facts = Facts {
-            map,
-            ..Facts::default()
-        };
+        let facts = Facts { map, ..Facts::default() };
         master(port, facts)
     }
 
     fn with_clocks(ahead: [i64; 2]) -> Deployment {
         let node = |port, ahead| {
             let clock = Some(Ahead::new(ahead, 0, 1_000));
-            master(
-                port,
-                Facts {
-                    clock,
-                    ..Facts::default()
-                },
-            )
+            master(port, Facts { clock, ..Facts::default() })
         };
         let nodes = vec![node(1, ahead[0]), node(2, ahead[1])];
-        Deployment {
-            is_cluster: true,
-            nodes,
-            named: Vec::new(),
-        }
+        Deployment { is_cluster: true, nodes, named: Vec::new() }
     }
 
     fn with_info(fields: &[(&str, &str)]) -> Facts {
         let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        Facts {
-            info: fields.collect(),
-            ..Facts::default()
-        }
+        Facts { info: fields.collect(), ..Facts::default() }
     }
 
     #[test]
@@ -409,10 +384,7 @@ mod tests {
     #[test]
     fn nodes_that_name_other_masters_do_not_agree() {
         let says = |port, master: &str, replica| {
-            let address = |port| Address {
-                host: "127.0.0.1".to_owned(),
-                port,
-            };
+            let address = |port| Address { host: "127.0.0.1".to_owned(), port };
             let range = Range {
                 first: 0,
                 last: 16_383,
@@ -421,25 +393,13 @@ mod tests {
             };
             master_with_map(port, vec![range])
         };
-        let agree = |nodes| {
-            agreement(&Deployment {
-                is_cluster: true,
-                nodes,
-                named: Vec::new(),
-            })
-            .is_none()
-        };
+        let agree =
+            |nodes| agreement(&Deployment { is_cluster: true, nodes, named: Vec::new() }).is_none();
         assert!(agree(vec![says(1, "a", 3), says(2, "a", 4)]), "replicas may differ");
         assert!(!agree(vec![says(1, "a", 3), says(2, "b", 3)]));
         assert!(!agree(vec![says(1, "a", 3), master_with_map(2, Vec::new())]));
-        let away = Node {
-            facts: Err("away".to_owned()),
-            ..says(2, "b", 3)
-        };
-        assert!(
-            agree(vec![says(1, "a", 3), away]),
-            "one that cannot be queried says nothing"
-        );
+        let away = Node { facts: Err("away".to_owned()), ..says(2, "b", 3) };
+        assert!(agree(vec![says(1, "a", 3), away]), "one that cannot be queried says nothing");
     }
 
     #[test]
@@ -450,10 +410,7 @@ mod tests {
     }
 
     fn lua_of(lua: Lua) -> Option<Finding> {
-        super::lua(&Facts {
-            lua,
-            ..Facts::default()
-        })
+        super::lua(&Facts { lua, ..Facts::default() })
     }
 
     #[test]
@@ -462,14 +419,19 @@ mod tests {
         assert_eq!(level("redis_version", "6.0.16"), Level::Wrong);
         assert_eq!(level("redis_version", "6.2.14"), Level::Warning);
         assert_eq!(level("redis_version", "7.0.15"), Level::Fine);
-        let valkey = version(&with_info(&[("redis_version", "7.2.4"), ("valkey_version", "9.1.2")]));
+        let valkey =
+            version(&with_info(&[("redis_version", "7.2.4"), ("valkey_version", "9.1.2")]));
         assert_eq!(valkey.unwrap().says, "Valkey 9.1.2");
     }
 
     #[test]
     fn a_policy_that_evicts_is_wrong_once_there_is_a_limit() {
         let level = |policy, most, used| {
-            let facts = with_info(&[("maxmemory_policy", policy), ("maxmemory", most), ("used_memory", used)]);
+            let facts = with_info(&[
+                ("maxmemory_policy", policy),
+                ("maxmemory", most),
+                ("used_memory", used),
+            ]);
             memory(&facts).unwrap().level
         };
         assert_eq!(level("allkeys-lru", "100", "1"), Level::Wrong);

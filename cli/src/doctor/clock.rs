@@ -12,18 +12,12 @@ pub struct Ahead {
 impl Ahead {
     /// The server read `time` between the two local moments.
     pub fn new(time: i64, sent: i64, received: i64) -> Self {
-        Ahead {
-            least: time - received,
-            most: time - sent,
-        }
+        Ahead { least: time - received, most: time - sent }
     }
 
     /// What both of two measurements say.
     pub fn and(self, other: Ahead) -> Ahead {
-        Ahead {
-            least: self.least.max(other.least),
-            most: self.most.min(other.most),
-        }
+        Ahead { least: self.least.max(other.least), most: self.most.min(other.most) }
     }
 }
 
@@ -48,12 +42,6 @@ mod tests {
         assert_eq!(apart(quick, slow).0, Duration::ZERO);
         let (least, most) = apart(Ahead::new(1_000, 0, 10), Ahead::new(5_000, 0, 20));
         assert_eq!((least.as_micros(), most.as_micros()), (3_980, 4_010));
-        assert_eq!(
-            slow.and(Ahead::new(1_900, 500, 600)),
-            Ahead {
-                least: 1_300,
-                most: 1_400
-            }
-        );
+        assert_eq!(slow.and(Ahead::new(1_900, 500, 600)), Ahead { least: 1_300, most: 1_400 });
     }
 }

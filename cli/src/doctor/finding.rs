@@ -27,11 +27,7 @@ pub enum Level {
 impl Finding {
     pub fn new(level: Level, says: impl Into<String>) -> Self {
         let says = says.into();
-        Finding {
-            level,
-            nodes: Vec::new(),
-            says,
-        }
+        Finding { level, nodes: Vec::new(), says }
     }
 
     pub fn at(mut self, node: impl Into<String>) -> Self {

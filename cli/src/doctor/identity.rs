@@ -1,4 +1,5 @@
-//! Are they all who they should be: one cluster, or one server, and no other behind the same address or name?
+//! Are they all who they should be: one cluster, or one server, and no other behind the same
+//! address or name?
 
 use super::finding::{Finding, Level};
 use super::probe::{Address, Deployment, Facts, Role};
@@ -17,20 +18,19 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-/// All that were queried, each address once: the nodes that the first URL leads to, then the other URLs.
+/// All that were queried, each address once: the nodes that the first URL leads to, then the other
+/// URLs.
 fn everyone(deployment: &Deployment) -> Vec<(&Address, &Who)> {
     let nodes = deployment.nodes.iter();
     let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.who)));
-    let others = others(deployment).filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
+    let others =
+        others(deployment).filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
     nodes.chain(others).collect()
 }
 
 /// The URLs that name none of the nodes.
 fn others(deployment: &Deployment) -> impl Iterator<Item = &Named> {
-    deployment
-        .named
-        .iter()
-        .filter(|named| !is_node(deployment, &named.address))
+    deployment.named.iter().filter(|named| !is_node(deployment, &named.address))
 }
 
 fn is_node(deployment: &Deployment, address: &Address) -> bool {
@@ -41,7 +41,8 @@ fn is_node(deployment: &Deployment, address: &Address) -> bool {
 fn unreachable(deployment: &Deployment) -> Vec<Finding> {
     let gone = others(deployment).filter_map(|named| {
         let why = named.who.as_ref().err()?;
-        let says = format!("this URL cannot be queried: {why}; see that the server runs, or leave it out");
+        let says =
+            format!("this URL cannot be queried: {why}; see that the server runs, or leave it out");
         Some(Finding::new(Level::Warning, says).at(named.address.to_string()))
     });
     gone.collect()
@@ -138,9 +139,8 @@ fn endpoint(deployment: &Deployment) -> Vec<Finding> {
         let named = deployment.named.iter().find(|named| named.address == node.address);
         let has_name = named.is_some_and(|named| !named.resolved.is_empty());
         let facts = node.facts.as_ref().ok();
-        let found = facts
-            .and_then(is_replica)
-            .or_else(|| facts.filter(|_| has_name).and_then(moves));
+        let found =
+            facts.and_then(is_replica).or_else(|| facts.filter(|_| has_name).and_then(moves));
         let found = found.into_iter().chain(named.and_then(several_addresses));
         findings.extend(found.map(|finding| finding.at(node.address.to_string())));
     }
@@ -192,18 +192,11 @@ mod tests {
     use crate::doctor::probe::Node;
 
     fn address(port: u16) -> Address {
-        Address {
-            host: "name".to_owned(),
-            port,
-        }
+        Address { host: "name".to_owned(), port }
     }
 
     fn named(port: u16, who: Who) -> Named {
-        Named {
-            address: address(port),
-            resolved: BTreeSet::new(),
-            who: Ok(who),
-        }
+        Named { address: address(port), resolved: BTreeSet::new(), who: Ok(who) }
     }
 
     fn node_of(id: &str, knows: &[&str]) -> Who {
@@ -220,11 +213,7 @@ mod tests {
     }
 
     fn cluster(named: Vec<Named>) -> Deployment {
-        Deployment {
-            is_cluster: true,
-            nodes: Vec::new(),
-            named,
-        }
+        Deployment { is_cluster: true, nodes: Vec::new(), named }
     }
 
     #[test]
@@ -233,10 +222,7 @@ mod tests {
         assert_eq!(levels(&with(node_of("b", &["a", "b"]))), []);
         assert_eq!(levels(&with(node_of("c", &["c", "d"]))), [Level::Wrong]);
         assert_eq!(levels(&with(node_of("b", &["b"]))), [Level::Warning]);
-        let mute = Who {
-            in_cluster: Some(true),
-            ..Who::default()
-        };
+        let mute = Who { in_cluster: Some(true), ..Who::default() };
         assert_eq!(levels(&with(mute)), [], "one that does not tell is unknown");
     }
 
@@ -245,22 +231,14 @@ mod tests {
         let node = |port, who| Node {
             address: address(port),
             role: Role::Master(vec![(0, 8_191)]),
-            facts: Ok(Facts {
-                who,
-                ..Facts::default()
-            }),
+            facts: Ok(Facts { who, ..Facts::default() }),
         };
         let deployment = Deployment {
             nodes: vec![node(1, node_of("a", &["a", "b"])), node(2, node_of("c", &["c"]))],
             ..cluster(Vec::new())
         };
-        let [stranger] = &all(&deployment)[..] else {
-            panic!("one finding")
-        };
-        assert_eq!(
-            (stranger.level, &*stranger.nodes),
-            (Level::Wrong, &["name:2".to_owned()][..])
-        );
+        let [stranger] = &all(&deployment)[..] else { panic!("one finding") };
+        assert_eq!((stranger.level, &*stranger.nodes), (Level::Wrong, &["name:2".to_owned()][..]));
     }
 
     #[test]
@@ -272,23 +250,12 @@ mod tests {
                 ..Who::default()
             };
             let info = info.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-            let facts = Facts {
-                info: info.collect(),
-                who: who.clone(),
-                ..Facts::default()
-            };
+            let facts = Facts { info: info.collect(), who: who.clone(), ..Facts::default() };
             let resolved = resolved.iter().map(|address| address.parse::<IpAddr>().unwrap());
             let deployment = Deployment {
                 is_cluster: false,
-                nodes: vec![Node {
-                    address: address(1),
-                    role: Role::Single,
-                    facts: Ok(facts),
-                }],
-                named: vec![Named {
-                    resolved: resolved.collect(),
-                    ..named(1, who)
-                }],
+                nodes: vec![Node { address: address(1), role: Role::Single, facts: Ok(facts) }],
+                named: vec![Named { resolved: resolved.collect(), ..named(1, who) }],
             };
             levels(&deployment)
         };

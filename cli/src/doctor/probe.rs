@@ -1,4 +1,5 @@
-//! What the servers say of themselves, queried by the `redis` crate: queries that a client of locks has no use for.
+//! What the servers say of themselves, queried by the `redis` crate: queries that a client of locks
+//! has no use for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +8,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue,
-    IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    FromRedisValue, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
+    TlsCertificates, Value,
 };
 use rwlease::Slot;
 
@@ -94,7 +96,8 @@ pub struct Range {
     pub nodes: Vec<Address>,
 }
 
-/// Queries every node that the first server knows, and every replica that the masters know: the servers' map leaves out those that have nothing yet.
+/// Queries every node that the first server knows, and every replica that the masters know: the
+/// servers' map leaves out those that have nothing yet.
 pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let entrance = Entrance::new(servers)?;
     let (is_cluster, known) = entrance.nodes().await?;
@@ -107,24 +110,18 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let more = more.map(|address| (address, Role::Replica)).collect();
     nodes.extend(entrance.ask(more, origin).await);
     let named = join_all(entrance.seeds.iter().map(|seed| entrance.named(seed, &nodes))).await;
-    Ok(Deployment {
-        is_cluster,
-        nodes,
-        named,
-    })
+    Ok(Deployment { is_cluster, nodes, named })
 }
 
 /// As the node itself says.
 fn replicas_of(node: &Node) -> Vec<Address> {
     let info = node.facts.iter().flat_map(|facts| &facts.info);
-    let replicas = info
-        .filter(|(name, _)| name.starts_with("slave"))
-        .filter_map(|(_, state)| {
-            let part = |name| state.split(',').find_map(|part| part.strip_prefix(name));
-            let host = part("ip=")?.to_owned();
-            let port = part("port=")?.parse().ok()?;
-            Some(Address { host, port })
-        });
+    let replicas = info.filter(|(name, _)| name.starts_with("slave")).filter_map(|(_, state)| {
+        let part = |name| state.split(',').find_map(|part| part.strip_prefix(name));
+        let host = part("ip=")?.to_owned();
+        let port = part("port=")?.parse().ok()?;
+        Some(Address { host, port })
+    });
     replicas.collect()
 }
 
@@ -155,7 +152,9 @@ impl Entrance {
                     tls = true;
                     (host.clone(), *port)
                 }
-                _ => return Err(Failure::usage("only TCP is supported; give redis://HOST:PORT")),
+                _ => {
+                    return Err(Failure::usage("only TCP is supported; give redis://HOST:PORT"));
+                }
             };
             if seeds.is_empty() {
                 session = info.redis_settings().clone();
@@ -172,19 +171,13 @@ impl Entrance {
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        Ok(Entrance {
-            seeds,
-            session,
-            certificates,
-        })
+        Ok(Entrance { seeds, session, certificates })
     }
 
     async fn ask(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
         let asked = nodes.into_iter().map(|(address, role)| async move {
-            let facts = self
-                .facts(&address, &role, origin)
-                .await
-                .map_err(|error| error.to_string());
+            let facts =
+                self.facts(&address, &role, origin).await.map_err(|error| error.to_string());
             Node { address, role, facts }
         });
         join_all(asked).await
@@ -197,18 +190,10 @@ impl Entrance {
     /// What one of the URLs leads to.
     async fn named(&self, seed: &Address, nodes: &[Node]) -> Named {
         let who = match nodes.iter().find(|node| node.address == *seed) {
-            Some(node) => node
-                .facts
-                .as_ref()
-                .map(|facts| facts.who.clone())
-                .map_err(String::clone),
+            Some(node) => node.facts.as_ref().map(|facts| facts.who.clone()).map_err(String::clone),
             None => self.who(seed).await.map_err(|error| error.to_string()),
         };
-        Named {
-            address: seed.clone(),
-            resolved: resolve(seed).await,
-            who,
-        }
+        Named { address: seed.clone(), resolved: resolve(seed).await, who }
     }
 
     pub async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
@@ -220,16 +205,10 @@ impl Entrance {
             None => Client::open(info(ConnectionAddr::Tcp(host, port))?)?,
             Some(files) => {
                 let tls_params = None;
-                let address = ConnectionAddr::TcpTls {
-                    host,
-                    port,
-                    insecure: false,
-                    tls_params,
-                };
+                let address = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params };
                 let certificates = TlsCertificates {
-                    client_tls: files.client.clone().map(|(client_cert, client_key)| ClientTlsConfig {
-                        client_cert,
-                        client_key,
+                    client_tls: files.client.clone().map(|(client_cert, client_key)| {
+                        ClientTlsConfig { client_cert, client_key }
                     }),
                     root_cert: files.roots.clone(),
                 };
@@ -269,29 +248,36 @@ impl Entrance {
         }
         Err(match last {
             Some(error)
-                if error.kind() == ErrorKind::AuthenticationFailed || error.to_string().contains("WRONGPASS") =>
+                if error.kind() == ErrorKind::AuthenticationFailed
+                    || error.to_string().contains("WRONGPASS") =>
             {
                 Failure::new(
                     REFUSED,
-                    format!("the server does not let this client in: {error}; see to the user and its password"),
+                    format!(
+                        "the server does not let this client in: {error}; see to the user and its password"
+                    ),
                 )
             }
             error => {
                 let why = error.map(|error| error.to_string()).unwrap_or_default();
                 Failure::new(
                     UNAVAILABLE,
-                    format!("no server can be reached: {why}; see that they run and that --redis names them"),
+                    format!(
+                        "no server can be reached: {why}; see that they run and that --redis names them"
+                    ),
                 )
             }
         })
     }
 
-    async fn facts(&self, address: &Address, role: &Role, origin: Instant) -> Result<Facts, RedisError> {
+    async fn facts(
+        &self,
+        address: &Address,
+        role: &Role,
+        origin: Instant,
+    ) -> Result<Facts, RedisError> {
         let connection = &mut self.open(address).await?;
-        let mut facts = Facts {
-            clock: clock(connection, origin).await?,
-            ..Facts::default()
-        };
+        let mut facts = Facts { clock: clock(connection, origin).await?, ..Facts::default() };
         let info: Option<String> = facts.try_ask(connection, "INFO").await?;
         facts.info = fields(&info.unwrap_or_default());
         let timeout: Option<BTreeMap<String, u64>> =
@@ -308,7 +294,8 @@ impl Entrance {
             let nodes: Option<String> = facts.try_ask(connection, "CLUSTER NODES").await?;
             facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
         }
-        // As it says itself: one that was demoted just now, or that the wrong URL leads to, is none of those in the map.
+        // As it says itself: one that was demoted just now, or that the wrong URL leads to, is none
+        // of those in the map.
         let is_replica = facts.info.get("role").is_some_and(|role| role == "slave");
         if *role != Role::Replica && !is_replica {
             facts.try_ask::<Value>(connection, "SCAN 0 COUNT 1").await?;
@@ -342,7 +329,11 @@ impl Facts {
     }
 
     /// To a channel as those who wait have it.
-    async fn try_subscribe(&mut self, connection: &mut MultiplexedConnection, role: &Role) -> Result<(), RedisError> {
+    async fn try_subscribe(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        role: &Role,
+    ) -> Result<(), RedisError> {
         let slot = match role {
             Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
             _ => Slot::new(0),
@@ -360,17 +351,22 @@ impl Facts {
     }
 }
 
-/// The server has no such command: it is too old, was built without it, or hides it, as managed ones do.
+/// The server has no such command: it is too old, was built without it, or hides it, as managed
+/// ones do.
 fn is_unknown(error: &RedisError) -> bool {
     error.to_string().contains("unknown command")
 }
 
-/// What a server that is no node of a cluster says when it is queried about one; the client of locks reads it alike.
+/// What a server that is no node of a cluster says when it is queried about one; the client of
+/// locks reads it alike.
 pub fn is_alone(error: &RedisError) -> bool {
     is_unknown(error) || error.to_string().contains("cluster support disabled")
 }
 
-pub async fn ask<T: FromRedisValue>(connection: &mut MultiplexedConnection, words: &str) -> Result<T, RedisError> {
+pub async fn ask<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: &str,
+) -> Result<T, RedisError> {
     let mut command = Cmd::new();
     command.arg(words.split(' ').collect::<Vec<_>>());
     command.query_async(connection).await
@@ -380,12 +376,17 @@ async fn lua(connection: &mut MultiplexedConnection) -> Lua {
     match ask::<i64>(connection, "EVAL return(redis.call('TIME')[1]) 0").await {
         Ok(seconds) if seconds > 0 => Lua::Fine,
         Ok(_) => Lua::Timeless,
-        Err(error) if is_unknown(&error) || error.to_string().contains("scripting engine") => Lua::Missing,
+        Err(error) if is_unknown(&error) || error.to_string().contains("scripting engine") => {
+            Lua::Missing
+        }
         Err(_) => Lua::Unknown,
     }
 }
 
-async fn clock(connection: &mut MultiplexedConnection, origin: Instant) -> Result<Option<Ahead>, RedisError> {
+async fn clock(
+    connection: &mut MultiplexedConnection,
+    origin: Instant,
+) -> Result<Option<Ahead>, RedisError> {
     let now = || origin.elapsed().as_micros() as i64;
     let mut ahead: Option<Ahead> = None;
     for _ in 0..LOOKS_AT_A_CLOCK {
@@ -397,15 +398,14 @@ async fn clock(connection: &mut MultiplexedConnection, origin: Instant) -> Resul
     Ok(ahead)
 }
 
-/// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was queried.
+/// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was
+/// queried.
 fn map(answer: Value, asked: &Address) -> Vec<Range> {
     let Ok(ranges) = Vec::<Vec<Value>>::from_redis_value(answer) else {
         return Vec::new();
     };
-    let mut map: Vec<Range> = ranges
-        .into_iter()
-        .filter_map(|range| read_range(range, asked))
-        .collect();
+    let mut map: Vec<Range> =
+        ranges.into_iter().filter_map(|range| read_range(range, asked)).collect();
     map.sort();
     map
 }
@@ -417,9 +417,7 @@ fn read_range(range: Vec<Value>, asked: &Address) -> Option<Range> {
     let mut master = None;
     let nodes = parts.filter_map(|node| {
         let mut parts = Vec::<Value>::from_redis_value(node).ok()?.into_iter();
-        let host = Option::<String>::from_redis_value(parts.next()?)
-            .ok()?
-            .unwrap_or_default();
+        let host = Option::<String>::from_redis_value(parts.next()?).ok()?.unwrap_or_default();
         let port = u16::from_redis_value(parts.next()?).ok()?;
         let host = if host.is_empty() { asked.host.clone() } else { host };
         let id = parts.next().and_then(|id| String::from_redis_value(id).ok());
@@ -427,12 +425,7 @@ fn read_range(range: Vec<Value>, asked: &Address) -> Option<Range> {
         Some(Address { host, port })
     });
     let nodes = nodes.collect();
-    Some(Range {
-        first,
-        last,
-        master: master.unwrap_or_default(),
-        nodes,
-    })
+    Some(Range { first, last, master: master.unwrap_or_default(), nodes })
 }
 
 /// Each node once, the masters first.
@@ -443,15 +436,13 @@ fn nodes(map: &[Range]) -> Vec<(Address, Role)> {
             masters.entry(master).or_default().push((range.first, range.last));
         }
     }
-    let mut replicas: Vec<&Address> = map.iter().flat_map(|range| range.nodes.iter().skip(1)).collect();
+    let mut replicas: Vec<&Address> =
+        map.iter().flat_map(|range| range.nodes.iter().skip(1)).collect();
     replicas.sort();
     replicas.dedup();
-    let masters = masters
-        .into_iter()
-        .map(|(address, ranges)| (address.clone(), Role::Master(ranges)));
-    masters
-        .chain(replicas.into_iter().map(|address| (address.clone(), Role::Replica)))
-        .collect()
+    let masters =
+        masters.into_iter().map(|(address, ranges)| (address.clone(), Role::Master(ranges)));
+    masters.chain(replicas.into_iter().map(|address| (address.clone(), Role::Replica))).collect()
 }
 
 pub fn fields(text: &str) -> BTreeMap<String, String> {

@@ -1,4 +1,5 @@
-//! A lock on each master, for a moment: taken, made longer, handed over, given back. What a user may do is best seen by doing it.
+//! A lock on each master, for a moment: taken, made longer, handed over, given back. What a user
+//! may do is best seen by doing it.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -16,7 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
     let locks = match servers.connect().await {
         Ok(locks) => locks,
-        Err(failure) => return vec![Finding::new(Level::Wrong, format!("no client for locks: {failure}"))],
+        Err(failure) => {
+            return vec![Finding::new(Level::Wrong, format!("no client for locks: {failure}"))];
+        }
     };
     let mut findings = Vec::new();
     for node in &deployment.nodes {
@@ -44,11 +47,7 @@ async fn one(locks: &Locks, slot: Slot) -> Finding {
     };
     match tried {
         Ok(took) => {
-            let swift = if took < Duration::from_millis(100) {
-                ""
-            } else {
-                ", slowly"
-            };
+            let swift = if took < Duration::from_millis(100) { "" } else { ", slowly" };
             Finding::new(
                 Level::Fine,
                 format!("a lock was taken, handed over{swift} and given back"),

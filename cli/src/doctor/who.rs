@@ -1,4 +1,5 @@
-//! Who answers at an address: by more than one connection, since not every one of them need end at the same server.
+//! Who answers at an address: by more than one connection, since not every one of them need end at
+//! the same server.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +11,8 @@ use tokio::net::lookup_host;
 
 use super::probe::{Address, Entrance, ask, fields, is_alone};
 
-/// So many connections are made to an address by its name: a load balancer with two servers behind it hardly gives them all to one.
+/// So many connections are made to an address by its name: a load balancer with two servers behind
+/// it hardly gives them all to one.
 const CONNECTIONS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
@@ -19,7 +21,8 @@ pub struct Who {
     pub run_ids: BTreeSet<String>,
     /// A node of a cluster, as far as that is known.
     pub in_cluster: Option<bool>,
-    /// The node's id in its cluster, and those of all the nodes that it knows; nothing if it does not tell.
+    /// The node's id in its cluster, and those of all the nodes that it knows; nothing if it does
+    /// not tell.
     pub id: Option<String>,
     pub knows: BTreeSet<String>,
 }
@@ -43,10 +46,9 @@ impl Entrance {
         // A certificate is good for the name, and hardly for what it stands for.
         if !self.has_tls() {
             let addresses = resolve(address).await.into_iter();
-            others.extend(addresses.map(|host| Address {
-                host: host.to_string(),
-                port: address.port,
-            }));
+            others.extend(
+                addresses.map(|host| Address { host: host.to_string(), port: address.port }),
+            );
         }
         let run_ids = others.iter().map(|other| async move {
             let connection = &mut self.open(other).await.ok()?;
@@ -56,7 +58,10 @@ impl Entrance {
         Ok(who)
     }
 
-    async fn cluster_identity(&self, connection: &mut MultiplexedConnection) -> Result<Who, RedisError> {
+    async fn cluster_identity(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Who, RedisError> {
         let in_cluster = match ask::<Value>(connection, "CLUSTER SLOTS").await {
             Ok(_) => Some(true),
             Err(error) if is_alone(&error) => Some(false),
@@ -73,12 +78,7 @@ impl Entrance {
                 .map(str::to_owned)
                 .collect();
         }
-        Ok(Who {
-            run_ids: BTreeSet::new(),
-            in_cluster,
-            id,
-            knows,
-        })
+        Ok(Who { run_ids: BTreeSet::new(), in_cluster, id, knows })
     }
 }
 

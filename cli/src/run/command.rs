@@ -1,4 +1,5 @@
-//! The command: a process group of its own, so that it and what it starts can be signalled together.
+//! The command: a process group of its own, so that it and what it starts can be signalled
+//! together.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,7 +20,8 @@ use crate::signals;
 /// The longest time to wait for the last of a group that was killed.
 const DYING: Duration = Duration::from_millis(500);
 
-/// How soon a process that is stopped where nobody can see it is let go on. Its parent hangs until it runs another program, so it is not told of the stop.
+/// How soon a process that is stopped where nobody can see it is let go on. Its parent hangs until
+/// it runs another program, so it is not told of the stop.
 const UNSEEN_STOP: Duration = Duration::from_millis(500);
 
 pub struct Command {
@@ -56,25 +58,12 @@ impl Command {
             }
         };
         let group = Pid::from_raw(child.id().unwrap_or_default() as i32);
-        Ok(Command {
-            child,
-            group,
-            terminal,
-            children,
-            told_to_end: None,
-            told_to_stop: None,
-        })
+        Ok(Command { child, group, terminal, children, told_to_end: None, told_to_stop: None })
     }
 
     /// What happens to it next. Can be dropped.
     pub async fn event(&mut self) -> io::Result<Event> {
-        let Command {
-            child,
-            group,
-            children,
-            told_to_stop,
-            ..
-        } = self;
+        let Command { child, group, children, told_to_stop, .. } = self;
         let stopped = async {
             loop {
                 let unseen = told_to_stop.map(|told| (told + UNSEEN_STOP).into());
@@ -131,7 +120,8 @@ impl Command {
         let before = self.child.try_wait()?;
         self.signal(Signal::SIGKILL);
         self.child.wait().await?;
-        // What it has started dies by itself, and a little later; somebody may have to see to the remains.
+        // What it has started dies by itself, and a little later; somebody may have to see to the
+        // remains.
         let until = Instant::now() + DYING;
         while self.has_members() && Instant::now() < until {
             sleep(DYING / 250).await;
@@ -149,7 +139,8 @@ impl Command {
         lent
     }
 
-    /// Stops this process, and all that its shell knows as the same job, as Ctrl-Z would: the shell is to see it. Ends when the shell lets it go on.
+    /// Stops this process, and all that its shell knows as the same job, as Ctrl-Z would: the shell
+    /// is to see it. Ends when the shell lets it go on.
     pub fn stop_with_it(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
@@ -169,7 +160,8 @@ impl Command {
     }
 }
 
-/// Lets all children of this process go on. The one that is being started is the only one, and has no name yet.
+/// Lets all children of this process go on. The one that is being started is the only one, and has
+/// no name yet.
 fn let_children_go_on() {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children: String = tasks

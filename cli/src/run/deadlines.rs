@@ -5,14 +5,16 @@ use std::time::Duration;
 use crate::exit::Failure;
 use crate::show;
 
-/// The longest sleep between two looks: a sleep stands still while the machine is suspended, a lease does not.
+/// The longest sleep between two looks: a sleep stands still while the machine is suspended, a
+/// lease does not.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// From SIGTERM to SIGKILL.
     grace: Duration,
-    /// From SIGKILL to the end of the lease here, which is before its end at the server: the time for the command to be gone.
+    /// From SIGKILL to the end of the lease here, which is before its end at the server: the time
+    /// for the command to be gone.
     reserve: Duration,
 }
 
@@ -26,11 +28,13 @@ pub enum Step {
 }
 
 impl Deadlines {
-    /// The grace is at most a third of the lease: a renewal is due after a third, and must have time to be tried again.
+    /// The grace is at most a third of the lease: a renewal is due after a third, and must have
+    /// time to be tried again.
     pub fn new(lease: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
         let grace = grace.unwrap_or((lease / 4).min(Duration::from_secs(10)));
         if grace > lease / 3 {
-            let message = format!("--grace {} is more than a third of the lease", show::time(grace));
+            let message =
+                format!("--grace {} is more than a third of the lease", show::time(grace));
             return Err(Failure::usage(format!(
                 "{message}; give a longer --lease, or a shorter --grace"
             )));

@@ -15,8 +15,9 @@ impl Held {
     pub async fn ask(lock: &RwLock, args: &Run) -> Result<Held, Failure> {
         if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
             let tried = Held::attempt(lock, args).await?;
-            return tried
-                .ok_or_else(|| Failure::new(TRY_LATER, format!("lock `{}`: others hold it; try later", args.name)));
+            return tried.ok_or_else(|| {
+                Failure::new(TRY_LATER, format!("lock `{}`: others hold it; try later", args.name))
+            });
         }
         Ok(if args.read {
             Held::Read(on_terms(lock.read(), args).await?)

@@ -1,7 +1,9 @@
-//! The terminal: only one process group may read from it, and it is this process that the shell gave it to.
+//! The terminal: only one process group may read from it, and it is this process that the shell
+//! gave it to.
 //!
-//! The command is a group of its own, so it is stopped by the system when it reaches for the terminal. Then the terminal is lent to it, as a shell does. A
-//! command that never does leaves it where it is, so that the other parts of a pipeline can use it.
+//! The command is a group of its own, so it is stopped by the system when it reaches for the
+//! terminal. Then the terminal is lent to it, as a shell does. A command that never does leaves it
+//! where it is, so that the other parts of a pipeline can use it.
 
 use std::fs::{File, OpenOptions};
 
@@ -33,7 +35,8 @@ impl Terminal {
         }
     }
 
-    /// Whoever is not in the foreground and does this is stopped by SIGTTOU, unless that is blocked.
+    /// Whoever is not in the foreground and does this is stopped by SIGTTOU, unless that is
+    /// blocked.
     fn give(&self, group: Pid) -> bool {
         let blocked = SigSet::from(Signal::SIGTTOU);
         let before = SigSet::thread_get_mask();

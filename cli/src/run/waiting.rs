@@ -15,14 +15,21 @@ const AT_ONCE: Duration = Duration::from_millis(300);
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_millis(100);
 
-/// The request's output; until then there is a spinner, on a terminal only. `client` begins the ids of this client's acquisitions.
-pub async fn shown<T>(client: String, lock: &RwLock, quiet: bool, request: impl Future<Output = T>) -> T {
+/// The request's output; until then there is a spinner, on a terminal only. `client` begins the ids
+/// of this client's acquisitions.
+pub async fn shown<T>(
+    client: String,
+    lock: &RwLock,
+    quiet: bool,
+    request: impl Future<Output = T>,
+) -> T {
     if quiet || !stderr().is_terminal() {
         return request.await;
     }
-    let style =
-        ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
+    let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let spinner =
+        ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
     let output = tokio::select! {
         output = request => output,
         never = tell(&client, lock, &spinner) => match never {},

@@ -36,7 +36,9 @@ pub(super) async fn downgrade(client: Arc<Client>, batch: Vec<Arc<Acquisition>>)
     let calls: Vec<_> = batch
         .iter()
         .map(|acquisition| {
-            let held = acquisition.with_holding(|holding| (holding.token, holding.renewals.lease(now, holding.lease)));
+            let held = acquisition.with_holding(|holding| {
+                (holding.token, holding.renewals.lease(now, holding.lease))
+            });
             let (token, lease) = held.unwrap_or((1, AGAIN)); // let go meanwhile: no such token, nothing is done
             let id = acquisition.id;
             Downgrade { id, token, lease }.call(client.scripts, &acquisition.lock)
@@ -49,11 +51,18 @@ pub(super) async fn downgrade(client: Arc<Client>, batch: Vec<Arc<Acquisition>>)
         .await;
 }
 
-fn apply_end(client: &Client, acquisition: &Acquisition, kind: TransitionKind, result: Result<Answer, CallError>) {
+fn apply_end(
+    client: &Client,
+    acquisition: &Acquisition,
+    kind: TransitionKind,
+    result: Result<Answer, CallError>,
+) {
     let now = client.clock.now();
     let told = read(result, Release::read);
     let mut state = acquisition.state();
-    let State::Held(holding) = &mut *state else { return };
+    let State::Held(holding) = &mut *state else {
+        return;
+    };
     let pending = holding.pending.as_mut();
     // The lease may have been lost meanwhile, and owe something else.
     let Some(pending) = pending.filter(|pending| pending.kind == kind) else {
@@ -61,10 +70,7 @@ fn apply_end(client: &Client, acquisition: &Acquisition, kind: TransitionKind, r
     };
     pending.sent = false;
     match told {
-        Ok(Told {
-            what: Ended::Writing(grant),
-            ..
-        }) => {
+        Ok(Told { what: Ended::Writing(grant), .. }) => {
             (holding.token, holding.token_since) = (grant.token, now);
             holding.pending = Some(PendingTransition::new(TransitionKind::Downgrade, now, None));
         }
@@ -72,7 +78,8 @@ fn apply_end(client: &Client, acquisition: &Acquisition, kind: TransitionKind, r
             if envelope.more {
                 client.pump(&acquisition.lock);
             }
-            match doubt_ends(&mut pending.in_doubt_until, pending.in_doubt, envelope.now, sent, now) {
+            match doubt_ends(&mut pending.in_doubt_until, pending.in_doubt, envelope.now, sent, now)
+            {
                 Some(due) => pending.due = due,
                 None => holding.pending = None,
             }
@@ -90,7 +97,9 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
     let now = client.clock.now();
     let told = read(result, Renewed::read);
     let mut state = acquisition.state();
-    let State::Held(holding) = &mut *state else { return };
+    let State::Held(holding) = &mut *state else {
+        return;
+    };
     let pending = holding.pending.as_mut();
     let Some(pending) = pending.filter(|pending| pending.kind == TransitionKind::Downgrade) else {
         return;
@@ -98,10 +107,7 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
     pending.sent = false;
     match told {
         Ok(Told {
-            what: Renewed::Held(grant) | Renewed::Revoked(grant),
-            envelope,
-            sent,
-            ..
+            what: Renewed::Held(grant) | Renewed::Revoked(grant), envelope, sent, ..
         }) => {
             if envelope.more {
                 client.pump(&acquisition.lock);
@@ -113,9 +119,7 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
                 holding.prolong(ends);
             }
         }
-        Ok(Told {
-            what: Renewed::Lost, ..
-        }) => {
+        Ok(Told { what: Renewed::Lost, .. }) => {
             drop(state);
             return take_loss(client, acquisition);
         }
@@ -127,7 +131,12 @@ fn apply_downgrade(client: &Client, acquisition: &Acquisition, result: Result<An
     client.schedule(acquisition, due);
 }
 
-fn put_off(acquisition: &Acquisition, pending: &mut PendingTransition, failure: &Failure, now: Moment) {
+fn put_off(
+    acquisition: &Acquisition,
+    pending: &mut PendingTransition,
+    failure: &Failure,
+    now: Moment,
+) {
     if let Failure::Final(error) = failure {
         telemetry::change_refused(&acquisition.lock, error);
     }

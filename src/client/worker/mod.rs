@@ -1,5 +1,6 @@
-//! The one task of a client: renews, ends, changes and releases leases, hears of grants. It never waits for one server: what it sends
-//! is grouped by node and sent by itself, and each answer counts as it comes.
+//! The one task of a client: renews, ends, changes and releases leases, hears of grants. It never
+//! waits for one server: what it sends is grouped by node and sent by itself, and each answer
+//! counts as it comes.
 
 mod change;
 mod push;
@@ -77,7 +78,12 @@ enum Kind {
     Release,
 }
 
-fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, batches: &FuturesUnordered<Dispatch>) {
+fn send_due(
+    client: &Arc<Client>,
+    due: Vec<Arc<Acquisition>>,
+    now: Moment,
+    batches: &FuturesUnordered<Dispatch>,
+) {
     let mut groups: BTreeMap<(Kind, Option<Address>), Vec<Arc<Acquisition>>> = BTreeMap::new();
     for acquisition in due {
         let id = client.router.master_of(acquisition.lock.slot);
@@ -96,7 +102,9 @@ fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, batch
 fn dispatch(kind: Kind, client: Arc<Client>, batch: Vec<Arc<Acquisition>>) -> Dispatch {
     match kind {
         Kind::Renewal => Box::pin(renew::renew(client, batch)),
-        Kind::ConfirmedRenewal(replicas) => Box::pin(renew::renew_confirmed(client, batch, replicas)),
+        Kind::ConfirmedRenewal(replicas) => {
+            Box::pin(renew::renew_confirmed(client, batch, replicas))
+        }
         Kind::EndOfWait => Box::pin(change::end_waits(client, batch)),
         Kind::Downgrade => Box::pin(change::downgrade(client, batch)),
         Kind::GiveBack => Box::pin(change::give_back(client, batch)),
@@ -111,11 +119,8 @@ fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind
         State::Held(holding) if holding.releasing => [None; 2],
         State::Held(holding) if holding.lost => {
             let change = due_change(holding, now.after(HORIZON));
-            let due = holding
-                .pending
-                .as_ref()
-                .filter(|pending| !pending.sent)
-                .map(|pending| pending.due);
+            let due =
+                holding.pending.as_ref().filter(|pending| !pending.sent).map(|pending| pending.due);
             drop(state);
             if let Some(due) = due {
                 client.schedule(acquisition, due);
@@ -202,7 +207,8 @@ mod tests {
     use crate::embedded::Engine;
     use crate::{ErrorKind, LeaseState, Locks};
 
-    /// Whoever changes a lease has the worker look at it, also if it was given up at that moment and its release is on its way.
+    /// Whoever changes a lease has the worker look at it, also if it was given up at that moment
+    /// and its release is on its way.
     #[tokio::test(start_paused = true)]
     async fn a_release_on_its_way_is_not_sent_again() {
         let engine = Engine::builder().masters(1).replicas(0).build();
@@ -223,7 +229,8 @@ mod tests {
         assert_eq!(engine.tally().scripts, 1);
     }
 
-    /// Where replicas have to confirm a lease, a renewal that too few of them confirm makes it no longer.
+    /// Where replicas have to confirm a lease, a renewal that too few of them confirm makes it no
+    /// longer.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_that_no_replica_confirms_does_not_count() {
         let engine = Engine::builder().masters(1).build();

@@ -8,7 +8,8 @@ use crate::client::telemetry;
 use crate::protocol::Push;
 use crate::router::Event;
 
-/// Has the client hear of its grants, in whatever task reads the subscription: no other stands between a push and the one who waits for it.
+/// Has the client hear of its grants, in whatever task reads the subscription: no other stands
+/// between a push and the one who waits for it.
 pub(crate) fn listen(client: &Arc<Client>) {
     let known = Arc::downgrade(client);
     client.router.listen(Box::new(move |event| {
@@ -26,13 +27,10 @@ fn hear(client: &Client, event: Event) {
                 acquisition.changed.notify_waiters();
             }
         }
-        Event::Message {
-            address,
-            payload,
-            received,
-            ..
-        } => {
-            let Some(push) = Push::read(&payload) else { return };
+        Event::Message { address, payload, received, .. } => {
+            let Some(push) = Push::read(&payload) else {
+                return;
+            };
             for (id, grant) in &push.grants {
                 let Some(acquisition) = client.find(id) else {
                     continue;
@@ -76,10 +74,7 @@ mod tests {
     async fn those_who_wait_look_in_the_order_of_their_places() {
         let engine = Engine::builder().masters(1).replicas(0).build();
         let rare = Duration::from_secs(60);
-        let settings = Locks::builder()
-            .poll_interval(rare)
-            .waiter_ttl(10 * rare)
-            .lease(10 * rare);
+        let settings = Locks::builder().poll_interval(rare).waiter_ttl(10 * rare).lease(10 * rare);
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let lock = locks.rwlock("looked at").unwrap();
         let _held = lock.write().await.unwrap();

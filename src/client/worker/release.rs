@@ -55,16 +55,15 @@ fn apply_release(client: &Client, acquisition: &Acquisition, result: Result<Answ
 }
 
 /// Takes in the answer to a release. True if another must follow, at `releasing.due`.
-fn released(client: &Client, lock: &LockKey, releasing: &mut Releasing, result: Result<Answer, CallError>) -> bool {
+fn released(
+    client: &Client,
+    lock: &LockKey,
+    releasing: &mut Releasing,
+    result: Result<Answer, CallError>,
+) -> bool {
     let now = client.clock.now();
     match read(result, Release::read) {
-        Ok(Told {
-            envelope,
-            sent,
-            what,
-            node,
-            ..
-        }) => {
+        Ok(Told { envelope, sent, what, node, .. }) => {
             telemetry::released(lock, &node, &what, now.since(sent));
             if envelope.more {
                 client.pump(lock);
@@ -82,7 +81,9 @@ fn released(client: &Client, lock: &LockKey, releasing: &mut Releasing, result: 
             releasing.give_up = releasing.give_up.max(due.after(client.settings.call_timeout));
         }
         // There is no lock any more that it could be released from.
-        Err(Failure::Final(error)) if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) => {
+        Err(Failure::Final(error))
+            if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) =>
+        {
             return false;
         }
         Err(failure) => {
@@ -96,7 +97,8 @@ fn released(client: &Client, lock: &LockKey, releasing: &mut Releasing, result: 
     true
 }
 
-/// An attempt that had no answer may still be under way: then what ends it must be sent once more, at this moment. `None` if nothing can come any more.
+/// An attempt that had no answer may still be under way: then what ends it must be sent once more,
+/// at this moment. `None` if nothing can come any more.
 pub(super) fn doubt_ends(
     in_doubt_until: &mut Option<u64>,
     in_doubt: Option<InDoubt>,
@@ -110,12 +112,18 @@ pub(super) fn doubt_ends(
     };
     *in_doubt_until = Some(until);
     // What is due goes out earlier by up to the horizon, which would be too early for the last one.
-    (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
+    (server_now <= until)
+        .then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
 }
 
-/// How the release of a lease went, told to the one who waits for it; and whether more than one attempt was made.
-pub(crate) fn ended(lock: &LockKey, result: Result<Answer, CallError>) -> Result<(Envelope, Ended, bool), CallError> {
-    let answer = result.inspect_err(|error| telemetry::release_failed(&lock.name, lock.slot, error))?;
+/// How the release of a lease went, told to the one who waits for it; and whether more than one
+/// attempt was made.
+pub(crate) fn ended(
+    lock: &LockKey,
+    result: Result<Answer, CallError>,
+) -> Result<(Envelope, Ended, bool), CallError> {
+    let answer =
+        result.inspect_err(|error| telemetry::release_failed(&lock.name, lock.slot, error))?;
     let took = answer.received.since(answer.sent);
     let retried = answer.in_doubt.is_some();
     match Release::read(answer.reply) {
@@ -128,11 +136,7 @@ pub(crate) fn ended(lock: &LockKey, result: Result<Answer, CallError>) -> Result
                 BadReply::Error(said) => Reason::Refused(said),
                 BadReply::Garbled(what) => Reason::Garbled(what),
             };
-            Err(CallError {
-                reason,
-                in_doubt: None,
-                last: None,
-            })
+            Err(CallError { reason, in_doubt: None, last: None })
         }
     }
 }

@@ -25,8 +25,13 @@ pub(super) async fn renew(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
         .await;
 }
 
-/// As `renew`, where replicas must confirm it: the connections for that make groups of what comes together.
-pub(super) async fn renew_confirmed(client: Arc<Client>, batch: Vec<Arc<Acquisition>>, replicas: u32) {
+/// As `renew`, where replicas must confirm it: the connections for that make groups of what comes
+/// together.
+pub(super) async fn renew_confirmed(
+    client: Arc<Client>,
+    batch: Vec<Arc<Acquisition>>,
+    replicas: u32,
+) {
     let now = client.clock.now();
     let (calls, until) = calls(&client, &batch, now);
     let (client, router) = (&client, &client.router);
@@ -37,7 +42,8 @@ pub(super) async fn renew_confirmed(client: Arc<Client>, batch: Vec<Arc<Acquisit
     .await;
 }
 
-/// The calls, and until when they are of use: a renewal that comes late is of none, but nothing waits for it either.
+/// The calls, and until when they are of use: a renewal that comes late is of none, but nothing
+/// waits for it either.
 fn calls(client: &Client, batch: &[Arc<Acquisition>], now: Moment) -> (Vec<Call>, Moment) {
     let mut latest = now;
     let calls = batch.iter().map(|acquisition| {
@@ -56,10 +62,16 @@ fn calls(client: &Client, batch: &[Arc<Acquisition>], now: Moment) -> (Vec<Call>
 }
 
 /// Takes in what a renewal came to, and has the worker look again when it must.
-pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: Result<Answer, CallError>) {
+pub(crate) fn apply_renewal(
+    client: &Client,
+    acquisition: &Acquisition,
+    result: Result<Answer, CallError>,
+) {
     let now = client.clock.now();
     let mut state = acquisition.state();
-    let State::Held(holding) = &mut *state else { return };
+    let State::Held(holding) = &mut *state else {
+        return;
+    };
     holding.renewing = false;
     if holding.lost || holding.releasing {
         return;
@@ -75,23 +87,16 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
         client.pump(&acquisition.lock);
     }
     let failure = match told {
-        Ok(Told {
-            what: Renewed::Held(grant) | Renewed::Revoked(grant),
-            sent,
-            node,
-            ..
-        }) if !holding.is_named_by(grant.token, sent) => {
+        Ok(Told { what: Renewed::Held(grant) | Renewed::Revoked(grant), sent, node, .. })
+            if !holding.is_named_by(grant.token, sent) =>
+        {
             telemetry::renewed(&acquisition.lock, holding.mode, &node, "lost", now.since(sent));
             holding.replaced = true;
             return lose(client, acquisition, state, now);
         }
-        Ok(Told {
-            what: Renewed::Held(grant),
-            envelope,
-            sent,
-            node,
-            confirmed,
-        }) if confirmed >= holding.replicas => {
+        Ok(Told { what: Renewed::Held(grant), envelope, sent, node, confirmed })
+            if confirmed >= holding.replicas =>
+        {
             telemetry::renewed(&acquisition.lock, holding.mode, &node, "held", now.since(sent));
             holding.failing = false;
             holding.renewals.count_one();
@@ -101,28 +106,16 @@ pub(crate) fn apply_renewal(client: &Client, acquisition: &Acquisition, result: 
             holding.renew_at = holding.renewals.go_on(next).then_some(next);
             None
         }
-        Ok(Told {
-            what: Renewed::Held(_),
-            confirmed,
-            ..
-        }) => Some(format!("{confirmed} of {} replicas confirmed it", holding.replicas)),
-        Ok(Told {
-            what: Renewed::Revoked(_),
-            sent,
-            node,
-            ..
-        }) => {
+        Ok(Told { what: Renewed::Held(_), confirmed, .. }) => {
+            Some(format!("{confirmed} of {} replicas confirmed it", holding.replicas))
+        }
+        Ok(Told { what: Renewed::Revoked(_), sent, node, .. }) => {
             telemetry::renewed(&acquisition.lock, holding.mode, &node, "revoked", now.since(sent));
             (holding.revoked, holding.renew_at) = (true, None);
             acquisition.changed.notify_waiters();
             None
         }
-        Ok(Told {
-            what: Renewed::Lost,
-            sent,
-            node,
-            ..
-        }) => {
+        Ok(Told { what: Renewed::Lost, sent, node, .. }) => {
             telemetry::renewed(&acquisition.lock, holding.mode, &node, "lost", now.since(sent));
             return lose(client, acquisition, state, now);
         }
@@ -153,7 +146,8 @@ pub(crate) fn notice_loss(client: &Client, acquisition: &Acquisition, now: Momen
     }
 }
 
-/// The server says that it has no lease with this token: if it has another one of this acquisition, that is released.
+/// The server says that it has no lease with this token: if it has another one of this acquisition,
+/// that is released.
 pub(crate) fn take_loss(client: &Client, acquisition: &Acquisition) {
     let now = client.clock.now();
     let mut state = acquisition.state();
@@ -167,8 +161,15 @@ pub(crate) fn take_loss(client: &Client, acquisition: &Acquisition) {
 }
 
 /// The lease is lost for good: tells all who want to know, and has what took its place released.
-pub(super) fn lose(client: &Client, acquisition: &Acquisition, mut state: MutexGuard<'_, State>, now: Moment) {
-    let State::Held(holding) = &mut *state else { return };
+pub(super) fn lose(
+    client: &Client,
+    acquisition: &Acquisition,
+    mut state: MutexGuard<'_, State>,
+    now: Moment,
+) {
+    let State::Held(holding) = &mut *state else {
+        return;
+    };
     if holding.lost {
         return;
     }
@@ -207,10 +208,7 @@ pub(crate) fn refusal(result: &Result<Answer, CallError>, replicas: u32) -> Opti
             Some(crate::client::acquire::too_few_replicas(answer.confirmed, replicas))
         }
         Ok(_) => None,
-        Err(CallError {
-            reason: Reason::Refused(said),
-            ..
-        }) => Some(said.clone().into()),
+        Err(CallError { reason: Reason::Refused(said), .. }) => Some(said.clone().into()),
         Err(error) => Some(Error::new(crate::error::ErrorKind::Unavailable, error.to_string())),
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn read<T>(
 ) -> Result<Told<T>, Failure> {
     match result {
         Ok(answer) => {
-            let (envelope, what) = reader(answer.reply).map_err(|bad| Failure::Final(bad.into()))?;
+            let (envelope, what) =
+                reader(answer.reply).map_err(|bad| Failure::Final(bad.into()))?;
             Ok(Told {
                 what,
                 envelope,

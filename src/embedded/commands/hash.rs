@@ -86,12 +86,13 @@ fn hincrby(store: &mut Store, args: &[&[u8]]) -> Outcome {
     let by = number::argument(args[2])?;
     let fields = store.hash(args[0])?;
     let value = match fields.and_then(|fields| fields.get(args[1])) {
-        Some(value) => number::parse(value).ok_or(Failure::of("ERR hash value is not an integer"))?,
+        Some(value) => {
+            number::parse(value).ok_or(Failure::of("ERR hash value is not an integer"))?
+        }
         None => 0,
     };
-    let sum = value
-        .checked_add(by)
-        .ok_or(Failure::of("ERR increment or decrement would overflow"))?;
+    let sum =
+        value.checked_add(by).ok_or(Failure::of("ERR increment or decrement would overflow"))?;
     store.set_field(args[0], args[1], sum.to_string().as_bytes())?;
     Ok(Answer::Int(sum))
 }

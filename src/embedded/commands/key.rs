@@ -87,9 +87,7 @@ fn pttl(store: &mut Store, args: &[&[u8]]) -> Outcome {
 
 fn ttl(store: &mut Store, args: &[&[u8]]) -> Outcome {
     let now = store.now();
-    Ok(Answer::Int(until(store.entry(args[0]), |expires| {
-        (expires - now + 500) / 1000
-    })))
+    Ok(Answer::Int(until(store.entry(args[0]), |expires| (expires - now + 500) / 1000)))
 }
 
 fn pexpiretime(store: &mut Store, args: &[&[u8]]) -> Outcome {
@@ -106,7 +104,12 @@ fn until(entry: Option<&Entry>, measure: impl Fn(u64) -> u64) -> i64 {
 }
 
 /// The moment in ms that a time argument of a command means.
-pub(super) fn moment(command: &str, time: &[u8], is_seconds: bool, start: u64) -> Result<i64, Failure> {
+pub(super) fn moment(
+    command: &str,
+    time: &[u8],
+    is_seconds: bool,
+    start: u64,
+) -> Result<i64, Failure> {
     let time = number::argument(time)?;
     let unit = if is_seconds { 1000 } else { 1 };
     let moment = time.checked_mul(unit).and_then(|ms| ms.checked_add_unsigned(start));
@@ -137,7 +140,9 @@ impl Conditions {
                 }
             }
         }
-        if conditions.none_before && (conditions.one_before || conditions.later || conditions.earlier) {
+        if conditions.none_before
+            && (conditions.one_before || conditions.later || conditions.earlier)
+        {
             return Err(Failure::of(
                 "ERR NX and XX, GT or LT options at the same time are not compatible",
             ));
@@ -157,17 +162,13 @@ impl Conditions {
     }
 }
 
-/// Goes through the keys in the order of their places. A cursor is the place to go on from, so that keys which stay
-/// are seen whatever comes and goes between two calls.
+/// Goes through the keys in the order of their places. A cursor is the place to go on from, so that
+/// keys which stay are seen whatever comes and goes between two calls.
 fn scan(store: &mut Store, args: &[&[u8]]) -> Outcome {
     let cursor = str_of(args[0]).and_then(|cursor| cursor.parse::<u64>().ok());
     let cursor = cursor.ok_or(Failure::of("ERR invalid cursor"))?;
     let options = ScanOptions::parse(&args[1..])?;
-    let rest: Vec<_> = store
-        .keys()
-        .into_iter()
-        .skip_while(|(place, _)| *place < cursor)
-        .collect();
+    let rest: Vec<_> = store.keys().into_iter().skip_while(|(place, _)| *place < cursor).collect();
     // Keys of one place come together, as no cursor stands between them.
     let last = rest.get(options.count - 1).map(|(place, _)| *place);
     let taken = match last {
@@ -176,13 +177,12 @@ fn scan(store: &mut Store, args: &[&[u8]]) -> Outcome {
     };
     let next = rest.get(taken).map_or(0, |(place, _)| *place);
     let found = rest[..taken].iter().map(|(_, key)| key);
-    let found = found.filter(|key| options.pattern.is_none_or(|pattern| glob::matches(pattern, key)));
+    let found =
+        found.filter(|key| options.pattern.is_none_or(|pattern| glob::matches(pattern, key)));
     let found: Vec<_> = found
         .filter(|key| {
             let kind = store.entry(key).map(kind_of).unwrap_or_default();
-            options
-                .kind
-                .is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind.as_bytes()))
+            options.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind.as_bytes()))
         })
         .collect();
     Ok(Answer::List(vec![Answer::bulk(next.to_string()), Answer::bulks(found)]))
@@ -196,11 +196,7 @@ struct ScanOptions<'a> {
 
 impl<'a> ScanOptions<'a> {
     fn parse(words: &[&'a [u8]]) -> Result<Self, Failure> {
-        let mut options = ScanOptions {
-            pattern: None,
-            kind: None,
-            count: 10,
-        };
+        let mut options = ScanOptions { pattern: None, kind: None, count: 10 };
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(Failure::SYNTAX);

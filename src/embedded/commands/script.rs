@@ -16,7 +16,8 @@ use crate::node::Reply;
 
 pub(in crate::embedded) static COMMANDS: &[Command] = &[
     Command::reads("EVAL", (2, MANY), Keys::Counted, Act::Script(Kind::Eval)).not_in_scripts(),
-    Command::reads("EVALSHA", (2, MANY), Keys::Counted, Act::Script(Kind::EvalSha)).not_in_scripts(),
+    Command::reads("EVALSHA", (2, MANY), Keys::Counted, Act::Script(Kind::EvalSha))
+        .not_in_scripts(),
     Command::reads("SCRIPT", (1, MANY), Keys::None, Act::Script(Kind::Manage)).not_in_scripts(),
 ];
 
@@ -37,7 +38,11 @@ pub(in crate::embedded) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    pub(in crate::embedded) fn run(&mut self, kind: Kind, args: &[&[u8]]) -> Result<Reply, Failure> {
+    pub(in crate::embedded) fn run(
+        &mut self,
+        kind: Kind,
+        args: &[&[u8]],
+    ) -> Result<Reply, Failure> {
         match kind {
             Kind::Eval => self.eval(args),
             Kind::EvalSha => self.eval_sha(args),
@@ -65,12 +70,15 @@ impl Stage<'_> {
         match (args[0].to_ascii_uppercase().as_slice(), &args[1..]) {
             (b"LOAD", [text]) => Ok(Answer::bulk(self.load(text)?).into()),
             (b"EXISTS", words @ [_, ..]) => {
-                let known = |word: &&[u8]| digest_of_word(word).is_some_and(|digest| self.knows(&digest));
+                let known =
+                    |word: &&[u8]| digest_of_word(word).is_some_and(|digest| self.knows(&digest));
                 let known = words.iter().map(|word| Answer::Int(known(word).into()));
                 Ok(Answer::List(known.collect()).into())
             }
             (b"FLUSH", how @ ([] | [_])) => {
-                let is_known = |how: &&[u8]| how.eq_ignore_ascii_case(b"SYNC") || how.eq_ignore_ascii_case(b"ASYNC");
+                let is_known = |how: &&[u8]| {
+                    how.eq_ignore_ascii_case(b"SYNC") || how.eq_ignore_ascii_case(b"ASYNC")
+                };
                 if !how.iter().all(is_known) {
                     return Err(Failure::of("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
                 }
@@ -92,7 +100,12 @@ impl Stage<'_> {
         lock(self.world).servers[self.at.server].scripts.contains(digest)
     }
 
-    fn run_script(&mut self, digest: &Digest, keys: &[&[u8]], argv: &[&[u8]]) -> Result<Reply, Failure> {
+    fn run_script(
+        &mut self,
+        digest: &Digest,
+        keys: &[&[u8]],
+        argv: &[&[u8]],
+    ) -> Result<Reply, Failure> {
         lock(self.world).begin_script(self.at, self.asked, keys.first().copied());
         let reply = self.host.run(digest, keys, argv);
         lock(self.world).end_script();
@@ -104,7 +117,8 @@ type Words<'a, 'b> = &'a [&'b [u8]];
 
 fn keys_and_args<'a, 'b>(args: Words<'a, 'b>) -> Result<(Words<'a, 'b>, Words<'a, 'b>), Failure> {
     let count = number::argument(args[1])?;
-    let count = usize::try_from(count).map_err(|_| Failure::of("ERR Number of keys can't be negative"))?;
+    let count =
+        usize::try_from(count).map_err(|_| Failure::of("ERR Number of keys can't be negative"))?;
     let rest = &args[2..];
     rest.split_at_checked(count)
         .ok_or(Failure::of("ERR Number of keys can't be greater than number of args"))

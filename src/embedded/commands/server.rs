@@ -109,7 +109,8 @@ fn config(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
         return Err(unknown_subcommand("CONFIG", args[0]));
     }
     let settings = [("maxmemory-policy", &world.servers[at.server].eviction_policy)];
-    let asked = |name: &str| args[1..].iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
+    let asked =
+        |name: &str| args[1..].iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
     let found = settings.into_iter().filter(|(name, _)| asked(name));
     Ok(Answer::bulks(found.flat_map(|(name, value)| [name, value.as_str()])))
 }

@@ -80,11 +80,17 @@ impl<'a> Options<'a> {
         while let Some((word, rest)) = words.split_first() {
             words = rest;
             match word.to_ascii_uppercase().as_slice() {
-                b"NX" if options.condition != Some(Condition::Present) => options.condition = Some(Condition::Absent),
-                b"XX" if options.condition != Some(Condition::Absent) => options.condition = Some(Condition::Present),
+                b"NX" if options.condition != Some(Condition::Present) => {
+                    options.condition = Some(Condition::Absent)
+                }
+                b"XX" if options.condition != Some(Condition::Absent) => {
+                    options.condition = Some(Condition::Present)
+                }
                 b"GET" => options.answers_value = true,
                 b"KEEPTTL" if options.expiry.is_none() => options.keeps_expiry = true,
-                unit @ (b"EX" | b"PX" | b"EXAT" | b"PXAT") if options.expiry.is_none() && !options.keeps_expiry => {
+                unit @ (b"EX" | b"PX" | b"EXAT" | b"PXAT")
+                    if options.expiry.is_none() && !options.keeps_expiry =>
+                {
                     let (time, rest) = rest.split_first().ok_or(Failure::SYNTAX)?;
                     words = rest;
                     options.expiry = Some(Expiry {

@@ -42,15 +42,7 @@ impl Host {
         let clock = network.engine().clock();
         let (state, resumed) = Default::default();
         Host {
-            shared: Arc::new(Shared {
-                network,
-                number,
-                clock,
-                ahead,
-                drift_ppm,
-                state,
-                resumed,
-            }),
+            shared: Arc::new(Shared { network, number, clock, ahead, drift_ppm, state, resumed }),
         }
     }
 
@@ -70,8 +62,8 @@ impl Host {
         clock.sleep_until(clock.now().after(duration)).await;
     }
 
-    /// Stops it, as by `SIGSTOP` or a suspended machine: nothing that it waits for happens until it goes on. Its clock runs on, and what
-    /// it has sent arrives.
+    /// Stops it, as by `SIGSTOP` or a suspended machine: nothing that it waits for happens until it
+    /// goes on. Its clock runs on, and what it has sent arrives.
     pub fn pause(&self) {
         lock(&self.shared.state).is_paused = true;
     }
@@ -83,7 +75,8 @@ impl Host {
         was_paused
     }
 
-    /// Stops it for ever. The servers notice that its connections are gone if it falls over `cleanly`, and else never.
+    /// Stops it for ever. The servers notice that its connections are gone if it falls over
+    /// `cleanly`, and else never.
     pub fn crash(&self, cleanly: bool) {
         let lines = {
             let mut state = lock(&self.shared.state);
@@ -95,7 +88,8 @@ impl Host {
         }
     }
 
-    /// Cuts its connections to a server. What it has sent still arrives, or not; it hears of the cut after that long, or never.
+    /// Cuts its connections to a server. What it has sent still arrives, or not; it hears of the
+    /// cut after that long, or never.
     pub fn cut(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
         let lines = lock(&self.shared.state).lines.clone();
         for line in lines.iter().filter_map(Weak::upgrade) {
@@ -120,10 +114,7 @@ impl Host {
     }
 
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(NetworkConnector {
-            host: self.clone(),
-            engine: self.engine().connector(),
-        })
+        Arc::new(NetworkConnector { host: self.clone(), engine: self.engine().connector() })
     }
 
     pub(super) fn network(&self) -> &Network {
@@ -155,9 +146,7 @@ impl Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host")
-            .field("number", &self.number())
-            .finish_non_exhaustive()
+        f.debug_struct("Host").field("number", &self.number()).finish_non_exhaustive()
     }
 }
 
@@ -168,13 +157,16 @@ impl HostClock {
     fn local(&self, engine: Moment) -> Moment {
         let nanos = engine.since_origin().as_nanos() as i128;
         let drifted = nanos + nanos * i128::from(self.0.shared.drift_ppm) / 1_000_000;
-        Moment::from_origin(Duration::from_nanos(drifted as u64).saturating_add(self.0.shared.ahead))
+        Moment::from_origin(
+            Duration::from_nanos(drifted as u64).saturating_add(self.0.shared.ahead),
+        )
     }
 
     /// Not later than when the host's clock reads `local`, but for one nanosecond.
     fn engine(&self, local: Moment) -> Moment {
         let nanos = local.since_origin().saturating_sub(self.0.shared.ahead).as_nanos();
-        let nanos = nanos.min(u64::MAX.into()) as i128 * 1_000_000 / (1_000_000 + i128::from(self.0.shared.drift_ppm));
+        let nanos = nanos.min(u64::MAX.into()) as i128 * 1_000_000
+            / (1_000_000 + i128::from(self.0.shared.drift_ppm));
         Moment::from_origin(Duration::from_nanos((nanos as u64).saturating_add(1)))
     }
 }

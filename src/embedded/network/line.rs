@@ -35,12 +35,7 @@ struct State {
 
 impl Line {
     pub(super) fn new(host: Host, server: usize) -> Arc<Self> {
-        Arc::new(Line {
-            host,
-            server,
-            state: Mutex::default(),
-            broke: Notify::new(),
-        })
+        Arc::new(Line { host, server, state: Mutex::default(), broke: Notify::new() })
     }
 
     pub(super) fn host(&self) -> &Host {
@@ -52,12 +47,7 @@ impl Line {
     }
 
     pub(super) fn fate(&self, kind: Kind, commands: &[Command]) -> Fate {
-        let message = Message {
-            host: self.host.number(),
-            server: self.server,
-            kind,
-            commands,
-        };
+        let message = Message { host: self.host.number(), server: self.server, kind, commands };
         self.host.network().weather.sent(&message)
     }
 
@@ -79,7 +69,8 @@ impl Line {
         !lock(&self.state).loses_requests
     }
 
-    /// Waits until a message that is sent to the client now has arrived there. False if it never does.
+    /// Waits until a message that is sent to the client now has arrived there. False if it never
+    /// does.
     pub(super) async fn travel_back(self: &Arc<Self>, fate: &Fate) -> bool {
         if fate.loses_reply {
             self.cut(true, fate.heard_after);
@@ -162,8 +153,5 @@ impl Line {
 }
 
 pub(super) fn broken(maybe_sent: bool) -> NodeError {
-    NodeError {
-        maybe_sent,
-        ..NodeError::unsent("the connection broke")
-    }
+    NodeError { maybe_sent, ..NodeError::unsent("the connection broke") }
 }

@@ -19,17 +19,9 @@ type Answer = Result<Reply, NodeError>;
 
 #[derive(Debug)]
 enum Request {
-    Ask {
-        command: Box<Command>,
-        tell: oneshot::Sender<Answer>,
-    },
-    Join {
-        channel: Vec<u8>,
-        asking: bool,
-    },
-    Leave {
-        channel: Vec<u8>,
-    },
+    Ask { command: Box<Command>, tell: oneshot::Sender<Answer> },
+    Join { channel: Vec<u8>, asking: bool },
+    Leave { channel: Vec<u8> },
 }
 
 impl RemoteSubscription {
@@ -67,25 +59,20 @@ impl Subscription for RemoteSubscription {
     }
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
-        Box::pin(async move {
-            self.request(Request::Join {
-                channel: channel.to_vec(),
-                asking,
-            })
-        })
+        Box::pin(async move { self.request(Request::Join { channel: channel.to_vec(), asking }) })
     }
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
-        Box::pin(async move {
-            self.request(Request::Leave {
-                channel: channel.to_vec(),
-            })
-        })
+        Box::pin(async move { self.request(Request::Leave { channel: channel.to_vec() }) })
     }
 }
 
 /// Carries orders to the server, until one end has hung up and the other one has heard of it.
-async fn obey(line: Arc<Line>, subscription: Arc<dyn Subscription>, mut requests: mpsc::UnboundedReceiver<Request>) {
+async fn obey(
+    line: Arc<Line>,
+    subscription: Arc<dyn Subscription>,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+) {
     loop {
         let request = tokio::select! {
             biased;
@@ -123,7 +110,11 @@ async fn bring_back(line: Arc<Line>, fate: Fate, answer: Answer, tell: oneshot::
 }
 
 /// Carries notices to the client, until the connection is broken at one end.
-async fn tell_all(line: Arc<Line>, mut notices: mpsc::UnboundedReceiver<Notice>, tell: mpsc::UnboundedSender<Notice>) {
+async fn tell_all(
+    line: Arc<Line>,
+    mut notices: mpsc::UnboundedReceiver<Notice>,
+    tell: mpsc::UnboundedSender<Notice>,
+) {
     loop {
         let notice = tokio::select! {
             biased;

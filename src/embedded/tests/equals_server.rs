@@ -450,9 +450,8 @@ fn scripts_and_commands_answer_as_on_a_server() {
         values.map(|value| using.replace('$', value))
     });
     let scripts = varied.chain(SCRIPTS.iter().map(|script| (*script).to_owned()));
-    let mut wrong: Vec<String> = scripts
-        .filter_map(|script| compare_scripts(&judge, &mut real, &engine, &script))
-        .collect();
+    let mut wrong: Vec<String> =
+        scripts.filter_map(|script| compare_scripts(&judge, &mut real, &engine, &script)).collect();
     real.query(&["FLUSHALL"]);
     engine.faults().flush_data(0);
     for command in COMMANDS {
@@ -475,14 +474,25 @@ fn expects(judge: &Judge, using: &str, value: &str) -> bool {
     judge.is_same_version || !using.contains("call(") || !REFORMED.contains(&value)
 }
 
-fn compare_scripts(judge: &Judge, real: &mut RealConnection, engine: &Engine, script: &str) -> Option<String> {
+fn compare_scripts(
+    judge: &Judge,
+    real: &mut RealConnection,
+    engine: &Engine,
+    script: &str,
+) -> Option<String> {
     real.query(&["DEL", "k"]);
     engine.query(0, &words(&["DEL", "k"]));
     compare(judge, real, engine, &["EVAL", script, "1", "k", "arg", "7", "\u{ff}"])
 }
 
-fn compare(judge: &Judge, real: &mut RealConnection, engine: &Engine, command: &[&str]) -> Option<String> {
+fn compare(
+    judge: &Judge,
+    real: &mut RealConnection,
+    engine: &Engine,
+    command: &[&str],
+) -> Option<String> {
     let expected = judge.essence(real.query(command));
     let actual = judge.essence(engine.query(0, &words(command)));
-    (expected != actual).then(|| format!("{}\n   server {expected:?}\n   engine {actual:?}", command.join(" ")))
+    (expected != actual)
+        .then(|| format!("{}\n   server {expected:?}\n   engine {actual:?}", command.join(" ")))
 }

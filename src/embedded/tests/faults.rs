@@ -169,9 +169,7 @@ fn a_killed_server_refuses_connections_and_starts_with_its_data_but_without_scri
     engine.faults().stop(master);
     assert!(!node.is_usable());
     assert!(
-        !at_once(engine.connector().connect(&engine.addresses()[master]))
-            .unwrap_err()
-            .permanent
+        !at_once(engine.connector().connect(&engine.addresses()[master])).unwrap_err().permanent
     );
     engine.faults().start(master);
     assert!(!node.is_usable(), "the old connection stays broken");
@@ -300,9 +298,7 @@ fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
 #[test]
 fn a_server_refuses_as_it_is_told() {
     let (engine, master, node) = engine(1);
-    engine
-        .faults()
-        .refuse(master, Some("LOADING Redis is loading the dataset in memory"));
+    engine.faults().refuse(master, Some("LOADING Redis is loading the dataset in memory"));
     assert_eq!(code(&call(&node, &get())), "LOADING");
     engine.faults().refuse(master, None);
     engine.faults().set_cluster_down(master, true);
@@ -323,9 +319,7 @@ fn the_slots_are_listed_with_masters_and_replicas() {
         panic!("no slots");
     };
     assert_eq!(ranges.len(), 3);
-    let Reply::List(first) = &ranges[0] else {
-        panic!("no range")
-    };
+    let Reply::List(first) = &ranges[0] else { panic!("no range") };
     assert_eq!(first[..2], [Reply::Int(0), Reply::Int(5460)]);
     let port = |node: &Reply| match node {
         Reply::List(parts) => parts[..2].to_vec(),
@@ -369,10 +363,9 @@ fn a_scan_finds_all_keys_that_stay() {
 #[test]
 fn calls_of_scripts_are_counted() {
     let (engine, master, _) = engine(1);
-    for (script, keys) in [
-        ("redis.call('GET', KEYS[1]) redis.pcall('NOSUCH')", "1"),
-        ("return 1", "1"),
-    ] {
+    for (script, keys) in
+        [("redis.call('GET', KEYS[1]) redis.pcall('NOSUCH')", "1"), ("return 1", "1")]
+    {
         engine.query(master, &words(&["EVAL", script, keys, KEY]));
     }
     let tally = engine.tally();

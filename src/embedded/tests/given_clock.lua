@@ -1,4 +1,5 @@
--- In the place of lua/lib/clock.lua: the time is what the test says, wherever a script would go by the server's own.
+-- In the place of lua/lib/clock.lua: the time is what the test says, wherever a script would go by
+-- the server's own.
 local clock = { string.match(redis.call('GET', 'clock'), '(%d+) (%d+)') }
 local now, us = clock[1] * 1000 + math.floor(clock[2] / 1000), clock[1] * 1000000 + clock[2]
 

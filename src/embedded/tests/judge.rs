@@ -6,8 +6,8 @@ use crate::node::{Reply, ServerError};
 pub(super) struct Judge {
     /// Such as `redis 7.0.15`.
     pub(super) server: String,
-    /// The real server is of the version that the engine follows. The texts of errors and the form of numbers differ
-    /// from version to version.
+    /// The real server is of the version that the engine follows. The texts of errors and the form
+    /// of numbers differ from version to version.
     pub(super) is_same_version: bool,
 }
 
@@ -22,18 +22,19 @@ impl Judge {
             (Some(version), _) => format!("valkey {version}"),
             (None, version) => format!("redis {}", version.unwrap_or("?")),
         };
-        Judge {
-            is_same_version: server == "redis 7.0.15",
-            server,
-        }
+        Judge { is_same_version: server == "redis 7.0.15", server }
     }
 
     /// A reply without what may differ: the place of an error, and between versions its text.
     pub(super) fn essence(&self, reply: Reply) -> Reply {
         match reply {
-            Reply::List(items) => Reply::List(items.into_iter().map(|item| self.essence(item)).collect()),
+            Reply::List(items) => {
+                Reply::List(items.into_iter().map(|item| self.essence(item)).collect())
+            }
             Reply::Error(error) => Reply::Error(self.essence_of_error(error)),
-            Reply::Text(text) if !self.is_same_version && text.starts_with(b"ERR ") => Reply::Text(text.slice(..3)),
+            Reply::Text(text) if !self.is_same_version && text.starts_with(b"ERR ") => {
+                Reply::Text(text.slice(..3))
+            }
             other => other,
         }
     }

@@ -13,7 +13,8 @@ use crate::embedded::Engine;
 use crate::node::{Node, Reply};
 use crate::slot::Slot;
 
-/// Two masters with half of the slots each, real ones and embedded ones. The slot of `{t}` is the first one's.
+/// Two masters with half of the slots each, real ones and embedded ones. The slot of `{t}` is the
+/// first one's.
 struct Pair {
     real: [(RealServer, RealConnection); 2],
     judge: Judge,
@@ -28,16 +29,14 @@ const TARGET: usize = 1;
 
 #[test]
 fn a_moving_slot_is_answered_for_as_by_a_cluster() {
-    let tag = (0..)
-        .map(|number| number.to_string())
-        .find(|tag| Slot::of(tag).get() < 8192);
+    let tag = (0..).map(|number| number.to_string()).find(|tag| Slot::of(tag).get() < 8192);
     let tag = tag.unwrap();
     let slot = Slot::of(&tag);
-    let foreign = (0..)
-        .map(|number| format!("far{number}"))
-        .find(|key| Slot::of(key).get() >= 8192);
+    let foreign =
+        (0..).map(|number| format!("far{number}")).find(|key| Slot::of(key).get() >= 8192);
     let [first, second, third] = ["a", "b", "c"].map(|key| format!("{{{tag}}}{key}"));
-    let (first, second, third, foreign) = (first.as_str(), second.as_str(), third.as_str(), &*foreign.unwrap());
+    let (first, second, third, foreign) =
+        (first.as_str(), second.as_str(), third.as_str(), &*foreign.unwrap());
     let channel = format!("{{{tag}}}channel");
     let channel = channel.as_str();
 
@@ -47,9 +46,11 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
     const TRY_OTHER: &str = "return redis.pcall('HGET', ARGV[1], 'f')";
     const DEL_OTHERS: &str = "return redis.call('DEL', ARGV[1], ARGV[2])";
     const FIND_OTHERS: &str = "return redis.call('EXISTS', ARGV[1], ARGV[2])";
-    const SET_OTHER: &str = "redis.call('HSET', KEYS[1], 'g', 'v') return redis.call('HSET', ARGV[1], 'f', 'v')";
+    const SET_OTHER: &str =
+        "redis.call('HSET', KEYS[1], 'g', 'v') return redis.call('HSET', ARGV[1], 'f', 'v')";
     const ANEW: &str = "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'f', 'v')";
-    const EMPTIED: &str = "redis.call('HDEL', KEYS[1], 'f') return redis.call('HSET', KEYS[1], 'f', 'v')";
+    const EMPTIED: &str =
+        "redis.call('HDEL', KEYS[1], 'f') return redis.call('HSET', KEYS[1], 'f', 'v')";
     const PUBLISH: &str = "return redis.call('SPUBLISH', ARGV[1], 'x')";
     const UNKNOWN: &str = "ffffffffffffffffffffffffffffffffffffffff";
 
@@ -128,10 +129,7 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
 
     pair.step("the key has moved");
     pair.query(TARGET, &["ASKING"]);
-    pair.query(
-        TARGET,
-        &["EVAL", "return redis.call('HSET', KEYS[1], 'f', 'moved')", "1", first],
-    );
+    pair.query(TARGET, &["EVAL", "return redis.call('HSET', KEYS[1], 'f', 'moved')", "1", first]);
     pair.close(slot, &[first]);
     for server in [SOURCE, TARGET] {
         pair.query(server, &["EVAL", HGET, "1", first]);
@@ -141,12 +139,7 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
         pair.query(server, &["ASKING"]);
         pair.query(server, &["EVAL", HGET, "1", first]);
     }
-    assert!(
-        pair.wrong.is_empty(),
-        "{} differ:\n{}",
-        pair.wrong.len(),
-        pair.wrong.join("\n")
-    );
+    assert!(pair.wrong.is_empty(), "{} differ:\n{}", pair.wrong.len(), pair.wrong.join("\n"));
 }
 
 impl Pair {
@@ -159,7 +152,12 @@ impl Pair {
         for (index, (_, connection)) in real.iter_mut().enumerate() {
             let (start, end) = (8192 * index, 8192 * index + 8191);
             done(connection.query(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]));
-            done(connection.query(&["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &end.to_string()]));
+            done(connection.query(&[
+                "CLUSTER",
+                "ADDSLOTSRANGE",
+                &start.to_string(),
+                &end.to_string(),
+            ]));
         }
         let [(_, source), (target, _)] = &mut real;
         let (port, bus) = (target.port.to_string(), target.bus.to_string());
@@ -175,15 +173,9 @@ impl Pair {
         let engine = Engine::builder().masters(2).replicas(0).build();
         let connector = engine.connector();
         let addresses = engine.addresses();
-        let embedded = [SOURCE, TARGET].map(|server| at_once(connector.connect(&addresses[server])).unwrap());
-        Pair {
-            real,
-            judge,
-            engine,
-            embedded,
-            step: "",
-            wrong: Vec::new(),
-        }
+        let embedded =
+            [SOURCE, TARGET].map(|server| at_once(connector.connect(&addresses[server])).unwrap());
+        Pair { real, judge, engine, embedded, step: "", wrong: Vec::new() }
     }
 
     fn step(&mut self, name: &'static str) {
@@ -198,7 +190,9 @@ impl Pair {
         if expected != actual {
             let command = command.join(" ");
             let step = self.step;
-            let line = format!("{step}, server {server}: {command}\n   server {expected:?}\n   engine {actual:?}");
+            let line = format!(
+                "{step}, server {server}: {command}\n   server {expected:?}\n   engine {actual:?}"
+            );
             self.wrong.push(line);
         }
     }
@@ -220,34 +214,44 @@ impl Pair {
     fn open(&mut self, slot: Slot) {
         let (source, target) = (self.id(SOURCE), self.id(TARGET));
         let slot_number = slot.to_string();
-        done(
-            self.real[TARGET]
-                .1
-                .query(&["CLUSTER", "SETSLOT", &slot_number, "IMPORTING", &source]),
-        );
-        done(
-            self.real[SOURCE]
-                .1
-                .query(&["CLUSTER", "SETSLOT", &slot_number, "MIGRATING", &target]),
-        );
+        done(self.real[TARGET].1.query(&[
+            "CLUSTER",
+            "SETSLOT",
+            &slot_number,
+            "IMPORTING",
+            &source,
+        ]));
+        done(self.real[SOURCE].1.query(&[
+            "CLUSTER",
+            "SETSLOT",
+            &slot_number,
+            "MIGRATING",
+            &target,
+        ]));
         assert!(self.engine.faults().begin_move(slot, TARGET));
     }
 
     fn close(&mut self, slot: Slot, keys: &[&str]) {
         let (id, port) = (self.id(TARGET), self.real[TARGET].0.port.to_string());
         for key in keys {
-            done(
-                self.real[SOURCE]
-                    .1
-                    .query(&["MIGRATE", "127.0.0.1", &port, key, "0", "60000", "REPLACE"]),
-            );
+            done(self.real[SOURCE].1.query(&[
+                "MIGRATE",
+                "127.0.0.1",
+                &port,
+                key,
+                "0",
+                "60000",
+                "REPLACE",
+            ]));
         }
         for server in [TARGET, SOURCE] {
-            done(
-                self.real[server]
-                    .1
-                    .query(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id]),
-            );
+            done(self.real[server].1.query(&[
+                "CLUSTER",
+                "SETSLOT",
+                &slot.to_string(),
+                "NODE",
+                &id,
+            ]));
         }
         assert!(self.engine.faults().finish_move(slot));
     }

@@ -1,4 +1,5 @@
-//! Random calls of the lock scripts: most are what clients send, some come late or twice, and some are what no client would send.
+//! Random calls of the lock scripts: most are what clients send, some come late or twice, and some
+//! are what no client would send.
 
 use fastrand::Rng;
 
@@ -32,9 +33,7 @@ pub(super) fn heard_channels() -> impl Iterator<Item = String> {
 
 /// Whether the client of this acquisition hears nothing.
 pub(super) fn is_deaf(id: &str) -> bool {
-    !CLIENTS[..3]
-        .iter()
-        .any(|client| id.starts_with(&format!("{client:_<11}")))
+    !CLIENTS[..3].iter().any(|client| id.starts_with(&format!("{client:_<11}")))
 }
 
 /// The greatest token there can be.
@@ -169,13 +168,7 @@ impl Calls {
     }
 
     pub(super) fn with(rng: Rng, habits: Habits) -> Calls {
-        Calls {
-            rng,
-            ids: 0,
-            known: Vec::new(),
-            sent: Vec::new(),
-            habits,
-        }
+        Calls { rng, ids: 0, known: Vec::new(), sent: Vec::new(), habits }
     }
 
     /// The next call, at this time in ms.
@@ -189,11 +182,7 @@ impl Calls {
             22.. if draw < 22 + self.habits.newcomers => self.newcomer(now),
             _ => self.again(now),
         };
-        let call = if self.rng.u32(..1000) < self.habits.odd {
-            self.made_odd(call)
-        } else {
-            call
-        };
+        let call = if self.rng.u32(..1000) < self.habits.odd { self.made_odd(call) } else { call };
         if self.sent.len() == MOST_SENT {
             self.sent.remove(0);
         }
@@ -234,12 +223,16 @@ impl Calls {
         match (call.script, status) {
             (_, b"queued") => known.ticket = number.max(known.ticket),
             ("downgrade", b"granted") => known.writes = false,
-            ("upgrade", b"granted") | (_, b"writing") => (known.writes, known.token) = (true, number),
+            ("upgrade", b"granted") | (_, b"writing") => {
+                (known.writes, known.token) = (true, number)
+            }
             (_, b"granted" | b"renewed") => known.token = number,
             // Some go on asking all the same.
-            (_, b"released" | b"left" | b"expired" | b"absent" | b"lost" | b"stale" | b"refused" | b"full")
-                if self.rng.u32(..4) > 0 =>
-            {
+            (
+                _,
+                b"released" | b"left" | b"expired" | b"absent" | b"lost" | b"stale" | b"refused"
+                | b"full",
+            ) if self.rng.u32(..4) > 0 => {
                 self.known.swap_remove(at);
             }
             _ => {}
@@ -307,7 +300,14 @@ impl Calls {
     }
 
     /// The arguments of an acquire or an upgrade.
-    fn demand(&mut self, script: &'static str, known: &Known, fifth: String, waits: bool, now: u64) -> Call {
+    fn demand(
+        &mut self,
+        script: &'static str,
+        known: &Known,
+        fifth: String,
+        waits: bool,
+        now: u64,
+    ) -> Call {
         let rng = &mut self.rng;
         let not_after = match rng.u32(..10) {
             0 => 0,
@@ -327,11 +327,7 @@ impl Calls {
         let mut args = vec![known.id.as_str(), &lease, &fifth];
         if waits {
             args.extend([window.as_str(), &liveness]);
-            args.extend(if upgrades {
-                ["0", "0"]
-            } else {
-                [ticket.as_str(), &limit]
-            });
+            args.extend(if upgrades { ["0", "0"] } else { [ticket.as_str(), &limit] });
             args.extend([node, "0"]);
         }
         let mut call = call(script, known, &args);
@@ -342,7 +338,8 @@ impl Calls {
     /// What concerns the lock and no id.
     fn of_a_lock(&mut self) -> Call {
         let rng = &mut self.rng;
-        let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"][rng.usize(..7)];
+        let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"]
+            [rng.usize(..7)];
         let key = LOCKS[rng.usize(..self.habits.locks)];
         let mut args = words(&["here", "0"]);
         if script == "inspect" {
@@ -420,11 +417,7 @@ impl Calls {
 fn call(script: &'static str, known: &Known, args: &[&str]) -> Call {
     let mut all = words(&["here", "0"]);
     all.extend(words(args));
-    Call {
-        script,
-        keys: vec![known.key.to_owned()],
-        args: all,
-    }
+    Call { script, keys: vec![known.key.to_owned()], args: all }
 }
 
 fn words(words: &[&str]) -> Vec<Vec<u8>> {

@@ -37,12 +37,7 @@ impl RealServer {
             command.args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]);
         }
         let process = command.stdout(Stdio::null()).spawn().expect("the server starts");
-        let server = RealServer {
-            process,
-            port,
-            bus,
-            directory,
-        };
+        let server = RealServer { process, port, bus, directory };
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "the server does not listen");
@@ -77,7 +72,10 @@ impl RealConnection {
     }
 
     /// Sends all commands before it reads the first reply.
-    pub(super) fn ask_all<'a>(&mut self, commands: impl Iterator<Item = &'a [Vec<u8>]>) -> Vec<Reply> {
+    pub(super) fn ask_all<'a>(
+        &mut self,
+        commands: impl Iterator<Item = &'a [Vec<u8>]>,
+    ) -> Vec<Reply> {
         let requests: Vec<Vec<u8>> = commands.map(request).collect();
         self.0.get_mut().write_all(&requests.concat()).unwrap();
         requests.iter().map(|_| self.reply()).collect()
@@ -121,7 +119,8 @@ fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     request
 }
 
-/// The server that the environment names, or the one on the path, or the one that was fetched for the tests.
+/// The server that the environment names, or the one on the path, or the one that was fetched for
+/// the tests.
 pub(super) fn program() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/redis-server");
     let path = env::var_os("PATH").unwrap_or_default();

@@ -34,18 +34,12 @@ impl Shard {
 
     fn hold_back(&self) {
         let faults = self.engine.faults();
-        faults
-            .replicas(self.master)
-            .into_iter()
-            .for_each(|it| faults.hold_back(it));
+        faults.replicas(self.master).into_iter().for_each(|it| faults.hold_back(it));
     }
 
     fn catch_up(&self) {
         let faults = self.engine.faults();
-        faults
-            .replicas(self.master)
-            .into_iter()
-            .for_each(|it| faults.catch_up(it));
+        faults.replicas(self.master).into_iter().for_each(|it| faults.catch_up(it));
     }
 
     /// Promotes a replica; the value that it has.
@@ -128,10 +122,7 @@ fn what_a_new_connection_waits_for_differs_by_server() {
         assert_eq!(writes.wait(), 0);
         let looks = shard.connect();
         assert_eq!(looks.wait(), 1, "it covers nothing yet");
-        assert_eq!(
-            looks.call(&["EVAL", "return redis.call('GET', KEYS[1])", "1", KEY]),
-            text("1")
-        );
+        assert_eq!(looks.call(&["EVAL", "return redis.call('GET', KEYS[1])", "1", KEY]), text("1"));
         assert_eq!(looks.wait(), after_a_look, "{covers:?}");
         assert_eq!(writes.wait(), 0, "what others do changes nothing for it");
         looks.call(&["EVAL", "return redis.call('SET', KEYS[1], '2')", "1", KEY]);

@@ -1,7 +1,8 @@
-//! The lock scripts answer and write on the engine as on a real server, byte for byte: the same random calls go to both, with the
-//! same time given to both in the place of their clocks.
+//! The lock scripts answer and write on the engine as on a real server, byte for byte: the same
+//! random calls go to both, with the same time given to both in the place of their clocks.
 //!
-//! `make equality` compares a million calls; `RWLEASE_SEED=n` begins with one round again, `SERVER_IS` says on which server it must be.
+//! `make equality` compares a million calls; `RWLEASE_SEED=n` begins with one round again,
+//! `SERVER_IS` says on which server it must be.
 
 // The calls are real, and so is the time they take.
 #![allow(clippy::disallowed_methods)]
@@ -129,7 +130,8 @@ impl Pair {
         let server = RealServer::start(false);
         let (mut real, mut real_ear) = (server.connect(), server.connect());
         let engine = Engine::builder().standalone().starts_at(since_1970()).build();
-        let (subscription, mut heard) = at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
+        let (subscription, mut heard) =
+            at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
         for channel in random_calls::heard_channels() {
             at_once(subscription.join(channel.as_bytes(), false)).unwrap();
             heard.try_recv().unwrap();
@@ -137,12 +139,7 @@ impl Pair {
         }
         let mut digests = BTreeMap::new();
         for script in crate::scripts() {
-            assert_eq!(
-                script.text().matches(CLOCK).count(),
-                1,
-                "the clock of {}",
-                script.name()
-            );
+            assert_eq!(script.text().matches(CLOCK).count(), 1, "the clock of {}", script.name());
             let load = ["SCRIPT", "LOAD", &script.text().replacen(CLOCK, GIVEN_CLOCK, 1)];
             let Reply::Text(digest) = engine.query(0, &words(&load)) else {
                 panic!("{} does not compile", script.name());
@@ -171,7 +168,8 @@ impl Pair {
     }
 
     fn must_have_said_all(&self) {
-        let missing: Vec<_> = MUST_BE_SAID.iter().filter(|word| !self.said.contains(**word)).collect();
+        let missing: Vec<_> =
+            MUST_BE_SAID.iter().filter(|word| !self.said.contains(**word)).collect();
         assert!(missing.is_empty(), "never said: {missing:?}");
     }
 
@@ -189,10 +187,7 @@ impl Pair {
         self.engine.faults().set_full_memory(0, is_full);
         let limit = if is_full { "1" } else { "0" };
         let command = ["CONFIG", "SET", "maxmemory", limit].map(|word| word.as_bytes().to_vec());
-        self.ahead.push(Done {
-            command: command.into(),
-            reply: None,
-        });
+        self.ahead.push(Done { command: command.into(), reply: None });
     }
 
     /// Lets the server catch up, and gives the first difference.
@@ -200,9 +195,12 @@ impl Pair {
         let ahead = std::mem::take(&mut self.ahead);
         let replies = self.real.ask_all(ahead.iter().map(|done| done.command.as_slice()));
         for (at, (done, reply)) in ahead.iter().zip(replies).enumerate() {
-            let Some(expected) = done.reply.clone() else { continue };
+            let Some(expected) = done.reply.clone() else {
+                continue;
+            };
             let sorts = done.command[0] == b"HGETALL";
-            let [engine, server] = [expected, reply].map(|reply| self.judge.essence(sorted(reply, sorts)));
+            let [engine, server] =
+                [expected, reply].map(|reply| self.judge.essence(sorted(reply, sorts)));
             if engine != server {
                 let before = &ahead[at.saturating_sub(12)..=at];
                 let before: Vec<String> = before.iter().map(|done| tell(&done.command)).collect();
@@ -294,11 +292,8 @@ impl Round<'_> {
 
     fn command(&self, call: &Call) -> Vec<Vec<u8>> {
         let count = call.keys.len().to_string();
-        let mut command = vec![
-            b"EVALSHA".to_vec(),
-            self.pair.digests[call.script].clone(),
-            count.into(),
-        ];
+        let mut command =
+            vec![b"EVALSHA".to_vec(), self.pair.digests[call.script].clone(), count.into()];
         command.extend(call.keys.iter().map(|key| key.clone().into()));
         command.extend(call.args.iter().cloned());
         command
@@ -339,18 +334,20 @@ impl Round<'_> {
         }
     }
 
-    /// Somebody else writes to a lock; and ends it, so that not all that follows is about what is malformed.
+    /// Somebody else writes to a lock; and ends it, so that not all that follows is about what is
+    /// malformed.
     fn tamper(&mut self) {
         let key = LOCKS[self.rng.usize(..LOCKS.len())];
         match self.rng.u32(..400) {
             0 => {
                 let (field, value) = self.calls.tampering();
-                self.pair
-                    .tell(&[b"HSET", key.as_bytes(), field.as_bytes(), &value], true);
+                self.pair.tell(&[b"HSET", key.as_bytes(), field.as_bytes(), &value], true);
             }
             1 => drop(self.pair.tell(&["SET", key, "somebody else's"], true)),
             2..5 => drop(self.pair.tell(&["DEL", key], true)),
-            5 if self.rng.u32(..5) == 0 => drop(self.pair.tell(&["HSET", key, "version", "2"], true)),
+            5 if self.rng.u32(..5) == 0 => {
+                drop(self.pair.tell(&["HSET", key, "version", "2"], true))
+            }
             _ => {}
         }
     }
@@ -387,7 +384,9 @@ fn sorted(reply: Reply, sorts: bool) -> Reply {
 pub(super) fn message(reply: &Reply) -> Option<(Bytes, Bytes)> {
     match reply {
         Reply::List(parts) => match parts.as_slice() {
-            [Reply::Text(kind), Reply::Text(channel), Reply::Text(payload)] if kind.as_ref() == b"smessage" => {
+            [Reply::Text(kind), Reply::Text(channel), Reply::Text(payload)]
+                if kind.as_ref() == b"smessage" =>
+            {
                 Some((channel.clone(), payload.clone()))
             }
             _ => None,

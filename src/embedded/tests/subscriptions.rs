@@ -55,13 +55,8 @@ fn those_who_joined_hear_and_are_counted() {
     let (engine, master, _) = engine();
     assert_eq!(publish(&engine, master), Reply::Int(0));
     let (mut first, mut second) = (joined(&engine, master, false), joined(&engine, master, false));
-    let script = words(&[
-        "EVAL",
-        "return redis.call('SPUBLISH', ARGV[1], 'x')",
-        "1",
-        "{key}",
-        CHANNEL,
-    ]);
+    let script =
+        words(&["EVAL", "return redis.call('SPUBLISH', ARGV[1], 'x')", "1", "{key}", CHANNEL]);
     assert_eq!(engine.query(master, &script), Reply::Int(2));
     assert_eq!(first.1.try_recv(), Ok(message()));
     assert_eq!(second.1.try_recv(), Ok(message()));

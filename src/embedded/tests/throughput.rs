@@ -31,7 +31,9 @@ fn throughput_of_a_script_of_eight_calls() {
             panic!("not loaded");
         };
         let key = |number| format!("rwlease:order:{{{number}}}");
-        let call = |key: String| words(&[b"EVALSHA", &*digest, b"1", key.as_bytes(), b"master-of-it-0001"]);
+        let call = |key: String| {
+            words(&[b"EVALSHA", &*digest, b"1", key.as_bytes(), b"master-of-it-0001"])
+        };
         let commands: Vec<_> = (0..1000).map(|number| call(key(number))).collect();
         let start = Instant::now();
         for command in commands.iter().cycle().take(RUNS) {

@@ -11,7 +11,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or one that does nothing here (URLs, credentials, the client's name, certificates);
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or one that does
+    /// nothing here (URLs, credentials, the client's name, certificates);
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if all its servers are stopped.
     ///
     /// # Cancel safety
@@ -24,8 +25,8 @@ impl Builder {
         Locks::start(engine.connector(), engine.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Connects from a host of a simulated network. The client's id is drawn from the seeded randomness that all else is
-    /// drawn from: two runs that do the same are the same.
+    /// Connects from a host of a simulated network. The client's id is drawn from the seeded
+    /// randomness that all else is drawn from: two runs that do the same are the same.
     ///
     /// # Errors, Cancel safety
     ///
@@ -40,8 +41,8 @@ impl Builder {
         Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build, on servers in this process. What is read
-    /// stays in memory.
+    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build,
+    /// on servers in this process. What is read stays in memory.
     #[doc(hidden)]
     pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
         self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));

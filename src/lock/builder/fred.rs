@@ -10,16 +10,21 @@ use crate::node::fred::{self, FredConnector};
 use crate::protocol::Scripts;
 
 impl Builder {
-    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that configuration. Any one node of the cluster is enough.
+    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that
+    /// configuration. Any one node of the cluster is enough.
     ///
-    /// Of `fred` only connections to single servers are used, one for commands and one for subscriptions to each: whatever it says of retries, redirects and reconnecting does
-    /// not matter, nor does its protocol version (RESP3 is used). `TlsConfig::hostnames` is heeded with the feature `fred-tls`.
+    /// Of `fred` only connections to single servers are used, one for commands and one for
+    /// subscriptions to each: whatever it says of retries, redirects and reconnecting does not
+    /// matter, nor does its protocol version (RESP3 is used). `TlsConfig::hostnames` is heeded with
+    /// the feature `fred-tls`.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, one that the configuration must say instead (URLs, credentials, the client's name,
-    /// certificates), or a configuration for Sentinel or a socket file; [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if it
-    /// does not let this client in.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, one that the
+    /// configuration must say instead (URLs, credentials, the client's name, certificates), or a
+    /// configuration for Sentinel or a socket file; [`Unavailable`](crate::ErrorKind::Unavailable)
+    /// if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if it does not let this
+    /// client in.
     ///
     /// # Cancel safety
     ///

@@ -28,7 +28,8 @@ use redis::RedisSettings;
 pub struct Builder {
     settings: Settings,
     router: RouterSettings,
-    /// One that was given of how to dial, which a connection of the application's does in its own way.
+    /// One that was given of how to dial, which a connection of the application's does in its own
+    /// way.
     dialing: Option<&'static str>,
     #[cfg(feature = "redis")]
     redis: RedisSettings,
@@ -37,13 +38,15 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients of a lock need the same.
+    /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients
+    /// of a lock need the same.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
     }
 
-    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others call it. All users of a mutex need the same.
+    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others
+    /// call it. All users of a mutex need the same.
     pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.mutex_prefix = prefix.into();
         self
@@ -55,9 +58,11 @@ impl Builder {
         self
     }
 
-    /// How much earlier a lease ends here than at the server, at most half of the lease. It covers the difference in speed of the two clocks and
-    /// the skew between two servers when the lock moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the lease, at
-    /// most 500 ms; so servers whose clocks may differ by more than that need a larger one.
+    /// How much earlier a lease ends here than at the server, at most half of the lease. It covers
+    /// the difference in speed of the two clocks and the skew between two servers when the lock
+    /// moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the
+    /// lease, at most 500 ms; so servers whose clocks may differ by more than that need a larger
+    /// one.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
@@ -81,22 +86,26 @@ impl Builder {
         self
     }
 
-    /// How long a place in a queue is kept for a waiter that does not poll, at least three poll intervals. Default: 10 s.
+    /// How long a place in a queue is kept for a waiter that does not poll, at least three poll
+    /// intervals. Default: 10 s.
     pub fn waiter_ttl(mut self, waiter_ttl: Duration) -> Self {
         self.settings.poll.waiter_ttl = waiter_ttl;
         self
     }
 
-    /// How long a grant waits to be claimed by the waiter that it was pushed to. A dead waiter that nobody knows to be dead costs the queue this
-    /// long. Until the claim is answered the waiter holds for this long less the [margin](Self::margin); where that is less than a quarter of it, the
-    /// waiter does not hold before the answer. Default: 1.5 s, of which the default margin of long leases leaves one.
+    /// How long a grant waits to be claimed by the waiter that it was pushed to. A dead waiter that
+    /// nobody knows to be dead costs the queue this long. Until the claim is answered the waiter
+    /// holds for this long less the [margin](Self::margin); where that is less than a quarter of
+    /// it, the waiter does not hold before the answer. Default: 1.5 s, of which the default margin
+    /// of long leases leaves one.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.poll.window = window;
         self
     }
 
-    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop something. Called on the client's own task, before the server lets the next one
-    /// in as long as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
+    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop
+    /// something. Called on the client's own task, before the server lets the next one in as long
+    /// as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
     pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
@@ -115,23 +124,27 @@ impl Builder {
         self
     }
 
-    /// How long a server may be silent while calls wait for its answers, from 1 ms to 1 h; then they are repeated, elsewhere if the slot has moved. As long as
-    /// it answers anything, it is at work on what came before, and nothing is sent twice. Default: 500 ms.
+    /// How long a server may be silent while calls wait for its answers, from 1 ms to 1 h; then
+    /// they are repeated, elsewhere if the slot has moved. As long as it answers anything, it is at
+    /// work on what came before, and nothing is sent twice. Default: 500 ms.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.router.response_timeout = timeout;
         self
     }
 
-    /// The most calls that each server has to answer for this client at the same time, at least 1. More wait here, first come, first served, and are sent as soon as
-    /// others have been answered. A call whose time is nearly up is not sent any more: it fails as
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), and leaves nothing behind at the server. Renewals and releases in the background have turns of their
-    /// own. Default: 256, which a server answers in a few milliseconds; more are of use where the round trip is long.
+    /// The most calls that each server has to answer for this client at the same time, at least 1.
+    /// More wait here, first come, first served, and are sent as soon as others have been answered.
+    /// A call whose time is nearly up is not sent any more: it fails as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), and leaves nothing behind at the server.
+    /// Renewals and releases in the background have turns of their own. Default: 256, which a
+    /// server answers in a few milliseconds; more are of use where the round trip is long.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.router.max_in_flight = calls;
         self
     }
 
-    /// Turns the host and port that a server announces into those to connect to: for containers, tunnels, forwarded ports.
+    /// Turns the host and port that a server announces into those to connect to: for containers,
+    /// tunnels, forwarded ports.
     pub fn address_translator(
         mut self,
         address_translator: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -165,7 +178,8 @@ impl Builder {
     }
 }
 
-/// What would do nothing is an error: a caller that sets certificates, say, must not be connected without.
+/// What would do nothing is an error: a caller that sets certificates, say, must not be connected
+/// without.
 fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
     match given {
         Some(given) => Err(Error::invalid(format!("`{given}` does nothing with `{connector}`"))),

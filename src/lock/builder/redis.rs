@@ -57,15 +57,14 @@ impl RedisSettings {
 impl Builder {
     /// The servers to begin with, by URL: any one node of the cluster is enough.
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.redis
-            .urls
-            .extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
+        self.redis.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
         self
     }
 
-    /// Who this client says it is, queried at each new connection: so passwords can change while it runs. What the URLs say
-    /// does not count then. A server that does not accept them is [`Unavailable`](crate::ErrorKind::Unavailable) and dialled again, unless
-    /// the provider says that they cannot change. Default: what the URLs say, in which they must agree.
+    /// Who this client says it is, queried at each new connection: so passwords can change while it
+    /// runs. What the URLs say does not count then. A server that does not accept them is
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) and dialled again, unless the provider says
+    /// that they cannot change. Default: what the URLs say, in which they must agree.
     pub fn credentials(mut self, provider: impl crate::node::CredentialsProvider) -> Self {
         self.redis.connector.credentials = Some(Arc::new(provider));
         self
@@ -77,7 +76,8 @@ impl Builder {
         self
     }
 
-    /// For `rediss://`: root certificates (PEM) to trust instead of the system's. Needs the feature `redis-tls`.
+    /// For `rediss://`: root certificates (PEM) to trust instead of the system's. Needs the feature
+    /// `redis-tls`.
     pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.redis.connector.tls.get_or_insert_default().roots = Some(pem.into());
         self
@@ -85,7 +85,8 @@ impl Builder {
 
     /// For `rediss://`: this client's certificate and its key (PEM). Needs the feature `redis-tls`.
     pub fn tls_client(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.redis.connector.tls.get_or_insert_default().client = Some((certificate.into(), key.into()));
+        self.redis.connector.tls.get_or_insert_default().client =
+            Some((certificate.into(), key.into()));
         self
     }
 
@@ -93,9 +94,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or URLs that are none or differ in what they say beside the address;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if it
-    /// does not let this client in.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or URLs that are none
+    /// or differ in what they say beside the address;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached;
+    /// [`Refused`](crate::ErrorKind::Refused) if it does not let this client in.
     ///
     /// # Cancel safety
     ///
@@ -129,7 +131,8 @@ impl Builder {
         }
         connector.database = first.database;
         if !provided {
-            connector.credentials = first.credentials.clone().map(|credentials| Arc::new(credentials) as _);
+            connector.credentials =
+                first.credentials.clone().map(|credentials| Arc::new(credentials) as _);
         }
         self.router.seeds = servers.into_iter().map(|server| server.address).collect();
         let clock = Arc::new(SystemClock);

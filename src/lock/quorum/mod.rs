@@ -24,7 +24,8 @@ use crate::lock::retry::{Cancel, Wait};
 use crate::node::Address;
 use crate::protocol::{AHEAD, Kind, LockKey, Mode, RaiseToken, Raised};
 
-/// A member that did not answer in the part of the lease that this is the divisor of is passed over, in the range below.
+/// A member that did not answer in the part of the lease that this is the divisor of is passed
+/// over, in the range below.
 const PARTS_FOR_A_MEMBER: u32 = 50;
 const SHORTEST_FOR_A_MEMBER: Duration = Duration::from_millis(20);
 const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
@@ -32,8 +33,9 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 /// The least that the slow members are waited for when most have answered already.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
 
-/// Several independent deployments, on most of which a lock must be held: the Redlock algorithm. Each is a [`Locks`] of its own, over single
-/// servers without replicas as Redlock has them, or over clusters.
+/// Several independent deployments, on most of which a lock must be held: the Redlock algorithm.
+/// Each is a [`Locks`] of its own, over single servers without replicas as Redlock has them, or
+/// over clusters.
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")]
@@ -51,39 +53,49 @@ const LEAST_GRACE: Duration = Duration::from_millis(5);
 ///
 /// # What it does
 ///
-/// All members are tried at the same time, each for a time far shorter than the lease. The lock is held if a majority of them granted it and time is
-/// left: until the moment at which less than a majority of the leases is good, each counted from before its request was sent, less the drift of
-/// clocks. Otherwise it is given back everywhere, also where no answer came, and tried again after a random pause. Each member's lease is renewed
-/// by itself, and the lock is held for as long as a majority is. There is no queue.
+/// All members are tried at the same time, each for a time far shorter than the lease. The lock is
+/// held if a majority of them granted it and time is left: until the moment at which less than a
+/// majority of the leases is good, each counted from before its request was sent, less the drift of
+/// clocks. Otherwise it is given back everywhere, also where no answer came, and tried again after
+/// a random pause. Each member's lease is renewed by itself, and the lock is held for as long as a
+/// majority is. There is no queue.
 ///
 /// # What it is good for, and what not
 ///
-/// It goes on while a minority of the members is dead or cut off, without a failover. It is as safe as the members' clocks: each must run at
-/// about the speed of this process's, and none may jump ahead. A member that comes back with its locks forgotten must stay away for as long as the longest lease, or a second
-/// majority can be found. And as with every lease, a process that was stopped in between does not know that its lock has
-/// passed on: what protects data then is a store that checks [tokens](QuorumGuard::token), or data that a second writer cannot spoil.
-/// A member that was missed, or is lost later, is not taken again: the lock lives on the others.
+/// It goes on while a minority of the members is dead or cut off, without a failover. It is as safe
+/// as the members' clocks: each must run at about the speed of this process's, and none may jump
+/// ahead. A member that comes back with its locks forgotten must stay away for as long as the
+/// longest lease, or a second majority can be found. And as with every lease, a process that was
+/// stopped in between does not know that its lock has passed on: what protects data then is a store
+/// that checks [tokens](QuorumGuard::token), or data that a second writer cannot spoil. A member
+/// that was missed, or is lost later, is not taken again: the lock lives on the others.
 ///
-/// The clocks of the members should agree within seconds. A token that is more than a minute ahead of a member's clock is not taken there: otherwise one member
-/// with a wrong clock would give the lock a life of years on all others. Where so many refuse a read/write lock's token, or would, that no majority takes it, the
-/// member that gave it is left out of that lock, as if it had not answered, and the lock is given back there. The event `rwlease.clock` names it, and so does the
+/// The clocks of the members should agree within seconds. A token that is more than a minute ahead
+/// of a member's clock is not taken there: otherwise one member with a wrong clock would give the
+/// lock a life of years on all others. Where so many refuse a read/write lock's token, or would,
+/// that no majority takes it, the member that gave it is left out of that lock, as if it had not
+/// answered, and the lock is given back there. The event `rwlease.clock` names it, and so does the
 /// error if less than a majority is left.
 ///
-/// Both sides of that argument: the [description of the algorithm](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), and Martin
-/// Kleppmann's [How to do distributed locking](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). Where one
-/// cluster is enough, its lock with [`RwLock`](crate::RwLock) has a queue, costs less, and survives the loss of a master as well.
+/// Both sides of that argument: the [description of the
+/// algorithm](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), and Martin
+/// Kleppmann's [How to do distributed
+/// locking](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html). Where one
+/// cluster is enough, its lock with [`RwLock`](crate::RwLock) has a queue, costs less, and survives
+/// the loss of a master as well.
 #[derive(Clone, Debug)]
 pub struct Quorum {
     members: Arc<[Locks]>,
 }
 
 impl Quorum {
-    /// A quorum of these members: an odd number, usually five. Two clients of one deployment are not independent, and make the quorum worthless; that is
-    /// not checked.
+    /// A quorum of these members: an odd number, usually five. Two clients of one deployment are
+    /// not independent, and make the quorum worthless; that is not checked.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) for less than three members: with one or two, no loss is survived.
+    /// [`Invalid`](ErrorKind::Invalid) for less than three members: with one or two, no loss is
+    /// survived.
     pub fn new(members: impl IntoIterator<Item = Locks>) -> Result<Quorum> {
         let members: Arc<[Locks]> = members.into_iter().collect();
         if members.len() < 3 {
@@ -97,7 +109,8 @@ impl Quorum {
         self.members.len() / 2 + 1
     }
 
-    /// Acquires a [`Mutex`](crate::Mutex) of this name: on each member what every other Redlock client does, so that they exclude each other. It has no fencing token.
+    /// Acquires a [`Mutex`](crate::Mutex) of this name: on each member what every other Redlock
+    /// client does, so that they exclude each other. It has no fencing token.
     pub fn mutex(&self, name: impl AsRef<str>) -> QuorumAcquire {
         QuorumAcquire::new(self, Kind::Mutex, name.as_ref(), Mode::Write)
     }
@@ -117,8 +130,10 @@ impl Quorum {
 ///
 /// # Cost
 ///
-/// One round trip in time for each try, to all members at once; one more for a read/write lock, whose token is written back, and one for each member whose clock is wrong. A member that is dead
-/// or slow costs as much again as the majority took, at most the [member's time-out](Self::member_timeout).
+/// One round trip in time for each try, to all members at once; one more for a read/write lock,
+/// whose token is written back, and one for each member whose clock is wrong. A member that is dead
+/// or slow costs as much again as the majority took, at most the [member's
+/// time-out](Self::member_timeout).
 ///
 /// # Fairness
 ///
@@ -126,13 +141,15 @@ impl Quorum {
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`Unavailable`](ErrorKind::Unavailable) if for the clients' call timeout less than a majority
-/// of the members answered, its source being what one of the others said; or if a member's clock is wrong, and less than a majority is left without it. Then it
+/// As [`Acquire`](crate::Acquire). [`Unavailable`](ErrorKind::Unavailable) if for the clients' call
+/// timeout less than a majority of the members answered, its source being what one of the others
+/// said; or if a member's clock is wrong, and less than a majority is left without it. Then it
 /// names that member and how far its clock is ahead.
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point it leaves nothing at any member that can be reached; at the others the lease ends it.
+/// Dropped at any point it leaves nothing at any member that can be reached; at the others the
+/// lease ends it.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct QuorumAcquire {
@@ -177,15 +194,16 @@ impl QuorumAcquire {
 
     options!();
 
-    /// How long one member is waited for in one try: far shorter than the lease, or a dead member eats it. Default: a fiftieth of the lease, from 20 ms to
-    /// 500 ms.
+    /// How long one member is waited for in one try: far shorter than the lease, or a dead member
+    /// eats it. Default: a fiftieth of the lease, from 20 ms to 500 ms.
     pub fn member_timeout(mut self, timeout: Duration) -> Self {
         self.member_timeout = Some(timeout);
         self
     }
 
-    /// How much earlier the lock ends here than at its members, where that is more than the clients' [margin](crate::Builder::margin): for the
-    /// different speed of clocks. Default: a hundredth of the lease and 2 ms.
+    /// How much earlier the lock ends here than at its members, where that is more than the
+    /// clients' [margin](crate::Builder::margin): for the different speed of clocks. Default: a
+    /// hundredth of the lease and 2 ms.
     pub fn drift(mut self, drift: Duration) -> Self {
         self.drift = Some(drift);
         self
@@ -195,7 +213,8 @@ impl QuorumAcquire {
     ///
     /// # Errors, Cancel safety
     ///
-    /// As when it is awaited; never `TimedOut` or `TriesUsedUp`, and `Unavailable` at once if no majority answers.
+    /// As when it is awaited; never `TimedOut` or `TriesUsedUp`, and `Unavailable` at once if no
+    /// majority answers.
     pub async fn try_once(self) -> Result<Option<QuorumGuard>> {
         let round = self.round()?;
         match round.run().await? {
@@ -209,7 +228,8 @@ impl QuorumAcquire {
         self.options.check()?;
         self.wait.check()?;
         let lease = self.options.lease;
-        let default = (lease / PARTS_FOR_A_MEMBER).clamp(SHORTEST_FOR_A_MEMBER, LONGEST_FOR_A_MEMBER);
+        let default =
+            (lease / PARTS_FOR_A_MEMBER).clamp(SHORTEST_FOR_A_MEMBER, LONGEST_FOR_A_MEMBER);
         let locks = match &self.locks {
             Ok(locks) => locks,
             Err(error) => return Err(Error::new(error.kind(), error.to_string())),
@@ -309,7 +329,8 @@ impl Round<'_> {
                 Either::Left((Some(Ok(Some(hold))), _)) => {
                     held.push(hold);
                     if held.len() == majority {
-                        // The others may take as long again as these did. Those that do not are given back, and the majority is enough.
+                        // The others may take as long again as these did. Those that do not are
+                        // given back, and the majority is enough.
                         let now = clock.now();
                         until = until.min(now.after(now.since(started).max(LEAST_GRACE)));
                     }
@@ -338,16 +359,17 @@ impl Round<'_> {
                 Err(None) => return self.failed(false, failed),
             }
         }
-        if guard.is_held() {
-            Ok(Tried::Held(guard))
-        } else {
-            self.failed(false, failed)
-        }
+        if guard.is_held() { Ok(Tried::Held(guard)) } else { self.failed(false, failed) }
     }
 
-    /// Gives a majority the greatest token that its members gave. Where more of them say that it is too far ahead than take it, the clock of the member that
-    /// gave it is wrong: it is left out, and the lock is given back there. Fails when no majority has a token; with what to say if that is for a clock.
-    async fn agree_on_token(&self, guard: &mut QuorumGuard) -> std::result::Result<u64, Option<Error>> {
+    /// Gives a majority the greatest token that its members gave. Where more of them say that it is
+    /// too far ahead than take it, the clock of the member that gave it is wrong: it is left out,
+    /// and the lock is given back there. Fails when no majority has a token; with what to say if
+    /// that is for a clock.
+    async fn agree_on_token(
+        &self,
+        guard: &mut QuorumGuard,
+    ) -> std::result::Result<u64, Option<Error>> {
         let mut wrong = None;
         while guard.holds.len() >= guard.majority {
             let written = match guard.foresee() {
@@ -361,7 +383,8 @@ impl Round<'_> {
                 return Ok(written.token);
             }
             let nearest = written.refused.iter().min_by_key(|(_, by)| *by);
-            let Some(&(place, by)) = nearest.filter(|_| written.refused.len() >= written.count) else {
+            let Some(&(place, by)) = nearest.filter(|_| written.refused.len() >= written.count)
+            else {
                 break; // too few have said anything
             };
             let behind = self.member(&guard.holds[place]);
@@ -402,7 +425,8 @@ impl Round<'_> {
     async fn acquire(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
         let client = &member.client;
         let until = client.clock.now().after(self.member_timeout);
-        let taken = acquire::take(client, lock, self.mode, self.options, WaitPolicy::Try { until }).await?;
+        let taken =
+            acquire::take(client, lock, self.mode, self.options, WaitPolicy::Try { until }).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
@@ -428,7 +452,9 @@ impl Round<'_> {
 /// The error to tell of: one that does not pass by itself, if there is one.
 fn worse(known: Option<Error>, error: Error) -> Error {
     known
-        .filter(|known| known.kind() != ErrorKind::Unavailable || error.kind() == ErrorKind::Unavailable)
+        .filter(|known| {
+            known.kind() != ErrorKind::Unavailable || error.kind() == ErrorKind::Unavailable
+        })
         .unwrap_or(error)
 }
 
@@ -447,10 +473,12 @@ pub struct QuorumGuard {
 }
 
 impl QuorumGuard {
-    /// The fencing token of a read/write lock, and `None` for a mutex. It is the greatest that the members gave, and was written back to a majority of them
-    /// before it was handed out: so the majority of the next holder has a member that gives a greater one. That holds as long as members keep what they acknowledged,
-    /// and, when a lock was idle and forgotten in between, as long as their clocks differ by less than the grace of ten seconds for which it is kept. Members that are
-    /// more than a minute apart do not take each other's tokens: see [`Quorum`].
+    /// The fencing token of a read/write lock, and `None` for a mutex. It is the greatest that the
+    /// members gave, and was written back to a majority of them before it was handed out: so the
+    /// majority of the next holder has a member that gives a greater one. That holds as long as
+    /// members keep what they acknowledged, and, when a lock was idle and forgotten in between, as
+    /// long as their clocks differ by less than the grace of ten seconds for which it is kept.
+    /// Members that are more than a minute apart do not take each other's tokens: see [`Quorum`].
     pub fn token(&self) -> Option<u64> {
         self.token
     }
@@ -460,14 +488,13 @@ impl QuorumGuard {
         self.holds.iter().map(|hold| &hold.0)
     }
 
-    /// What is left of it, computed now: until less than a majority of the leases is good, less the drift. Zero if it is lost.
+    /// What is left of it, computed now: until less than a majority of the leases is good, less the
+    /// drift. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let mut left: Vec<Duration> = self
             .leases()
             .map(|lease| {
-                lease
-                    .remaining()
-                    .saturating_sub(self.drift.saturating_sub(lease.margin()))
+                lease.remaining().saturating_sub(self.drift.saturating_sub(lease.margin()))
             })
             .collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
@@ -479,7 +506,8 @@ impl QuorumGuard {
         !self.remaining().is_zero()
     }
 
-    /// How it stands, computed now: [`Uncertain`](LeaseState::Uncertain) when less than a majority of the leases is being renewed as it should.
+    /// How it stands, computed now: [`Uncertain`](LeaseState::Uncertain) when less than a majority
+    /// of the leases is being renewed as it should.
     pub fn state(&self) -> LeaseState {
         let sound = self.leases().filter(|lease| lease.state() == LeaseState::Held).count();
         if !self.is_held() {
@@ -514,12 +542,13 @@ impl QuorumGuard {
         }
     }
 
-    /// Makes it as long again as it was requested, on a majority: needed only where nobody else renews. One round trip in time.
+    /// Makes it as long again as it was requested, on a majority: needed only where nobody else
+    /// renews. One round trip in time.
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when it is lost; [`Unavailable`](ErrorKind::Unavailable) when less than a majority was renewed, with the lock as it
-    /// was.
+    /// [`Lost`](ErrorKind::Lost) when it is lost; [`Unavailable`](ErrorKind::Unavailable) when less
+    /// than a majority was renewed, with the lock as it was.
     ///
     /// # Cancel safety
     ///
@@ -527,7 +556,9 @@ impl QuorumGuard {
     pub async fn renew(&self) -> Result<()> {
         let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
         let renewed = join_all(renewals).await.into_iter().flatten().flatten().count();
-        let error = |kind, message| Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)));
+        let error = |kind, message| {
+            Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)))
+        };
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
         } else if renewed < self.majority {
@@ -537,13 +568,15 @@ impl QuorumGuard {
         }
     }
 
-    /// Releases it everywhere. [`Released`](Released::Released) if a majority says that it was held until now; [`AlreadyLost`](Released::AlreadyLost) if so many
-    /// say the opposite that there was no majority; [`Unknown`](Released::Unknown) otherwise. Members that do not answer in time are released in the
-    /// background. One round trip in time.
+    /// Releases it everywhere. [`Released`](Released::Released) if a majority says that it was held
+    /// until now; [`AlreadyLost`](Released::AlreadyLost) if so many say the opposite that there was
+    /// no majority; [`Unknown`](Released::Unknown) otherwise. Members that do not answer in time
+    /// are released in the background. One round trip in time.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when so many members refuse that there is no majority of others.
+    /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when so many members
+    /// refuse that there is no majority of others.
     ///
     /// # Cancel safety
     ///
@@ -578,8 +611,9 @@ impl QuorumGuard {
         }
     }
 
-    /// What would come of writing the greatest token back, if so many members must refuse it that no majority can take it. Then it is not sent: each member that
-    /// takes it gives tokens from then on that the members that refused it refuse as well.
+    /// What would come of writing the greatest token back, if so many members must refuse it that
+    /// no majority can take it. Then it is not sent: each member that takes it gives tokens from
+    /// then on that the members that refused it refuse as well.
     fn foresee(&self) -> Option<Written> {
         let token = self.leases().map(Lease::token).max()?;
         // A member's token is not behind its clock.
@@ -597,11 +631,7 @@ impl QuorumGuard {
             true => Some(Raised::Done),
             false => self.in_time(raise(lease, token)).await.flatten(),
         });
-        let mut written = Written {
-            token,
-            count: 0,
-            refused: Vec::new(),
-        };
+        let mut written = Written { token, count: 0, refused: Vec::new() };
         for (place, raised) in join_all(raised).await.into_iter().enumerate() {
             match raised {
                 Some(Raised::Done) => written.count += 1,
@@ -645,8 +675,7 @@ async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
     let Lease { client, acquisition } = lease;
     let id = acquisition.id;
     let raise = RaiseToken { id, token };
-    let reply = client
-        .query(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock))
-        .await;
+    let reply =
+        client.query(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock)).await;
     raise.read(reply.ok()?).ok()
 }

@@ -8,7 +8,9 @@ use ::fred::clients::Client;
 use ::fred::error::Error;
 use ::fred::interfaces::ClientLike;
 use ::fred::types::ConnectHandle;
-use ::fred::types::config::{Config, ConnectionConfig, PerformanceConfig, TcpConfig, UnresponsiveConfig};
+use ::fred::types::config::{
+    Config, ConnectionConfig, PerformanceConfig, TcpConfig, UnresponsiveConfig,
+};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select};
 use socket2::TcpKeepalive;
@@ -22,8 +24,8 @@ use crate::node::{Command, LIB_NAME, LIB_VERSION, NodeError, Reply};
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The client, and the task that drives its connection. It ends when the connection does, and is ended with this: a client that is
-/// merely dropped keeps its connection for ever.
+/// The client, and the task that drives its connection. It ends when the connection does, and is
+/// ended with this: a client that is merely dropped keeps its connection for ever.
 pub(super) struct Connection {
     client: Client,
     task: Task,
@@ -56,7 +58,8 @@ impl Connection {
 
     /// Tells the server the library's name and version. What it answers does not matter.
     async fn introduce(&self) {
-        let say = |what, value| Command::new().word("CLIENT").word("SETINFO").word(what).word(value);
+        let say =
+            |what, value| Command::new().word("CLIENT").word("SETINFO").word(what).word(value);
         let words = [say("LIB-NAME", LIB_NAME), say("LIB-VER", LIB_VERSION)];
         let _ = self.run(|client| pipelined(client, &words)).await;
     }
@@ -75,8 +78,12 @@ impl Connection {
         self.task.ended.clone()
     }
 
-    /// Does something with the client, unless the connection ends first: what is sent after that, `fred` keeps without an answer.
-    pub(super) async fn run<'a, T, F>(&'a self, act: impl FnOnce(&'a Client) -> F) -> Result<T, NodeError>
+    /// Does something with the client, unless the connection ends first: what is sent after that,
+    /// `fred` keeps without an answer.
+    pub(super) async fn run<'a, T, F>(
+        &'a self,
+        act: impl FnOnce(&'a Client) -> F,
+    ) -> Result<T, NodeError>
     where
         F: Future<Output = Result<T, Error>> + 'a,
     {
@@ -85,10 +92,9 @@ impl Connection {
         }
         match select(pin!(act(&self.client)), self.task.ended.clone()).await {
             Either::Left((outcome, _)) => outcome.map_err(|error| failed(&error)),
-            Either::Right(_) => Err(NodeError {
-                maybe_sent: true,
-                ..NodeError::unsent("the connection ended")
-            }),
+            Either::Right(_) => {
+                Err(NodeError { maybe_sent: true, ..NodeError::unsent("the connection ended") })
+            }
         }
     }
 }
@@ -97,17 +103,17 @@ impl Connection {
     /// Sends one command.
     pub(super) async fn call(&self, command: &Command) -> Result<Reply, NodeError> {
         let (name, args) = split(command);
-        let frame = self
-            .run(|client| async move { client.custom_raw(name, args).await })
-            .await?;
+        let frame = self.run(|client| async move { client.custom_raw(name, args).await }).await?;
         // As a frame, an error that the server answered is told from one that `fred` made.
         Ok(reply_of_frame(frame))
     }
 }
 
 impl Drop for Connection {
-    /// Tells the client that this is the end, before its task is ended: its first step is enough for that. The task that refreshes credentials
-    /// (feature `credential-provider`) ends only so, and would keep the client for ever. (It does so still if it is fetching them at this moment.)
+    /// Tells the client that this is the end, before its task is ended: its first step is enough
+    /// for that. The task that refreshes credentials (feature `credential-provider`) ends only so,
+    /// and would keep the client for ever. (It does so still if it is fetching them at this
+    /// moment.)
     fn drop(&mut self) {
         if self.is_usable() {
             let _ = self.client.quit().now_or_never();
@@ -117,18 +123,13 @@ impl Drop for Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("usable", &self.is_usable())
-            .finish_non_exhaustive()
+        f.debug_struct("Connection").field("usable", &self.is_usable()).finish_non_exhaustive()
     }
 }
 
 impl Task {
     fn of(handle: ConnectHandle) -> Task {
-        Task {
-            abort: handle.abort_handle(),
-            ended: handle.map(drop).boxed().shared(),
-        }
+        Task { abort: handle.abort_handle(), ended: handle.map(drop).boxed().shared() }
     }
 }
 
@@ -145,19 +146,14 @@ fn limits() -> ConnectionConfig {
         internal_command_timeout: Duration::ZERO,
         max_command_attempts: 1,
         max_redirections: 0,
-        unresponsive: UnresponsiveConfig {
-            max_timeout: None,
-            ..UnresponsiveConfig::default()
-        },
+        unresponsive: UnresponsiveConfig { max_timeout: None, ..UnresponsiveConfig::default() },
         reconnect_on_auth_error: false,
         auto_client_setname: false,
         max_command_buffer_len: 0,
         tcp: TcpConfig {
             nodelay: Some(true),
             keepalive: Some(
-                TcpKeepalive::new()
-                    .with_time(KEEPALIVE)
-                    .with_interval(KEEPALIVE_INTERVAL),
+                TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL),
             ),
             ..TcpConfig::default()
         },

@@ -10,7 +10,8 @@ use crate::node::{NodeError, Reply, ServerError};
 
 /// A frame as a reply. The types that only RESP3 has become those that RESP2 would have sent.
 pub(super) fn reply_of_frame(frame: Resp3Frame) -> Reply {
-    let list = |frames: Vec<Resp3Frame>| Reply::List(frames.into_iter().map(reply_of_frame).collect());
+    let list =
+        |frames: Vec<Resp3Frame>| Reply::List(frames.into_iter().map(reply_of_frame).collect());
     match frame {
         Resp3Frame::Null => Reply::Nil,
         Resp3Frame::Number { data, .. } => Reply::Int(data),
@@ -22,17 +23,23 @@ pub(super) fn reply_of_frame(frame: Resp3Frame) -> Reply {
         | Resp3Frame::BigNumber { data, .. }
         | Resp3Frame::ChunkedString(data) => Reply::Text(data),
         Resp3Frame::SimpleError { data, .. } => Reply::Error(server_error(&data)),
-        Resp3Frame::BlobError { data, .. } => Reply::Error(server_error(&String::from_utf8_lossy(&data))),
+        Resp3Frame::BlobError { data, .. } => {
+            Reply::Error(server_error(&String::from_utf8_lossy(&data)))
+        }
         Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => list(data),
         Resp3Frame::Set { data, .. } => list(data.into_iter().collect()),
-        Resp3Frame::Map { data, .. } => list(data.into_iter().flat_map(|(key, value)| [key, value]).collect()),
+        Resp3Frame::Map { data, .. } => {
+            list(data.into_iter().flat_map(|(key, value)| [key, value]).collect())
+        }
         Resp3Frame::Hello { .. } => Reply::Nil,
     }
 }
 
 /// An element of a pipeline's answer.
 pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
-    let list = |values: Vec<Value>| Reply::List(values.into_iter().map(|value| reply_of_value(Ok(value))).collect());
+    let list = |values: Vec<Value>| {
+        Reply::List(values.into_iter().map(|value| reply_of_value(Ok(value))).collect())
+    };
     match result {
         // Its details are the server's whole line.
         Err(error) => Reply::Error(server_error(error.details())),
@@ -56,18 +63,12 @@ pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
 /// An error reply from its text.
 pub(super) fn server_error(line: &str) -> ServerError {
     let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
-    ServerError {
-        code: code.into(),
-        detail: detail.into(),
-    }
+    ServerError { code: code.into(), detail: detail.into() }
 }
 
 /// A failure after the command was handed over. How far it got nobody can tell.
 pub(super) fn failed(error: &Error) -> NodeError {
-    NodeError {
-        maybe_sent: true,
-        ..connect_failure(error.clone())
-    }
+    NodeError { maybe_sent: true, ..connect_failure(error.clone()) }
 }
 
 /// A failure to connect: nothing was sent yet.
@@ -85,10 +86,11 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
 fn is_permanent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Auth | ErrorKind::Config => true,
-        // What `rustls` finds wrong, a certificate that is not trusted above all, comes as the text of an I/O error of this kind.
+        // What `rustls` finds wrong, a certificate that is not trusted above all, comes as the text
+        // of an I/O error of this kind.
         ErrorKind::IO => error.details().starts_with("Custom { kind: InvalidData"),
-        // The variant is there only with one of the TLS features, which an application may have turned on by itself. With `native-tls` it is of a broken
-        // connection too.
+        // The variant is there only with one of the TLS features, which an application may have
+        // turned on by itself. With `native-tls` it is of a broken connection too.
         kind => kind.to_str() == "TLS Error" && !error.details().contains("Io("),
     }
 }

@@ -1,8 +1,9 @@
 //! Shard subscriptions by `fred`.
 //!
-//! The crate drops the pushes by which a server tells of the end of a subscription, and does not pass them on: that a slot has moved is never
-//! announced. So each channel is subscribed again now and then, which changes nothing where it is subscribed and is refused where it no
-//! longer can be. Until then those who wait find out by looking.
+//! The crate drops the pushes by which a server tells of the end of a subscription, and does not
+//! pass them on: that a slot has moved is never announced. So each channel is subscribed again now
+//! and then, which changes nothing where it is subscribed and is refused where it no longer can be.
+//! Until then those who wait find out by looking.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,7 +26,8 @@ use crate::node::fred::pipelined;
 use crate::node::fred::reply::{failed, reply_of_value};
 use crate::node::{Command, NodeError, Notice, Reply, ServerError, Subscribed, Subscription};
 
-/// How often channels are subscribed again, and how many of them each time: a client can have one for each of 16,384 slots, and each costs a round trip.
+/// How often channels are subscribed again, and how many of them each time: a client can have one
+/// for each of 16,384 slots, and each costs a round trip.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 64;
 
@@ -33,18 +35,14 @@ const AT_ONCE: usize = 64;
 pub(super) fn start(connection: Connection) -> Subscribed {
     let (notify, notices) = mpsc::unbounded_channel();
     let messages = connection.client().message_rx();
-    let channels = Arc::new(Channels {
-        connection,
-        joined: Mutex::default(),
-        notify: notify.downgrade(),
-    });
-    // The reader holds the only sender, so the receiver ends with it, which is when the connection does.
+    let channels =
+        Arc::new(Channels { connection, joined: Mutex::default(), notify: notify.downgrade() });
+    // The reader holds the only sender, so the receiver ends with it, which is when the connection
+    // does.
     let reader = tokio::spawn(read(messages, channels.connection.ended().boxed(), notify));
     let asker = tokio::spawn(ask_again(Arc::downgrade(&channels)));
-    let subscription = FredSubscription {
-        channels,
-        tasks: [reader.abort_handle(), asker.abort_handle()],
-    };
+    let subscription =
+        FredSubscription { channels, tasks: [reader.abort_handle(), asker.abort_handle()] };
     (Arc::new(subscription), notices)
 }
 
@@ -106,7 +104,11 @@ impl Subscription for FredSubscription {
 
 impl Channels {
     /// Subscribes; the inner result is the server's answer.
-    async fn subscribe(&self, channel: &Bytes, asking: bool) -> Result<Result<(), ServerError>, NodeError> {
+    async fn subscribe(
+        &self,
+        channel: &Bytes,
+        asking: bool,
+    ) -> Result<Result<(), ServerError>, NodeError> {
         let join = Command::new().word("SSUBSCRIBE").word(channel);
         let reply = if asking {
             let both = [Command::new().word("ASKING"), join];
@@ -130,7 +132,8 @@ impl Channels {
         self.connection.run(|client| client.sunsubscribe(name)).await
     }
 
-    /// Subscribes a channel again, if it is joined. Where it was left meanwhile, it may have been subscribed after that: then it is left once more.
+    /// Subscribes a channel again, if it is joined. Where it was left meanwhile, it may have been
+    /// subscribed after that: then it is left once more.
     async fn ask_again(&self, channel: Bytes) -> Result<(), NodeError> {
         // More than one round only if it was joined anew while it was left once more.
         while let Some(asking) = self.asked(&channel) {
@@ -165,9 +168,13 @@ impl Channels {
     }
 }
 
-/// Passes messages on until the connection ends. If it was too slow for them and some are lost, it ends as well: then all is
-/// subscribed anew, and those who wait look.
-async fn read(mut messages: Receiver<Message>, ended: BoxFuture<'static, ()>, notify: mpsc::UnboundedSender<Notice>) {
+/// Passes messages on until the connection ends. If it was too slow for them and some are lost, it
+/// ends as well: then all is subscribed anew, and those who wait look.
+async fn read(
+    mut messages: Receiver<Message>,
+    ended: BoxFuture<'static, ()>,
+    notify: mpsc::UnboundedSender<Notice>,
+) {
     let pass_on = async {
         while let Ok(message) = messages.recv().await {
             let payload = match message.value {
@@ -188,7 +195,9 @@ async fn ask_again(channels: Weak<Channels>) {
     let mut last = Bytes::new();
     loop {
         clock.sleep_until(clock.now().after(ASK_AGAIN)).await;
-        let Some(channels) = channels.upgrade() else { return };
+        let Some(channels) = channels.upgrade() else {
+            return;
+        };
         let turn = next(&channels.lock(), &last);
         // After the last one of all, from the first one again.
         last = turn.get(AT_ONCE - 1).cloned().unwrap_or_default();
@@ -212,9 +221,8 @@ mod tests {
 
     #[test]
     fn each_channel_has_its_turn() {
-        let joined: BTreeMap<Bytes, bool> = (0..2 * AT_ONCE + 1)
-            .map(|number| (format!("{number:05}").into(), false))
-            .collect();
+        let joined: BTreeMap<Bytes, bool> =
+            (0..2 * AT_ONCE + 1).map(|number| (format!("{number:05}").into(), false)).collect();
         let (mut last, mut asked) = (Bytes::new(), Vec::new());
         for expected in [AT_ONCE, AT_ONCE, 1] {
             let turn = next(&joined, &last);

@@ -15,8 +15,8 @@ use crate::node::Address;
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Connects to all addresses of the host at once; the first one that also gets over `handshake` is taken. With `place`, the host was
-/// resolved to that address already. Tells the address, too.
+/// Connects to all addresses of the host at once; the first one that also gets over `handshake` is
+/// taken. With `place`, the host was resolved to that address already. Tells the address, too.
 pub(super) async fn dial<S, F>(
     address: &Address,
     place: Option<IpAddr>,
@@ -32,13 +32,12 @@ where
     let handshake = &handshake;
     let dials: Vec<_> = lookup_host((&*address.host, address.port))
         .await?
-        .map(|resolved| async move { Ok((handshake(connect(resolved).await?).await?, resolved.ip())) }.boxed())
+        .map(|resolved| {
+            async move { Ok((handshake(connect(resolved).await?).await?, resolved.ip())) }.boxed()
+        })
         .collect();
     if dials.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::AddrNotAvailable,
-            "the host has no address",
-        ));
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address"));
     }
     select_ok(dials).await.map(|(dialled, _)| dialled)
 }
@@ -46,9 +45,7 @@ where
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE_INTERVAL);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
 }

@@ -15,13 +15,11 @@ pub(crate) fn reply_of(value: Value) -> Reply {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Int(number),
         Value::Boolean(truth) => Reply::Int(truth.into()),
-        Value::Array(items) | Value::Set(items) => Reply::List(items.into_iter().map(reply_of).collect()),
+        Value::Array(items) | Value::Set(items) => {
+            Reply::List(items.into_iter().map(reply_of).collect())
+        }
         Value::Map(pairs) => Reply::List(
-            pairs
-                .into_iter()
-                .flat_map(|(key, value)| [key, value])
-                .map(reply_of)
-                .collect(),
+            pairs.into_iter().flat_map(|(key, value)| [key, value]).map(reply_of).collect(),
         ),
         Value::Attribute { data, .. } => reply_of(*data),
         Value::ServerError(error) => Reply::Error(ServerError {
@@ -73,7 +71,8 @@ fn is_permanent(error: &RedisError) -> bool {
 
 /// Whether the server does not accept the credentials.
 pub(super) fn is_authentication(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::AuthenticationFailed || error.code().is_some_and(is_about_credentials)
+    error.kind() == ErrorKind::AuthenticationFailed
+        || error.code().is_some_and(is_about_credentials)
 }
 
 /// Whether the two sides could not agree on TLS, or the certificate is not trusted.
@@ -81,7 +80,9 @@ pub(super) fn is_authentication(error: &RedisError) -> bool {
 fn is_tls(error: &RedisError) -> bool {
     type Shared = Arc<dyn StdError + Send + Sync>;
 
-    let Some(source) = error.source() else { return false };
+    let Some(source) = error.source() else {
+        return false;
+    };
     // The crate keeps its source in an `Arc`, which is an error type of its own.
     let source = source.downcast_ref::<Shared>().map_or(source, |shared| &**shared);
     let inner = source.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -137,10 +138,7 @@ mod tests {
             ("OOM x", "OOM", "x"),
             ("BUSY x", "BUSY", "x"),
         ] {
-            let error = ServerError {
-                code: code.into(),
-                detail: detail.into(),
-            };
+            let error = ServerError { code: code.into(), detail: detail.into() };
             assert_eq!(reply(&format!("-{line}\r\n")), Reply::Error(error.clone()));
             assert_eq!(
                 reply(&format!("*1\r\n-{line}\r\n")),
@@ -160,14 +158,20 @@ mod tests {
         assert!(failure("NOAUTH x").permanent);
         assert!(!failure("LOADING x").permanent);
         assert!(!failure("ERR max number of clients reached").permanent);
-        assert!(!connect_failure(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()).permanent);
+        assert!(
+            !connect_failure(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
+                .permanent
+        );
     }
 
     #[cfg(feature = "redis-tls")]
     #[test]
     fn a_certificate_that_is_not_trusted_stays_so() {
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        assert!(connect_failure(io::Error::new(io::ErrorKind::InvalidData, untrusted.clone()).into()).permanent);
+        assert!(
+            connect_failure(io::Error::new(io::ErrorKind::InvalidData, untrusted.clone()).into())
+                .permanent
+        );
         assert!(connect_failure(untrusted.into()).permanent);
     }
 }

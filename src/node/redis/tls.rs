@@ -1,4 +1,5 @@
-//! What TLS needs of a client: made once, so that the system's certificates are read once and sessions resume.
+//! What TLS needs of a client: made once, so that the system's certificates are read once and
+//! sessions resume.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,18 +23,20 @@ use crate::node::{Address, NodeError};
 /// How many sessions with one server are kept. A resumed one gives new ones.
 const SESSIONS: usize = 8;
 
-/// How many servers sessions are kept for. Where servers come and go under new addresses, all are forgotten now and then.
+/// How many servers sessions are kept for. Where servers come and go under new addresses, all are
+/// forgotten now and then.
 const SERVERS: usize = 1024;
 
-/// The configuration of one client, which makes all its connections. A copy of it begins anew: the settings may be changed
-/// before it is used.
+/// The configuration of one client, which makes all its connections. A copy of it begins anew: the
+/// settings may be changed before it is used.
 #[derive(Default)]
 pub(crate) struct Tls(Mutex<Configurations>);
 
 #[derive(Default)]
 struct Configurations {
     shared: Option<ClientConfig>,
-    /// One for each server, with sessions of its own: `rustls` keeps them by host name, and several servers may share one.
+    /// One for each server, with sessions of its own: `rustls` keeps them by host name, and several
+    /// servers may share one.
     by_server: HashMap<Address, Arc<ClientConfig>>,
 }
 
@@ -50,7 +53,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Connects, and agrees on TLS. The certificate is for the host, also where that was resolved to `place` already.
+    /// Connects, and agrees on TLS. The certificate is for the host, also where that was resolved
+    /// to `place` already.
     pub(super) async fn dial(
         &self,
         address: &Address,
@@ -58,15 +62,20 @@ impl Tls {
         files: &TlsFiles,
     ) -> Result<(TlsStream<TcpStream>, IpAddr), NodeError> {
         let connector = TlsConnector::from(self.configuration(address, files)?);
-        let name = ServerName::try_from(address.host.to_string())
-            .map_err(|error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")))?;
+        let name = ServerName::try_from(address.host.to_string()).map_err(
+            |error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")),
+        )?;
         dial(address, place, |stream| connector.connect(name.clone(), stream))
             .await
             .map_err(|error| super::connect_failure(error.into()))
     }
 
     /// The configuration for that server.
-    fn configuration(&self, address: &Address, files: &TlsFiles) -> Result<Arc<ClientConfig>, NodeError> {
+    fn configuration(
+        &self,
+        address: &Address,
+        files: &TlsFiles,
+    ) -> Result<Arc<ClientConfig>, NodeError> {
         // What it holds is whole at every moment.
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.by_server.get(address) {
@@ -91,9 +100,8 @@ impl Tls {
 /// Reads what is in the files, or in the system's.
 fn configuration(files: &TlsFiles) -> Result<ClientConfig, NodeError> {
     // If the application has installed a provider of cryptography, that one.
-    let provider = CryptoProvider::get_default()
-        .cloned()
-        .unwrap_or_else(|| ring::default_provider().into());
+    let provider =
+        CryptoProvider::get_default().cloned().unwrap_or_else(|| ring::default_provider().into());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| hopeless(error.to_string()))?
@@ -122,7 +130,9 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, NodeError> {
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     match found.errors.first() {
-        Some(error) if roots.is_empty() => Err(hopeless(format!("the system's certificates cannot be read: {error}"))),
+        Some(error) if roots.is_empty() => {
+            Err(hopeless(format!("the system's certificates cannot be read: {error}")))
+        }
         _ => Ok(roots),
     }
 }
@@ -146,17 +156,11 @@ mod tests {
     use super::*;
 
     fn address(port: u16) -> Address {
-        Address {
-            host: "host".into(),
-            port,
-        }
+        Address { host: "host".into(), port }
     }
 
     fn root(pem: &str) -> TlsFiles {
-        TlsFiles {
-            roots: Some(pem.into()),
-            client: None,
-        }
+        TlsFiles { roots: Some(pem.into()), client: None }
     }
 
     #[test]

@@ -4,7 +4,8 @@ use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::node::{Address, Credentials};
 
-/// What the URL of a server says: `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS.
+/// What the URL of a server says: `redis://[[user]:password@]host[:port][/database]`, or
+/// `rediss://` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) address: Address,
@@ -22,9 +23,8 @@ impl std::str::FromStr for Server {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Server, UrlError> {
-        let info: ConnectionInfo = url
-            .into_connection_info()
-            .map_err(|error| UrlError(error.to_string()))?;
+        let info: ConnectionInfo =
+            url.into_connection_info().map_err(|error| UrlError(error.to_string()))?;
         let (host, port, tls) = match info.addr() {
             ConnectionAddr::Tcp(host, port) => (host, *port, false),
             ConnectionAddr::TcpTls { insecure: true, .. } => {
@@ -40,10 +40,7 @@ impl std::str::FromStr for Server {
             (Some(username), Some(password)) => Some(Credentials::new(username, password)),
         };
         Ok(Server {
-            address: Address {
-                host: host.as_str().into(),
-                port,
-            },
+            address: Address { host: host.as_str().into(), port },
             tls,
             credentials,
             database: session.db(),
@@ -62,10 +59,7 @@ mod tests {
     #[test]
     fn urls() {
         let plain = Server {
-            address: Address {
-                host: "127.0.0.1".into(),
-                port: 7000,
-            },
+            address: Address { host: "127.0.0.1".into(), port: 7000 },
             tls: false,
             credentials: None,
             database: 0,
@@ -81,10 +75,7 @@ mod tests {
         );
         assert_eq!(
             server("redis://user:pass@127.0.0.1:7000"),
-            Ok(Server {
-                credentials: Some(Credentials::new("user", "pass")),
-                ..plain
-            })
+            Ok(Server { credentials: Some(Credentials::new("user", "pass")), ..plain })
         );
         let address = |url| server(url).map(|server| server.address.to_string());
         assert_eq!(address("redis://localhost").as_deref(), Ok("localhost:6379"));
@@ -103,16 +94,10 @@ mod tests {
             "redis://0.0.0.0",
         ] {
             let error = server(url).unwrap_err();
-            assert!(
-                error.to_string().starts_with("not the URL of a server: "),
-                "{url}: {error}"
-            );
+            assert!(error.to_string().starts_with("not the URL of a server: "), "{url}: {error}");
         }
         assert!(
-            !server("redis://user:secret@host:port")
-                .unwrap_err()
-                .to_string()
-                .contains("secret")
+            !server("redis://user:secret@host:port").unwrap_err().to_string().contains("secret")
         );
         assert!(server("rediss://host/#insecure").is_err());
     }

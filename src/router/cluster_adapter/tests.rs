@@ -1,4 +1,5 @@
-//! A call that must carry the server's time, over the connection of an application, to a server that does not tell it in time.
+//! A call that must carry the server's time, over the connection of an application, to a server
+//! that does not tell it in time.
 #![allow(clippy::disallowed_methods)]
 
 use std::sync::LazyLock;
@@ -19,11 +20,8 @@ const NOW_S: u64 = 1_700_000_000;
 /// For one attempt.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script {
-    name: "test",
-    text: "return {}".into(),
-    digest: "digest".into(),
-});
+static SCRIPT: LazyLock<Script> =
+    LazyLock::new(|| Script { name: "test", text: "return {}".into(), digest: "digest".into() });
 
 /// A cluster of one server that serves every slot.
 struct Server {
@@ -69,11 +67,12 @@ impl Server {
 
     fn answer(&self, command: &[String]) -> String {
         match command[0].as_str() {
-            "CLUSTER" => format!(
-                "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n",
-                self.port
-            ),
-            "TIME" if self.refuses => "-NOPERM this user has no permissions to run the 'time' command\r\n".into(),
+            "CLUSTER" => {
+                format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", self.port)
+            }
+            "TIME" if self.refuses => {
+                "-NOPERM this user has no permissions to run the 'time' command\r\n".into()
+            }
             "TIME" => format!("*2\r\n$10\r\n{NOW_S}\r\n$1\r\n0\r\n"),
             "EVALSHA" => {
                 self.scripts.lock().unwrap().push(command[5].clone());
@@ -85,9 +84,7 @@ impl Server {
 
     fn is_late(&self) -> bool {
         let less = |left: usize| left.checked_sub(1);
-        self.late
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-            .is_ok()
+        self.late.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
     /// One call that is to be good for a second, with a connection of its own.
@@ -150,9 +147,7 @@ async fn without_the_servers_time_nothing_is_sent() {
 async fn the_servers_time_is_asked_for_again() {
     let server = Server::start(1, false).await;
     server.call(Duration::from_secs(20)).await.unwrap();
-    let [not_after] = &server.scripts()[..] else {
-        panic!("sent with {:?}", server.scripts())
-    };
+    let [not_after] = &server.scripts()[..] else { panic!("sent with {:?}", server.scripts()) };
     assert!(not_after.parse::<u64>().unwrap() > NOW_S * 1000, "{not_after}");
 }
 

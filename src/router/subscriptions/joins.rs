@@ -8,10 +8,12 @@ use bytes::Bytes;
 use crate::clock::Moment;
 use crate::router::subscriptions::link::LinkCommand;
 
-/// The most joins without an answer. More would only wait at the server, and with them the commands of others there.
+/// The most joins without an answer. More would only wait at the server, and with them the commands
+/// of others there.
 const WINDOW: usize = 64;
 
-/// A join is sent again if the whole connection was silent for so long since. While it is heard of, the answer is on its way, behind others.
+/// A join is sent again if the whole connection was silent for so long since. While it is heard of,
+/// the answer is on its way, behind others.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// But not for longer than this.
@@ -81,10 +83,7 @@ impl Joins {
             let silence = now.since(asked.sent.max(last_heard));
             if silence >= SILENCE || now.since(asked.sent) >= LONGEST {
                 asked.sent = now;
-                overdue.push(LinkCommand::Join {
-                    channel: channel.clone(),
-                    asking: asked.asking,
-                });
+                overdue.push(LinkCommand::Join { channel: channel.clone(), asking: asked.asking });
             }
         }
         overdue

@@ -23,18 +23,9 @@ use crate::slot::Slot;
 /// What the users of subscriptions want.
 #[derive(Debug)]
 pub(super) enum KeeperCommand {
-    Want {
-        slot: Slot,
-        channel: Bytes,
-    },
-    Unwant {
-        slot: Slot,
-    },
-    LockRequest {
-        slot: Slot,
-        source: Address,
-        target: Address,
-    },
+    Want { slot: Slot, channel: Bytes },
+    Unwant { slot: Slot },
+    LockRequest { slot: Slot, source: Address, target: Address },
 }
 
 pub(super) struct Keeper {
@@ -106,17 +97,13 @@ impl Keeper {
         match command {
             KeeperCommand::Want { slot, channel } => {
                 self.forget(slot);
-                self.wanted.insert(
-                    slot,
-                    Wanted {
-                        channel,
-                        places: Vec::new(),
-                    },
-                );
+                self.wanted.insert(slot, Wanted { channel, places: Vec::new() });
                 self.settle(slot);
             }
             KeeperCommand::Unwant { slot } => self.forget(slot),
-            KeeperCommand::LockRequest { slot, source, target } => self.add_guest(slot, &source, target),
+            KeeperCommand::LockRequest { slot, source, target } => {
+                self.add_guest(slot, &source, target)
+            }
         }
     }
 
@@ -138,7 +125,8 @@ impl Keeper {
         }
     }
 
-    /// Brings a slot's places in line with the slot map: one at the master, and after ASK at the server that it named.
+    /// Brings a slot's places in line with the slot map: one at the master, and after ASK at the
+    /// server that it named.
     pub(super) fn settle(&mut self, slot: Slot) {
         let master = self.topology.master_of(slot);
         let Some(wanted) = self.wanted.get_mut(&slot) else {
@@ -173,9 +161,8 @@ impl Keeper {
         // An answer that was overtaken by the end of the migration says nothing any more.
         if !known && master.as_ref() == Some(source) {
             // There is one target at a time.
-            let (old, kept) = std::mem::take(&mut wanted.places)
-                .into_iter()
-                .partition(|place| place.asking);
+            let (old, kept) =
+                std::mem::take(&mut wanted.places).into_iter().partition(|place| place.asking);
             wanted.places = kept;
             wanted.places.push(Place::new(target, true));
             let (channel, old): (Bytes, Vec<Place>) = (wanted.channel.clone(), old);
@@ -224,22 +211,12 @@ impl Keeper {
     fn join(&mut self, place: &Place, channel: &Bytes, now: Moment) -> State {
         match self.links.get(&place.address) {
             Some(link) if link.rest_until > now => State::Resting(link.rest_until),
-            Some(LinkState {
-                commands: Some(commands),
-                up: true,
-                ..
-            }) => {
-                let _ = commands.send(LinkCommand::Join {
-                    channel: channel.clone(),
-                    asking: place.asking,
-                });
+            Some(LinkState { commands: Some(commands), up: true, .. }) => {
+                let _ = commands
+                    .send(LinkCommand::Join { channel: channel.clone(), asking: place.asking });
                 State::Joining
             }
-            Some(LinkState {
-                commands: Some(_),
-                up: false,
-                ..
-            }) => State::Unlinked,
+            Some(LinkState { commands: Some(_), up: false, .. }) => State::Unlinked,
             _ => {
                 self.open_link(place.address.clone());
                 State::Unlinked
@@ -253,9 +230,7 @@ impl Keeper {
         }
         let commands = self.links.get(&place.address).and_then(|link| link.commands.as_ref());
         if let (Some(commands), State::Joining | State::Joined(_)) = (commands, place.state) {
-            let _ = commands.send(LinkCommand::Leave {
-                channel: channel.clone(),
-            });
+            let _ = commands.send(LinkCommand::Leave { channel: channel.clone() });
         }
     }
 
@@ -287,24 +262,24 @@ impl Keeper {
     }
 
     /// The place of this channel at that server, if it is wanted there.
-    pub(super) fn place(&mut self, address: &Address, channel: &Bytes) -> Option<(Slot, &mut Place)> {
+    pub(super) fn place(
+        &mut self,
+        address: &Address,
+        channel: &Bytes,
+    ) -> Option<(Slot, &mut Place)> {
         let slot = Slot::of(channel);
         let wanted = self.wanted.get_mut(&slot).filter(|wanted| wanted.channel == *channel)?;
-        wanted
-            .places
-            .iter_mut()
-            .find(|place| place.address == *address)
-            .map(|place| (slot, place))
+        wanted.places.iter_mut().find(|place| place.address == *address).map(|place| (slot, place))
     }
 
-    /// Publishes at which server a slot's channel is joined, if that is the master of the slot and has a name.
+    /// Publishes at which server a slot's channel is joined, if that is the master of the slot and
+    /// has a name.
     pub(super) fn tell_joined(&self, slot: Slot) {
         let master = self.topology.master_of(slot);
         let joined = self.wanted.get(&slot).and_then(|wanted| {
-            wanted
-                .places
-                .iter()
-                .find(|place| matches!(place.state, State::Joined(_)) && Some(&place.address) == master.as_ref())
+            wanted.places.iter().find(|place| {
+                matches!(place.state, State::Joined(_)) && Some(&place.address) == master.as_ref()
+            })
         });
         let name = joined.and_then(|place| self.links.get(&place.address)?.name.clone());
         let mut table = write(&self.joined);
@@ -320,7 +295,8 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// With the client its subscriptions end, which is neither the servers' doing nor the network's.
+    /// With the client its subscriptions end, which is neither the servers' doing nor the
+    /// network's.
     fn drop(&mut self) {
         for (slot, wanted) in &self.wanted {
             let joined = |place: &&Place| matches!(place.state, State::Joined(_));

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{
-    Address, Command, Connector, MessageHandler, NodeError, Notice, ServerError, Subscribed, Subscription,
-    is_about_credentials,
+    Address, Command, Connector, MessageHandler, NodeError, Notice, ServerError, Subscribed,
+    Subscription, is_about_credentials,
 };
 use crate::router::connection::server_name;
 use crate::router::subscriptions::joins::Joins;
@@ -29,7 +29,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// A server that says nothing for so long after a command was sent is given up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After so long a silence one channel is joined again, which is harmless, to see whether the server is still there.
+/// After so long a silence one channel is joined again, which is harmless, to see whether the
+/// server is still there.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A connection without channels is closed after this.
@@ -98,9 +99,7 @@ impl Link {
             }
             Err(_) => End::Lost,
         };
-        self.tell(What::Ended {
-            idle: matches!(end, End::Idle),
-        });
+        self.tell(What::Ended { idle: matches!(end, End::Idle) });
     }
 
     async fn dial(&self) -> Result<(Subscribed, Option<Box<str>>), NodeError> {
@@ -112,7 +111,9 @@ impl Link {
         });
         match future::select(dialling, self.clock.sleep_until(until)).await {
             Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => Err(NodeError::unsent(format!("no answer in {:?}", self.connect_timeout))),
+            Either::Right(_) => {
+                Err(NodeError::unsent(format!("no answer in {:?}", self.connect_timeout)))
+            }
         }
     }
 
@@ -176,7 +177,8 @@ impl Link {
 
     /// Passes messages on, and notes when the last one came, in microseconds.
     fn handler(&self, heard: Arc<AtomicU64>) -> MessageHandler {
-        let (address, clock, events) = (self.address.clone(), self.clock.clone(), self.events.clone());
+        let (address, clock, events) =
+            (self.address.clone(), self.clock.clone(), self.events.clone());
         Box::new(move |channel, payload| {
             let received = clock.now();
             let micros = u64::try_from(received.since_origin().as_micros()).unwrap_or(u64::MAX);
@@ -191,11 +193,8 @@ impl Link {
     }
 
     fn tell(&self, what: What) {
-        let _ = self.link_events.send(LinkEvent {
-            address: self.address.clone(),
-            id: self.id,
-            what,
-        });
+        let _ =
+            self.link_events.send(LinkEvent { address: self.address.clone(), id: self.id, what });
     }
 }
 
@@ -207,7 +206,10 @@ fn locked_out(notice: &Notice) -> Option<&ServerError> {
     }
 }
 
-async fn carry_out(subscription: Arc<dyn Subscription>, command: LinkCommand) -> Result<(), NodeError> {
+async fn carry_out(
+    subscription: Arc<dyn Subscription>,
+    command: LinkCommand,
+) -> Result<(), NodeError> {
     match command {
         LinkCommand::Join { channel, asking } => subscription.join(&channel, asking).await,
         LinkCommand::Leave { channel } => subscription.leave(&channel).await,
@@ -292,7 +294,10 @@ impl Pulse {
         if self.waiting_since.is_some_and(|since| now.since(since) >= JOIN_TIMEOUT) {
             return Check::End(End::Lost);
         }
-        if self.channels.is_empty() && !self.joins.has_unanswered() && now.since(self.last_order) >= IDLE {
+        if self.channels.is_empty()
+            && !self.joins.has_unanswered()
+            && now.since(self.last_order) >= IDLE
+        {
             return Check::End(End::Idle);
         }
         let mut commands = self.joins.overdue(now, self.last_heard);
@@ -319,10 +324,7 @@ mod tests {
     /// Waits for the answer to a join since the first second.
     fn waiting() -> Pulse {
         let mut pulse = Pulse::new(at(0));
-        let join = LinkCommand::Join {
-            channel: "a".into(),
-            asking: false,
-        };
+        let join = LinkCommand::Join { channel: "a".into(), asking: false };
         assert!(pulse.ordered(at(1), join).is_none());
         assert!(pulse.next_join(at(1)).is_some());
         pulse

@@ -57,16 +57,12 @@ pub(super) struct LinkState {
 
 impl Place {
     pub(super) fn new(address: Address, asking: bool) -> Place {
-        Place {
-            address,
-            asking,
-            state: State::Unlinked,
-            failures: 0,
-        }
+        Place { address, asking, state: State::Unlinked, failures: 0 }
     }
 }
 
-/// The pause before a channel is joined again or a server dialled again; twice as long after each further failure.
+/// The pause before a channel is joined again or a server dialled again; twice as long after each
+/// further failure.
 pub(super) fn rest_after(failures: u32) -> Duration {
     jittered((FIRST_REST * 2u32.saturating_pow(failures.min(16))).min(LONGEST_REST))
 }

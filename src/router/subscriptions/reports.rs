@@ -15,7 +15,8 @@ use crate::router::telemetry;
 use crate::router::topology::RefreshFrom;
 use crate::slot::Slot;
 
-/// A server that can do no shard subscriptions (or will not) is tried again after this; it may have been upgraded.
+/// A server that can do no shard subscriptions (or will not) is tried again after this; it may have
+/// been upgraded.
 const DEAF_REST: Duration = Duration::from_secs(60);
 
 impl Keeper {
@@ -66,7 +67,9 @@ impl Keeper {
         let Some((slot, place)) = self.place(address, channel) else {
             return;
         };
-        let State::Joined(since) = place.state else { return };
+        let State::Joined(since) = place.state else {
+            return;
+        };
         telemetry::unsubscribed(address, slot);
         if now.since(since) >= LONGEST_REST {
             place.failures = 0;
@@ -87,7 +90,9 @@ impl Keeper {
         if was_joined {
             telemetry::unsubscribed(address, slot);
         }
-        if let Some((_, master)) = moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot) {
+        if let Some((_, master)) =
+            moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot)
+        {
             self.fail(slot, address, None);
             self.topology.moved(slot, &master);
             self.settle(slot);
@@ -107,15 +112,14 @@ impl Keeper {
         }
     }
 
-    /// Lets a place rest after a failure: for that long, or a little longer each time. A place that ASK named is not tried again.
+    /// Lets a place rest after a failure: for that long, or a little longer each time. A place that
+    /// ASK named is not tried again.
     fn fail(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
         let now = self.clock.now();
         let Some(wanted) = self.wanted.get_mut(&slot) else {
             return;
         };
-        wanted
-            .places
-            .retain(|place| !(place.asking && place.address == *address));
+        wanted.places.retain(|place| !(place.asking && place.address == *address));
         for place in wanted.places.iter_mut().filter(|place| place.address == *address) {
             let until = now.after(rest.unwrap_or_else(|| rest_after(place.failures)));
             place.failures += 1;
@@ -148,9 +152,7 @@ impl Keeper {
                 place.state = State::Resting(rest_until);
                 self.due.push(Reverse((rest_until, *slot)));
             }
-            wanted
-                .places
-                .retain(|place| !(place.asking && place.address == address));
+            wanted.places.retain(|place| !(place.asking && place.address == address));
         }
         if !needed {
             self.links.remove(&address);
@@ -164,7 +166,8 @@ impl Keeper {
     }
 }
 
-/// A server that knows no shard subscriptions (before 7.0), or does not let this user subscribe: trying often is of no use.
+/// A server that knows no shard subscriptions (before 7.0), or does not let this user subscribe:
+/// trying often is of no use.
 fn is_deaf(error: &ServerError) -> bool {
     error.code == "NOPERM" || (error.code == "ERR" && error.detail.starts_with("unknown command"))
 }

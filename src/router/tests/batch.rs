@@ -9,10 +9,7 @@ async fn a_batch_is_one_pipeline_per_node_and_redirected_one_by_one() {
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
     bench.fakes.log("b");
-    bench.fakes.script(
-        "a",
-        [redirect("MOVED", "k", "b"), refusal("NOSCRIPT x"), refusal("OOM x")],
-    );
+    bench.fakes.script("a", [redirect("MOVED", "k", "b"), refusal("NOSCRIPT x"), refusal("OOM x")]);
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     let keys = ["k", "x", "{k}2", "{x}2", "{k}3", "{x}3"];
     let calls: Vec<Call> = keys.iter().map(|key| call(key)).collect();
@@ -24,7 +21,9 @@ async fn a_batch_is_one_pipeline_per_node_and_redirected_one_by_one() {
     assert_eq!(hosts[0].as_deref().unwrap(), "b");
     assert_eq!(hosts[1].as_deref().unwrap(), "b");
     assert_eq!(hosts[2].as_deref().unwrap(), "a", "EVAL at the same node");
-    assert!(matches!(&outcomes[4].as_ref().unwrap_err().reason, Reason::Refused(error) if error.code == "OOM"));
+    assert!(
+        matches!(&outcomes[4].as_ref().unwrap_err().reason, Reason::Refused(error) if error.code == "OOM")
+    );
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 3);
     assert_eq!(bench.fakes.count("a", "EVAL "), 1);
 }
@@ -169,15 +168,11 @@ async fn each_call_without_an_answer_says_until_when_it_may_arrive() {
     bench.call("k").await.unwrap();
     bench.fakes.stop("a", true);
     let now = bench.fakes.server_ms();
-    let calls = [1, 2, 3].map(|seconds| Call {
-        not_after: Some(bench.within(seconds)),
-        ..call("k")
-    });
+    let calls =
+        [1, 2, 3].map(|seconds| Call { not_after: Some(bench.within(seconds)), ..call("k") });
     let outcomes = bench.router.batch(&calls, bench.within(4)).await;
-    let in_doubt: Vec<u64> = outcomes
-        .into_iter()
-        .map(|outcome| outcome.unwrap_err().in_doubt.unwrap() - now)
-        .collect();
+    let in_doubt: Vec<u64> =
+        outcomes.into_iter().map(|outcome| outcome.unwrap_err().in_doubt.unwrap() - now).collect();
     // The bound of the server's clock is a millisecond wide.
     assert_eq!(in_doubt, [1001, 2001, 3001]);
 }
@@ -187,9 +182,7 @@ async fn a_call_that_is_redirected_does_not_wait_for_one_in_trouble() {
     let bench = Bench::new(&HALVES).await;
     bench.call("k").await.unwrap();
     bench.call("x").await.unwrap();
-    bench
-        .fakes
-        .script("a", [redirect("MOVED", "k", "b"), refusal("CLUSTERDOWN x")]);
+    bench.fakes.script("a", [redirect("MOVED", "k", "b"), refusal("CLUSTERDOWN x")]);
     let start = bench.clock.now();
     let answers = bench.router.batch(&[call("k"), call("{k}2")], bench.within(2)).await;
     let took = |at: usize| answers[at].as_ref().unwrap().received.since(start);

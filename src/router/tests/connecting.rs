@@ -8,7 +8,8 @@ async fn one_refresh_is_in_flight_at_a_time() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
-    let refreshes = (0..50).map(|_| bench.router.topology.refresh(RefreshFrom::First(address("a"))));
+    let refreshes =
+        (0..50).map(|_| bench.router.topology.refresh(RefreshFrom::First(address("a"))));
     futures::future::join_all(refreshes).await;
     assert_eq!(
         bench.fakes.count("a", "CLUSTER SLOTS") + bench.fakes.count("b", "CLUSTER SLOTS"),
@@ -27,21 +28,17 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
     let bench = Bench::new(&[(0, 5000, "a"), (5001, 10000, "b"), (10001, 16383, "c")]).await;
     bench.fakes.stop("a", true);
     bench.fakes.set_slots_of("b", Reply::List(vec![]));
-    bench
-        .fakes
-        .set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
+    bench.fakes.set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
     let start = bench.clock.now();
     bench.router.topology.refresh(RefreshFrom::First(address("a"))).await;
-    assert!(
-        bench.clock.now().since(start) < Duration::from_millis(400),
-        "nor waits for them"
-    );
+    assert!(bench.clock.now().since(start) < Duration::from_millis(400), "nor waits for them");
     assert_eq!(bench.router.topology.master_of(Slot::of("k")), Some(address("c")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_map_is_refreshed_slowly_and_no_more_after_the_router_is_gone() {
-    let bench = Bench::with(&[ALL], |settings| settings.refresh_interval = Duration::from_secs(10)).await;
+    let bench =
+        Bench::with(&[ALL], |settings| settings.refresh_interval = Duration::from_secs(10)).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
     let refreshes = bench.fakes.count("a", "CLUSTER SLOTS");
     assert!((5..=12).contains(&refreshes), "{refreshes}");
@@ -57,10 +54,7 @@ async fn the_map_is_refreshed_slowly_and_no_more_after_the_router_is_gone() {
 async fn a_slot_that_nobody_serves() {
     let bench = Bench::new(&[(0, 8191, "a")]).await;
     let error = bench.router.call(&call("x"), bench.within(1)).await.unwrap_err();
-    assert!(
-        matches!(error.reason, Reason::NoNode(slot) if slot == Slot::of("x")),
-        "{error}"
-    );
+    assert!(matches!(error.reason, Reason::NoNode(slot) if slot == Slot::of("x")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,16 +66,10 @@ async fn a_server_that_is_no_cluster_serves_all_slots() {
             "ERR This instance has cluster support disabled",
         )),
     );
-    let settings = RouterSettings {
-        seeds: vec![address("a")],
-        ..RouterSettings::default()
-    };
+    let settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
     let clock = TestClock::start();
     let router = Router::connect(Arc::new(fakes), clock.clone(), settings).await.unwrap();
-    let answer = router
-        .call(&call("x"), clock.now().after(Duration::from_secs(1)))
-        .await
-        .unwrap();
+    let answer = router.call(&call("x"), clock.now().after(Duration::from_secs(1))).await.unwrap();
     assert_eq!(answer.address, address("a"));
 }
 
@@ -93,17 +81,11 @@ async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
     fakes.set_door("locked", Door::Locked);
     let connect = |seeds: &[&str]| {
         let seeds = seeds.iter().map(|host| address(host)).collect();
-        let settings = RouterSettings {
-            seeds,
-            ..RouterSettings::default()
-        };
+        let settings = RouterSettings { seeds, ..RouterSettings::default() };
         Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings)
     };
     assert!(connect(&["slow", "dead", "a"]).await.is_ok());
-    assert!(matches!(
-        connect(&["slow", "dead"]).await.unwrap_err().reason,
-        Reason::Unreachable
-    ));
+    assert!(matches!(connect(&["slow", "dead"]).await.unwrap_err().reason, Reason::Unreachable));
     let error = connect(&["locked"]).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error}");
     assert_eq!(error.last.unwrap().message, "WRONGPASS");
@@ -154,10 +136,7 @@ async fn refreshes_that_bring_nothing_new_become_rare() {
         "{six:?}"
     );
     let four = spent(4).await;
-    assert!(
-        (Duration::from_secs(4)..=Duration::from_secs(8)).contains(&four),
-        "{four:?}"
-    );
+    assert!((Duration::from_secs(4)..=Duration::from_secs(8)).contains(&four), "{four:?}");
     // What is learned from a redirect ends that.
     bench.fakes.set_slots(&[(0, 8191, "a"), (8192, 16383, "b")]);
     bench.fakes.script("a", [redirect("MOVED", "x", "b")]);

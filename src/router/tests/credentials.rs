@@ -67,10 +67,7 @@ async fn credentials_that_stay_the_same_are_refused_for_good() {
     let dials = bench.fakes.dials("a");
     bench.fakes.script("a", [unauthenticated()]);
     let error = bench.call("x").await.unwrap_err();
-    assert!(
-        matches!(&error.reason, Reason::Refused(said) if said.code == "NOAUTH"),
-        "{error}"
-    );
+    assert!(matches!(&error.reason, Reason::Refused(said) if said.code == "NOAUTH"), "{error}");
     assert_eq!(bench.fakes.dials("a"), dials);
 }
 
@@ -80,10 +77,7 @@ async fn a_refused_subscription_is_made_over_a_new_connection() {
     let refused = crate::node::fake::JoinAct::Refuse("NOAUTH Authentication required.");
     bench.fakes.on_join("a", [refused]);
     let dials = bench.fakes.dials("a");
-    bench
-        .router
-        .subscriptions()
-        .want(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
+    bench.router.subscriptions().want(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(bench.router.subscriptions().joined_at(Slot::of("k")).is_some());
     assert_eq!(bench.fakes.dials("a"), dials + 2);

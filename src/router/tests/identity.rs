@@ -1,4 +1,5 @@
-//! Whose view of the cluster counts: strangers at known addresses, two histories, nodes that lag or know little.
+//! Whose view of the cluster counts: strangers at known addresses, two histories, nodes that lag or
+//! know little.
 
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
@@ -277,12 +278,8 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
     let bench = Bench::new(&HALVES).await;
     // Two slots move; the map that is under way knows of the first one only.
     let (moved, other) = (Slot::of("k").get(), 9000);
-    let events = [
-        (0, 8191, "a"),
-        (8192, other - 1, "b"),
-        (other, other, "a"),
-        (other + 1, 16383, "b"),
-    ];
+    let events =
+        [(0, 8191, "a"), (8192, other - 1, "b"), (other, other, "a"), (other + 1, 16383, "b")];
     bench.fakes.set_slots(&events);
     for host in ["a", "b"] {
         bench.fakes.set_slots_take(host, Duration::from_millis(50));
@@ -293,14 +290,8 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
     bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
     assert_eq!(bench.call("k").await.unwrap().address, address("b"));
     begun.await;
-    assert_eq!(
-        bench.router.topology.master_of(Slot::new(other).unwrap()),
-        Some(address("a"))
-    );
-    assert_eq!(
-        bench.router.topology.master_of(Slot::new(moved).unwrap()),
-        Some(address("b"))
-    );
+    assert_eq!(bench.router.topology.master_of(Slot::new(other).unwrap()), Some(address("a")));
+    assert_eq!(bench.router.topology.master_of(Slot::new(moved).unwrap()), Some(address("b")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,10 +301,7 @@ async fn what_a_fresh_node_does_not_know_stays_known() {
     bench.fakes.set_slots_of("c", slots(&[(0, 99, "c"), (100, 8191, "a")]));
     bench.fakes.set_slots_of("a", slots(&[(0, 99, "c"), (100, 8191, "a")]));
     refresh(&bench, "c").await;
-    assert_eq!(
-        bench.router.topology.master_of(Slot::new(7).unwrap()),
-        Some(address("c"))
-    );
+    assert_eq!(bench.router.topology.master_of(Slot::new(7).unwrap()), Some(address("c")));
     assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     // One that knows nothing at all is passed by.
     bench.fakes.set_slots_of("c", Reply::List(vec![]));
@@ -346,7 +334,8 @@ async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_
 
 #[tokio::test(start_paused = true)]
 async fn a_right_that_is_missing_is_not_a_no() {
-    let denied = || Reply::Error(server_error("NOPERM this user has no permissions to run the command"));
+    let denied =
+        || Reply::Error(server_error("NOPERM this user has no permissions to run the command"));
     let unknown = || Reply::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
     for reply in [denied(), unknown()] {
         let fakes = Fakes::new(&HALVES);
@@ -580,13 +569,11 @@ async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
 #[tokio::test(start_paused = true)]
 async fn a_seed_is_among_the_first_that_are_asked() {
     let many: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
-    let ranges: Vec<_> = (0..40u16)
-        .map(|at| (at * 400, at * 400 + 399, &*many[usize::from(at)]))
-        .collect();
-    let bench = Bench::with(&ranges, |settings| {
-        settings.seeds = vec![address("n0"), address("seed")]
-    })
-    .await;
+    let ranges: Vec<_> =
+        (0..40u16).map(|at| (at * 400, at * 400 + 399, &*many[usize::from(at)])).collect();
+    let bench =
+        Bench::with(&ranges, |settings| settings.seeds = vec![address("n0"), address("seed")])
+            .await;
     bench.fakes.set_slots_of("seed", slots(&[(0, 16383, "seed")]));
     let whole = Reply::List(vec![
         Reply::Int(0),
@@ -609,7 +596,8 @@ async fn a_seed_is_among_the_first_that_are_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_takeover_is_heard_of_in_the_background_though_the_old_master_denies_it() {
-    let bench = Bench::with(&HALVES, |settings| settings.refresh_interval = Duration::from_secs(10)).await;
+    let bench =
+        Bench::with(&HALVES, |settings| settings.refresh_interval = Duration::from_secs(10)).await;
     for host in ["b", "c"] {
         bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
         bench.fakes.set_info_of(host, cluster_info("ok", 2));

@@ -68,9 +68,7 @@ async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_not_sent_twice_either() {
     let bench = Bench::new(&[ALL]).await;
-    bench
-        .fakes
-        .script("a", (0..128).map(|_| late(0)).chain([late(400), late(300)]));
+    bench.fakes.script("a", (0..128).map(|_| late(0)).chain([late(400), late(300)]));
     let calls: Vec<Call> = (0..130).map(|number| call(&number.to_string())).collect();
     let within = bench.within(5);
     let alive = async {
@@ -109,7 +107,8 @@ async fn who_is_too_late_in_the_queue_has_sent_nothing() {
 async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.always("a", late(3));
-    // 128 of them take 384 ms, each pipeline for itself; those behind the first four have no turn before.
+    // 128 of them take 384 ms, each pipeline for itself; those behind the first four have no turn
+    // before.
     let calls: Vec<Call> = (0..1536).map(|number| call(&number.to_string())).collect();
     bench.fakes.log("a");
     let outcomes = bench.router.batch(&calls, bench.within(1)).await;
@@ -157,19 +156,15 @@ async fn those_who_queue_leave_a_server_that_has_fallen_silent() {
     });
     let keys: Vec<String> = (0..50).map(|number| format!("{{k}}{number}")).collect();
     let answers = join_all(keys.iter().map(|key| bench.call(key))).await;
-    let in_doubt = answers
-        .iter()
-        .filter(|answer| answer.as_ref().unwrap().in_doubt.is_some())
-        .count();
+    let in_doubt =
+        answers.iter().filter(|answer| answer.as_ref().unwrap().in_doubt.is_some()).count();
     assert_eq!(in_doubt, 1, "the others had not been sent");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_of_no_use_retires_the_connection() {
     let bench = Bench::new(&[ALL]).await;
-    bench
-        .fakes
-        .script("a", [refusal("READONLY You can't write against a read only replica.")]);
+    bench.fakes.script("a", [refusal("READONLY You can't write against a read only replica.")]);
     assert_eq!(bench.call("k").await.unwrap().in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2);
     let bench = Bench::new(&[ALL]).await;
@@ -177,12 +172,9 @@ async fn an_answer_that_is_of_no_use_retires_the_connection() {
     assert!(matches!(bench.call("k").await.unwrap_err().reason, Reason::Refused(_)));
     bench.call("k").await.unwrap();
     assert_eq!(bench.fakes.dials("a"), 2);
-    for act in [
-        Act::Answer(text("OK")),
-        Act::Answer(Reply::Nil),
-        refusal("MOVED 1 a:1"),
-        refusal("ASK x"),
-    ] {
+    for act in
+        [Act::Answer(text("OK")), Act::Answer(Reply::Nil), refusal("MOVED 1 a:1"), refusal("ASK x")]
+    {
         let bench = Bench::new(&[ALL]).await;
         bench.fakes.script("a", [act.clone()]);
         assert!(matches!(bench.call("k").await.unwrap_err().reason, Reason::Garbled(_)));
@@ -217,10 +209,7 @@ async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
     };
     let (answers, ()) = tokio::join!(calls, repair);
     let sent: Vec<Moment> = answers.into_iter().map(|answer| answer.unwrap().sent).collect();
-    assert!(
-        sent.iter().all(|moment| *moment == sent[0]),
-        "all at the moment when it is back"
-    );
+    assert!(sent.iter().all(|moment| *moment == sent[0]), "all at the moment when it is back");
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,10 +227,7 @@ async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_i
         let (outcome, (dials, closed)) = tokio::join!(bench.call("k"), end);
         assert!(matches!(outcome.unwrap_err().reason, Reason::Closed));
         // The pause of the call itself is short.
-        assert!(
-            bench.clock.now().since(closed) <= Duration::from_millis(100),
-            "{door:?}"
-        );
+        assert!(bench.clock.now().since(closed) <= Duration::from_millis(100), "{door:?}");
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(bench.fakes.dials("a"), dials, "{door:?}");
     }
@@ -268,18 +254,13 @@ impl Clock for CountingClock {
 /// The timers that are set while so many calls wait for a server that does not answer.
 async fn timers_of_waiting(calls: usize) -> usize {
     let fakes = Fakes::new(&HALVES);
-    let clock = Arc::new(CountingClock {
-        clock: TestClock::start(),
-        timers: AtomicUsize::new(0),
-    });
+    let clock = Arc::new(CountingClock { clock: TestClock::start(), timers: AtomicUsize::new(0) });
     let settings = RouterSettings {
         seeds: vec![address("b")],
         connect_timeout: Duration::from_secs(60),
         ..RouterSettings::default()
     };
-    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings)
-        .await
-        .unwrap();
+    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
     fakes.set_door("a", Door::Hangs);
     fakes.cut("a");
     let calls: Vec<Call> = (0..calls).map(|number| call(&format!("{{k}}{number}"))).collect();
@@ -315,26 +296,18 @@ async fn nothing_is_dialled_for_confirmed_calls_after_the_end() {
     bench.call("k").await.unwrap();
     bench.router.close().await;
     let (at, call) = (address("a"), call("k"));
-    let sending = bench
-        .router
-        .replicated
-        .send(&at, &call, 1, false, false, Arc::default());
+    let sending = bench.router.replicated.send(&at, &call, 1, false, false, Arc::default());
     drop(tokio::time::timeout(Duration::from_secs(1), sending).await);
     assert!(!bench.router.replicated.is_ready(&at, 1));
 }
 
 /// Locks over these servers.
 async fn locks(fakes: &Fakes, change: impl FnOnce(&mut RouterSettings)) -> Locks {
-    let mut settings = RouterSettings {
-        seeds: vec![address("a")],
-        ..RouterSettings::default()
-    };
+    let mut settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
     change(&mut settings);
     let (scripts, clock) = (Scripts::built_in(), TestClock::start());
     let connector = Arc::new(fakes.clone());
-    Locks::start(connector, clock, scripts, Settings::default(), settings)
-        .await
-        .unwrap()
+    Locks::start(connector, clock, scripts, Settings::default(), settings).await.unwrap()
 }
 
 /// What an acquire is answered that has the lock for a minute.
@@ -355,10 +328,7 @@ async fn masters_that_name_each_other_do_not_end_an_unlimited_wait() {
     let agreement = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let asked = fakes.count("a", "EVALSHA") + fakes.count("b", "EVALSHA");
-        assert!(
-            (18..300).contains(&asked),
-            "{asked} in 5 s: neither given up nor a storm"
-        );
+        assert!((18..300).contains(&asked), "{asked} in 5 s: neither given up nor a storm");
         fakes.always("a", Act::Answer(granted()));
     };
     let (guard, ()) = tokio::join!(async { lock.write().await }, agreement);

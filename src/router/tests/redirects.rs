@@ -21,13 +21,7 @@ async fn not_after_is_told_in_the_time_of_the_server() {
     let not_after = bench.clock.now().after(Duration::from_millis(700));
     bench
         .router
-        .call(
-            &Call {
-                not_after: Some(not_after),
-                ..call("x")
-            },
-            bench.within(1),
-        )
+        .call(&Call { not_after: Some(not_after), ..call("x") }, bench.within(1))
         .await
         .unwrap();
     let log = bench.fakes.log("a");
@@ -40,9 +34,7 @@ async fn not_after_is_told_in_the_time_of_the_server() {
 async fn every_reply_feeds_the_bound() {
     let bench = Bench::new(&[ALL]).await;
     tokio::time::sleep(Duration::from_secs(100)).await;
-    bench
-        .fakes
-        .script("a", [Act::Answer(Reply::List(vec![Reply::Int(5_000)]))]);
+    bench.fakes.script("a", [Act::Answer(Reply::List(vec![Reply::Int(5_000)]))]);
     bench.call("x").await.unwrap();
     // The server's clock was set back; what it said 100 s ago no longer counts.
     let bound = bench.router.bound(&address("a")).unwrap();
@@ -69,9 +61,7 @@ async fn moved_is_followed_and_remembered() {
 #[tokio::test(start_paused = true)]
 async fn moved_without_a_host_is_the_same_host() {
     let bench = Bench::new(&[ALL]).await;
-    bench
-        .fakes
-        .script("a", [refusal(&format!("MOVED {} :1", Slot::of("x")))]);
+    bench.fakes.script("a", [refusal(&format!("MOVED {} :1", Slot::of("x")))]);
     assert_eq!(bench.call("x").await.unwrap().address, address("a"));
 }
 
@@ -80,10 +70,7 @@ async fn ask_is_followed_once_and_not_remembered() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.script("a", [redirect("ASK", "k", "b")]);
     assert_eq!(bench.call("k").await.unwrap().address, address("b"));
-    assert_eq!(
-        bench.fakes.log("b"),
-        ["ASKING".to_string(), line("EVALSHA digest", "k", "b")]
-    );
+    assert_eq!(bench.fakes.log("b"), ["ASKING".to_string(), line("EVALSHA digest", "k", "b")]);
     assert_eq!(bench.call("k").await.unwrap().address, address("a"));
 }
 
@@ -158,10 +145,7 @@ async fn a_refusal_ends_it() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [refusal("OOM command not allowed")]);
     let error = bench.call("x").await.unwrap_err();
-    assert!(
-        matches!(&error.reason, Reason::Refused(last) if last.code == "OOM"),
-        "{error}"
-    );
+    assert!(matches!(&error.reason, Reason::Refused(last) if last.code == "OOM"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +171,8 @@ async fn half_an_answer_is_none() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.script("a", [redirect("ASK", "k", "b")]);
     bench.fakes.script("b", [Act::Short]);
-    // [ASKING, EVALSHA] gets one answer: the outcome is unknown, the connection is replaced, the call repeated.
+    // [ASKING, EVALSHA] gets one answer: the outcome is unknown, the connection is replaced, the
+    // call repeated.
     let answer = bench.call("k").await.unwrap();
     assert_eq!(answer.address, address("a"));
     assert_eq!(answer.in_doubt, Some(0));
@@ -205,9 +190,6 @@ async fn masters_that_name_each_other_end_soon_in_a_typed_error() {
     let error = bench.call("k").await.unwrap_err();
     assert!(matches!(error.reason, Reason::TooManyRedirects(16)), "{error}");
     assert_eq!(error.in_doubt, None);
-    assert_eq!(
-        bench.fakes.count("a", "EVALSHA") + bench.fakes.count("b", "EVALSHA"),
-        17
-    );
+    assert_eq!(bench.fakes.count("a", "EVALSHA") + bench.fakes.count("b", "EVALSHA"), 17);
     assert!(bench.clock.now().since(start) < Duration::from_secs(1));
 }

@@ -26,11 +26,7 @@ async fn calls_that_come_together_share_a_wait() {
 #[tokio::test(start_paused = true)]
 async fn an_error_in_place_of_the_number_confirms_nothing() {
     let bench = Bench::new(&[ALL]).await;
-    for act in [
-        refusal("UNBLOCKED x"),
-        Act::Answer(Reply::Int(0)),
-        Act::Answer(Reply::Nil),
-    ] {
+    for act in [refusal("UNBLOCKED x"), Act::Answer(Reply::Int(0)), Act::Answer(Reply::Nil)] {
         bench.fakes.confirm("a", act);
         assert_eq!(bench.confirmed("k").await.unwrap().confirmed, 0);
     }
@@ -39,9 +35,7 @@ async fn an_error_in_place_of_the_number_confirms_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_replica_holds_up_nobody_else() {
     let bench = Bench::new(&[ALL]).await;
-    bench
-        .fakes
-        .confirm("a", Act::Late(Duration::from_millis(250), Reply::Int(0)));
+    bench.fakes.confirm("a", Act::Late(Duration::from_millis(250), Reply::Int(0)));
     let (slow, plain) = tokio::join!(bench.confirmed("k"), bench.call("k2"));
     let (slow, plain) = (slow.unwrap(), plain.unwrap());
     assert_eq!(slow.confirmed, 0);
@@ -73,11 +67,7 @@ async fn a_group_that_breaks_is_sent_again_and_known_to_be_loose() {
     let answer = bench.confirmed("k").await.unwrap();
     assert_eq!((answer.confirmed, answer.in_doubt), (1, Some(0)));
     bench.fakes.confirm("a", Act::Hang);
-    let error = bench
-        .router
-        .call_replicated(&call("k"), 1, bench.within(2))
-        .await
-        .unwrap_err();
+    let error = bench.router.call_replicated(&call("k"), 1, bench.within(2)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::TimedOut(_)) && error.in_doubt.is_some());
 }
 

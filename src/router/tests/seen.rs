@@ -11,9 +11,7 @@ const CHANNEL: &str = "{k}news";
 /// The value of a metric, with its labels as they are written; 0 if it was never told.
 fn value(recorder: &PrometheusRecorder, metric: &str) -> f64 {
     let text = recorder.handle().render();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
     line.map_or(0.0, |value| value.parse().unwrap())
 }
 
@@ -30,10 +28,7 @@ fn attempts(recorder: &PrometheusRecorder, outcome: &str) -> f64 {
 }
 
 fn subscriptions(recorder: &PrometheusRecorder, outcome: &str) -> f64 {
-    value(
-        recorder,
-        &format!(r#"rwlease_subscriptions_total{{outcome="{outcome}"}}"#),
-    )
+    value(recorder, &format!(r#"rwlease_subscriptions_total{{outcome="{outcome}"}}"#))
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,10 +42,8 @@ async fn commands_are_in_flight_until_they_are_answered_or_nobody_waits() {
 
     bench.fakes.always("a", Act::Hang);
     let calls = [call("k"), call("k"), call("k")];
-    let mut waiting: Vec<_> = calls
-        .iter()
-        .map(|call| bench.router.call(call, bench.within(10)).boxed())
-        .collect();
+    let mut waiting: Vec<_> =
+        calls.iter().map(|call| bench.router.call(call, bench.within(10)).boxed()).collect();
     for call in &mut waiting {
         assert!(futures::poll!(call).is_pending());
     }
@@ -118,7 +111,8 @@ async fn each_attempt_is_counted_by_what_came_of_it() {
     bench.call("x").await.unwrap_err();
     assert!(attempts(&recorder, "unconnected") >= 1.0);
     let dials = |outcome| {
-        let metric = format!(r#"rwlease_connect_seconds_count{{kind="commands",outcome="{outcome}"}}"#);
+        let metric =
+            format!(r#"rwlease_connect_seconds_count{{kind="commands",outcome="{outcome}"}}"#);
         value(&recorder, &metric)
     };
     assert!(dials("connected") >= 2.0 && dials("failed") >= 1.0);
@@ -132,27 +126,22 @@ async fn each_end_of_a_subscription_is_counted_once() {
     bench.call("k").await.unwrap();
     let channel = || bytes::Bytes::from_static(CHANNEL.as_bytes());
     let settled = || tokio::time::sleep(Duration::from_secs(3));
-    let seen = || ["joined", "left", "lost", "refused"].map(|outcome| subscriptions(&recorder, outcome));
+    let seen =
+        || ["joined", "left", "lost", "refused"].map(|outcome| subscriptions(&recorder, outcome));
 
     bench.router.subscriptions().want(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [1.0, 0.0, 0.0, 0.0]);
     bench.fakes.notify("a", Notice::Left { channel: channel() });
     settled().await;
-    assert_eq!(
-        seen(),
-        [2.0, 0.0, 1.0, 0.0],
-        "the server ended it, and it was joined again"
-    );
+    assert_eq!(seen(), [2.0, 0.0, 1.0, 0.0], "the server ended it, and it was joined again");
     bench.fakes.cut("a");
     settled().await;
     assert_eq!(seen(), [3.0, 0.0, 2.0, 0.0], "the connection was lost");
     bench.router.subscriptions().unwant(Slot::of(CHANNEL));
     settled().await;
     assert_eq!(seen(), [3.0, 1.0, 2.0, 0.0]);
-    bench
-        .fakes
-        .on_join("a", [crate::node::fake::JoinAct::Refuse("ERR not now")]);
+    bench.fakes.on_join("a", [crate::node::fake::JoinAct::Refuse("ERR not now")]);
     bench.router.subscriptions().want(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [4.0, 1.0, 2.0, 1.0], "refused, and joined later");

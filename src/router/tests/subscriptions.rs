@@ -60,10 +60,7 @@ fn joins(bench: &Bench, host: &str) -> usize {
 /// All that happens from here on.
 fn events(bench: &Bench) -> mpsc::UnboundedReceiver<Event> {
     let (tell, events) = mpsc::unbounded_channel();
-    bench
-        .router
-        .subscriptions()
-        .listen(Box::new(move |event| drop(tell.send(event))));
+    bench.router.subscriptions().listen(Box::new(move |event| drop(tell.send(event))));
     events
 }
 
@@ -73,23 +70,12 @@ async fn a_wanted_channel_is_joined_at_the_owner_and_its_messages_come() {
     bench.router.subscriptions().want(slot(), channel());
     settled().await;
     assert_eq!(joins(&bench, "a"), 0, "once is enough");
-    bench.fakes.notify(
-        "a",
-        Notice::Message {
-            channel: channel(),
-            payload: "hello".into(),
-        },
-    );
+    bench.fakes.notify("a", Notice::Message { channel: channel(), payload: "hello".into() });
     let event = events.recv().await.unwrap();
     let received = bench.clock.now();
     assert_eq!(
         event,
-        Event::Message {
-            slot: slot(),
-            address: address("a"),
-            payload: "hello".into(),
-            received
-        }
+        Event::Message { slot: slot(), address: address("a"), payload: "hello".into(), received }
     );
 }
 
@@ -148,9 +134,7 @@ async fn a_refusal_that_names_the_owner_is_followed() {
     let (bench, mut events) = joined().await;
     let moved: &'static str = format!("MOVED {} b:1", slot()).leak();
     bench.fakes.on_join("a", [JoinAct::Refuse(moved)]);
-    bench
-        .fakes
-        .set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
     bench.fakes.notify("a", Notice::Left { channel: channel() });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (1, 1));
@@ -168,10 +152,7 @@ async fn after_a_broken_connection_it_is_joined_again() {
     assert_eq!(looks(&mut events), 1, "it was lost");
     assert_eq!(at(&bench), None);
     let dials = bench.fakes.dials("a");
-    assert!(
-        dials < 40,
-        "{dials} dials in 5 s, for commands, for the map and for subscriptions"
-    );
+    assert!(dials < 40, "{dials} dials in 5 s, for commands, for the map and for subscriptions");
     bench.fakes.set_door("a", Door::Open);
     bench.call("k").await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -182,9 +163,7 @@ async fn after_a_broken_connection_it_is_joined_again() {
 #[tokio::test(start_paused = true)]
 async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     let (bench, mut events) = joined().await;
-    bench
-        .fakes
-        .script("a", [redirect("ASK", "k", "b"), redirect("ASK", "k", "b")]);
+    bench.fakes.script("a", [redirect("ASK", "k", "b"), redirect("ASK", "k", "b")]);
     bench.call("k").await.unwrap();
     bench.call("k").await.unwrap();
     settled().await;
@@ -192,14 +171,12 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     assert_eq!((joins(&bench, "a"), bench.fakes.count("b", asking)), (0, 1));
     assert_eq!(looks(&mut events), 1);
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"), "the source owns the slot");
-    bench.fakes.notify(
-        "b",
-        Notice::Message {
-            channel: channel(),
-            payload: "from the target".into(),
-        },
+    bench
+        .fakes
+        .notify("b", Notice::Message { channel: channel(), payload: "from the target".into() });
+    assert!(
+        matches!(events.recv().await, Some(Event::Message { address: from, .. }) if from == address("b"))
     );
-    assert!(matches!(events.recv().await, Some(Event::Message { address: from, .. }) if from == address("b")));
     // The migration ends: the asking has become a regular.
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     bench.fakes.notify("a", Notice::Left { channel: channel() });
@@ -229,7 +206,8 @@ async fn a_guest_that_is_sent_away_does_not_come_back() {
 async fn a_server_without_shard_subscriptions_is_left_in_peace() {
     let bench = Bench::new(&[ALL]).await;
     let mut events = events(&bench);
-    let unknown = JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
+    let unknown =
+        JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
     bench.fakes.on_join("a", [unknown]);
     bench.router.subscriptions().want(slot(), channel());
     settled().await;
@@ -250,30 +228,20 @@ async fn other_refusals_and_lost_answers_are_tried_again() {
     let mut events = events(&bench);
     bench.fakes.on_join(
         "a",
-        [
-            JoinAct::Refuse("CLUSTERDOWN x"),
-            JoinAct::Ignore,
-            JoinAct::Refuse("LOADING x"),
-        ],
+        [JoinAct::Refuse("CLUSTERDOWN x"), JoinAct::Ignore, JoinAct::Refuse("LOADING x")],
     );
     bench.router.subscriptions().want(slot(), channel());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(joins(&bench, "a"), 4);
     assert_eq!(looks(&mut events), 1);
-    assert_eq!(
-        bench.fakes.dials("a"),
-        2,
-        "one connection for commands, one for subscriptions"
-    );
+    assert_eq!(bench.fakes.dials("a"), 2, "one connection for commands, one for subscriptions");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_has_died_silently_is_noticed() {
     let (bench, mut events) = joined().await;
     bench.fakes.stop("a", true);
-    bench
-        .fakes
-        .set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(looks(&mut events) >= 2);
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
@@ -301,9 +269,7 @@ async fn a_silent_server_is_asked_now_and_then() {
 #[tokio::test(start_paused = true)]
 async fn when_a_master_dies_its_successor_is_looked_for() {
     let (bench, mut events) = joined().await;
-    bench
-        .fakes
-        .set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
     bench.fakes.set_door("a", Door::Refuses);
     bench.fakes.cut("a");
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -359,7 +325,9 @@ async fn many_joins_go_out_in_a_window_and_once() {
 async fn a_channel_that_is_no_longer_wanted_does_not_go_out() {
     let (bench, channels) = many_wanted(100).await;
     let sent = bench.fakes.log("a");
-    let is_sent = |channel: &Bytes| sent.contains(&format!("SSUBSCRIBE {}", String::from_utf8_lossy(channel)));
+    let is_sent = |channel: &Bytes| {
+        sent.contains(&format!("SSUBSCRIBE {}", String::from_utf8_lossy(channel)))
+    };
     let (slot, channel) = channels.iter().find(|(_, channel)| !is_sent(channel)).unwrap();
     bench.router.subscriptions().unwant(*slot);
     settled().await;

@@ -45,11 +45,13 @@ async fn batches_and_confirmed_calls_wait_for_the_same_text() {
     assert_eq!(bench.fakes.count("a", "EVAL "), 1);
 }
 
-/// Has a call send the text, whose answer does not come before this act says so, and makes the next script unknown too.
-async fn one_who_sends(bench: &Bench, act: Act) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
-    bench
-        .fakes
-        .script("a", [refusal("NOSCRIPT x"), act, refusal("NOSCRIPT x")]);
+/// Has a call send the text, whose answer does not come before this act says so, and makes the next
+/// script unknown too.
+async fn one_who_sends(
+    bench: &Bench,
+    act: Act,
+) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
+    bench.fakes.script("a", [refusal("NOSCRIPT x"), act, refusal("NOSCRIPT x")]);
     let (router, deadline) = (bench.router.clone(), bench.within(10));
     let sender = tokio::spawn(async move { router.call(&call("k"), deadline).await });
     while bench.fakes.count("a", "EVAL ") == 0 {

@@ -9,23 +9,12 @@ async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
     let not_after = bench.clock.now().after(Duration::from_secs(2));
     let answer = bench
         .router
-        .call(
-            &Call {
-                not_after: Some(not_after),
-                ..call("x")
-            },
-            bench.within(5),
-        )
+        .call(&Call { not_after: Some(not_after), ..call("x") }, bench.within(5))
         .await
         .unwrap();
     let told = |line: &String| line.split(' ').nth(5).unwrap().parse::<u64>().unwrap();
-    let told: Vec<u64> = bench
-        .fakes
-        .log("a")
-        .iter()
-        .filter(|line| line.starts_with("EVALSHA"))
-        .map(told)
-        .collect();
+    let told: Vec<u64> =
+        bench.fakes.log("a").iter().filter(|line| line.starts_with("EVALSHA")).map(told).collect();
     assert_eq!(told.len(), 2);
     assert_eq!(answer.in_doubt, Some(told[0]));
     assert_eq!(
@@ -49,11 +38,7 @@ async fn a_question_about_no_key_ends_in_time_though_there_is_no_connection() {
     assert!(took < Duration::from_millis(400), "{took:?}");
     // The dial that hangs is done with by then, and a new one is made.
     bench.fakes.set_door("b", Door::Open);
-    bench
-        .router
-        .query(&address("b"), &command, bench.within(2))
-        .await
-        .unwrap();
+    bench.router.query(&address("b"), &command, bench.within(2)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,10 +55,7 @@ async fn silence_until_the_deadline_is_told() {
     assert_eq!(bench.fakes.dials("a"), 1);
     // And a call that is late already is not sent.
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
-    assert!(
-        matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt.is_none(),
-        "{error}"
-    );
+    assert!(matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt.is_none(), "{error}");
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
 }
 
@@ -165,10 +147,7 @@ async fn calls_to_one_shard_go_on_while_another_hangs() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let error = stuck.await.unwrap().unwrap_err();
-    assert!(
-        matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt == Some(0),
-        "{error}"
-    );
+    assert!(matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt == Some(0), "{error}");
 }
 
 /// Answers in 100 ms, but its connection's task comes late to reading that.
@@ -179,7 +158,8 @@ fn unread(bench: &Bench, turns_of_others: usize) -> Act {
 }
 
 impl Bench {
-    /// Lets the call be sent, has the runtime stand still for so long, and gives what came of the call.
+    /// Lets the call be sent, has the runtime stand still for so long, and gives what came of the
+    /// call.
     async fn stall<T: Send + 'static>(
         &self,
         host: &str,
@@ -211,11 +191,7 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
     ];
     for (way, stall_ms, turns) in ways {
         let bench = Bench::new(&HALVES).await;
-        let (host, key) = if way == "at its deadline" {
-            ("b", "x")
-        } else {
-            ("a", "k")
-        };
+        let (host, key) = if way == "at its deadline" { ("b", "x") } else { ("a", "k") };
         let (router, late) = (bench.router.clone(), bench.within(10));
         let soon = bench.clock.now().after(Duration::from_millis(300));
         bench.fakes.script(host, [unread(&bench, turns)]);
@@ -228,11 +204,7 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
             }
         };
         let answer = bench.stall(host, stall_ms, calling).await;
-        assert_eq!(
-            answer.unwrap_or_else(|error| panic!("{way}: {error}")).in_doubt,
-            None,
-            "{way}"
-        );
+        assert_eq!(answer.unwrap_or_else(|error| panic!("{way}: {error}")).in_doubt, None, "{way}");
         assert_eq!(bench.fakes.count(host, "EVALSHA"), 1, "{way}: it was not sent again");
         bench.call(key).await.unwrap();
         let dials = if way == "confirmed" { 2 } else { 1 }; // one of them for those calls alone
@@ -246,9 +218,7 @@ async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [Act::Hang]);
     let (router, late) = (bench.router.clone(), bench.within(10));
-    let answer = bench
-        .stall("a", 900, async move { router.call(&call("k"), late).await })
-        .await;
+    let answer = bench.stall("a", 900, async move { router.call(&call("k"), late).await }).await;
     assert_eq!(answer.unwrap().in_doubt, Some(0));
     assert_eq!(bench.fakes.dials("a"), 2, "another connection took its place");
 }
@@ -257,10 +227,8 @@ async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
 async fn what_is_not_known_of_one_attempt_is_not_known_of_the_call() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [Act::Hang, Act::Answer(Reply::Int(1))]);
-    let limited = Call {
-        not_after: Some(bench.clock.now().after(Duration::from_secs(2))),
-        ..call("x")
-    };
+    let limited =
+        Call { not_after: Some(bench.clock.now().after(Duration::from_secs(2))), ..call("x") };
     let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Garbled(_)), "{error}");
     assert_eq!(error.in_doubt, Some(0), "though the silent one had a limit");

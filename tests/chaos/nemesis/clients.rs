@@ -1,4 +1,5 @@
-//! Three workers at once: one is killed (and another one started), one stopped for longer than its lease, one has its runtime blocked for as long.
+//! Three workers at once: one is killed (and another one started), one stopped for longer than its
+//! lease, one has its runtime blocked for as long.
 
 use std::time::Duration;
 
@@ -39,10 +40,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let faults = [
         ("client killed", format!("worker {killed} is gone")),
         ("client stopped", format!("worker {stopped} stood stopped for {past:?}")),
-        (
-            "client stalled",
-            format!("worker {stalled} says that it was blocked for {past:?}"),
-        ),
+        ("client stalled", format!("worker {stalled} says that it was blocked for {past:?}")),
     ];
     for ((what, proof), held) in faults.into_iter().zip(held) {
         scene.fault(what, at, held, proof);

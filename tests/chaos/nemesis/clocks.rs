@@ -1,6 +1,8 @@
-//! Servers whose clocks are wrong: they run under libfaketime, which reads its offset from a file beside each.
+//! Servers whose clocks are wrong: they run under libfaketime, which reads its offset from a file
+//! beside each.
 //!
-//! That works with servers that take their memory from the C library, such as the Valkey that `make valkey` fetches.
+//! That works with servers that take their memory from the C library, such as the Valkey that
+//! `make valkey` fetches.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +33,8 @@ const STEP_MS: std::ops::RangeInclusive<i64> = 4_000..=9_000;
 const FAR_MS: i64 = 300_000;
 const WHILE: Duration = Duration::from_millis(1_500);
 
-/// How exactly a clock is read back, beside the time that it takes to ask for it, which may be so long.
+/// How exactly a clock is read back, beside the time that it takes to ask for it, which may be so
+/// long.
 const ABOUT_MS: i64 = 5;
 const QUICK_MS: i64 = 100;
 
@@ -68,7 +71,8 @@ fn brings_its_own_memory(server: &Path) -> Result<bool> {
     Ok(String::from_utf8_lossy(&told.stdout).contains("malloc=jemalloc"))
 }
 
-/// All clocks are set anew, a little wrong; then a slot moves and a replica takes over, so that locks come before other clocks.
+/// All clocks are set anew, a little wrong; then a slot moves and a replica takes over, so that
+/// locks come before other clocks.
 pub async fn skew(scene: &mut Scene) -> Result {
     let at = now();
     let mut offsets = Vec::new();

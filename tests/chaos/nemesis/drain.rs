@@ -1,4 +1,5 @@
-//! A node is added, a whole shard moves over to it with its keys in use, and the node that had it is removed.
+//! A node is added, a whole shard moves over to it with its keys in use, and the node that had it
+//! is removed.
 
 use redis::{Pipeline, cmd};
 
@@ -88,12 +89,14 @@ async fn with_keys(cluster: &Cluster, node: usize, slots: &[u16]) -> Result<(Vec
         counts.add_command(cmd("CLUSTER").arg("COUNTKEYSINSLOT").arg(slot).to_owned());
     }
     let counts: Vec<usize> = counts.query_async(&mut cluster.node(node).connect().await?).await?;
-    let (live, empty): (Vec<_>, Vec<_>) = slots.iter().zip(counts).partition(|(_, count)| *count > 0);
+    let (live, empty): (Vec<_>, Vec<_>) =
+        slots.iter().zip(counts).partition(|(_, count)| *count > 0);
     let only = |slots: Vec<(&u16, usize)>| slots.into_iter().map(|(slot, _)| *slot).collect();
     Ok((only(live), only(empty)))
 }
 
-/// Gives slots without keys to another node: it is told first, then the others, and the one that has them last.
+/// Gives slots without keys to another node: it is told first, then the others, and the one that
+/// has them last.
 async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Result {
     let others = cluster.masters().await?.into_iter();
     let mut tell = vec![new];
@@ -106,11 +109,10 @@ async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Res
             assign.add_command(command).ignore();
         }
         for &number in &tell {
-            assign
-                .query_async::<()>(&mut cluster.node(number).connect().await?)
-                .await?;
+            assign.query_async::<()>(&mut cluster.node(number).connect().await?).await?;
         }
-        // It hears of it from the others as well, and with its last slot it becomes a replica, which must not be told.
+        // It hears of it from the others as well, and with its last slot it becomes a replica,
+        // which must not be told.
         let _ = assign.query_async::<()>(&mut cluster.node(old).connect().await?).await;
     }
     Ok(())

@@ -12,10 +12,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     // Before the fault: until then nothing is amiss.
     scene.cluster.forget_election(replica).await?;
     let at = now();
-    scene.order(Change::TakesOver {
-        from: master,
-        to: replica,
-    });
+    scene.order(Change::TakesOver { from: master, to: replica });
     let wait_limit = WaitLimit::new(format!("node {replica} to have the slots at a new epoch"));
     let after = loop {
         scene.cluster.fail_over(replica, Failover::Orderly).await?;
@@ -45,8 +42,7 @@ async fn longest_ago(scene: &mut Scene) -> Result<(usize, usize)> {
         let replica = *replicas.first().ok_or_else(|| Error::new("it has no replica"))?;
         pairs.push((master, replica));
     }
-    let longest = pairs
-        .into_iter()
-        .min_by_key(|(_, replica)| scene.cluster.last_election(*replica));
+    let longest =
+        pairs.into_iter().min_by_key(|(_, replica)| scene.cluster.last_election(*replica));
     longest.ok_or_else(|| Error::new("there is no master"))
 }

@@ -14,19 +14,11 @@ pub async fn strike(scene: &mut Scene) -> Result {
         after += scripts(scene, number).await?;
     }
     ensure(before > after, || format!("{before} scripts, and {after} after it"))?;
-    scene.fault(
-        "flush",
-        at,
-        scene.all(),
-        format!("{before} scripts were known, then {after}"),
-    );
+    scene.fault("flush", at, scene.all(), format!("{before} scripts were known, then {after}"));
     Ok(())
 }
 
 async fn scripts(scene: &Scene, node: usize) -> Result<u64> {
     let memory = scene.cluster.node(node).info("memory").await?;
-    Ok(memory
-        .get("number_of_cached_scripts")
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(0))
+    Ok(memory.get("number_of_cached_scripts").and_then(|count| count.parse().ok()).unwrap_or(0))
 }

@@ -1,4 +1,5 @@
-//! The memory of all masters is full for a while: new locks are refused, held ones can be given back.
+//! The memory of all masters is full for a while: new locks are refused, held ones can be given
+//! back.
 
 use std::time::Duration;
 
@@ -28,12 +29,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
         more += refusals(node).await? - before;
     }
     ensure(more > 0, || "nothing was refused".into())?;
-    scene.fault(
-        "full memory",
-        at,
-        scene.all(),
-        format!("{more} calls were refused for it"),
-    );
+    scene.fault("full memory", at, scene.all(), format!("{more} calls were refused for it"));
     scene.excuse(scene.all(), now());
     Ok(())
 }
@@ -41,8 +37,6 @@ pub async fn strike(scene: &mut Scene) -> Result {
 /// How many calls the server has refused for its memory.
 async fn refusals(node: &Server) -> Result<u64> {
     let errors = node.info("errorstats").await?;
-    let oom = errors
-        .get("errorstat_OOM")
-        .and_then(|count| count.strip_prefix("count="));
+    let oom = errors.get("errorstat_OOM").and_then(|count| count.strip_prefix("count="));
     Ok(oom.and_then(|count| count.parse().ok()).unwrap_or(0))
 }

@@ -1,4 +1,5 @@
-//! What is done to a cluster and to those who use it. Each reads back that it has really happened, and is an error if not.
+//! What is done to a cluster and to those who use it. Each reads back that it has really happened,
+//! and is an error if not.
 
 mod at_once;
 mod clients;
@@ -43,7 +44,8 @@ pub enum Nemesis {
 }
 
 impl Nemesis {
-    /// Strikes, waits until all is well again, and notes what it did. There may have been nothing to strike: then it is called again.
+    /// Strikes, waits until all is well again, and notes what it did. There may have been nothing
+    /// to strike: then it is called again.
     pub async fn strike(self, scene: &mut Scene) -> Result {
         match self {
             Nemesis::Nothing => Ok(()),
@@ -67,9 +69,5 @@ impl Nemesis {
 }
 
 fn ensure(is_so: bool, what: impl FnOnce() -> String) -> Result {
-    if is_so {
-        Ok(())
-    } else {
-        Err(Error::new(format!("the fault did not happen: {}", what())))
-    }
+    if is_so { Ok(()) } else { Err(Error::new(format!("the fault did not happen: {}", what()))) }
 }

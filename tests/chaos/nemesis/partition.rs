@@ -1,4 +1,5 @@
-//! A master and the clients beside it are cut off from the rest, where its replica takes over; after a while all is one again.
+//! A master and the clients beside it are cut off from the rest, where its replica takes over;
+//! after a while all is one again.
 //!
 //! The minority stands in a network namespace: the master and some of the workers.
 
@@ -11,7 +12,9 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Failover, Namespace, Result, Server, ServerSettings, Shape, WaitLimit};
+use crate::support::{
+    Cluster, Failover, Namespace, Result, Server, ServerSettings, Shape, WaitLimit,
+};
 
 /// The node of the minority.
 const FAR: usize = 0;
@@ -56,15 +59,15 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let until = now();
     scene.cluster.agree().await?;
     let agreed = now();
-    let (master, after) = (
-        scene.cluster.master_of(scene.slot(struck[0])).await?,
-        scene.epoch(near).await?,
-    );
+    let (master, after) =
+        (scene.cluster.master_of(scene.slot(struck[0])).await?, scene.epoch(near).await?);
     ensure(master == near && after > before, || {
         format!("node {master} has the slots at epoch {after}")
     })?;
     let far = scene.far_workers();
-    let proof = format!("the cable was down, node {near} was promoted on this side, epoch {before} to {after}");
+    let proof = format!(
+        "the cable was down, node {near} was promoted on this side, epoch {before} to {after}"
+    );
     scene.fault("partition", at, struck.clone(), proof);
     scene.excuse(struck, if scene.load.replicas > 0 { agreed } else { promoted });
     if let Some(fault) = scene.faults.last_mut() {

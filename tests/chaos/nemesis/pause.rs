@@ -1,4 +1,5 @@
-//! SIGSTOP of a master until after its replica was promoted; then SIGCONT: it goes on as a master until it hears of the other.
+//! SIGSTOP of a master until after its replica was promoted; then SIGCONT: it goes on as a master
+//! until it hears of the other.
 
 use super::ensure;
 use crate::chaos::history::now;
@@ -24,12 +25,12 @@ pub async fn strike(scene: &mut Scene) -> Result {
         format!("node {promoted} has the slots at epoch {after}")
     })?;
     let still = node.id().and_then(process::state);
-    ensure(still == Some('T'), || {
-        format!("the process is {state:?}, then {still:?}")
-    })?;
+    ensure(still == Some('T'), || format!("the process is {state:?}, then {still:?}"))?;
     node.thaw()?;
     scene.cluster.agree().await?;
-    let proof = format!("node {master} stood stopped until node {promoted} was promoted, epoch {before} to {after}");
+    let proof = format!(
+        "node {master} stood stopped until node {promoted} was promoted, epoch {before} to {after}"
+    );
     scene.fault("pause", at, struck.clone(), proof);
     scene.excuse(struck, now());
     Ok(())

@@ -1,4 +1,5 @@
-//! The user of the workers loses the right to a command that the scripts need, for a while, at all nodes.
+//! The user of the workers loses the right to a command that the scripts need, for a while, at all
+//! nodes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,11 +15,11 @@ const USER: &str = "worker";
 const PASSWORD: &str = "works";
 const WHILE: Duration = Duration::from_millis(500);
 
-/// The workers have a user of their own, so that it is not this process that loses the right; their addresses.
+/// The workers have a user of their own, so that it is not this process that loses the right; their
+/// addresses.
 pub async fn prepare(cluster: &Cluster) -> Result<Vec<String>> {
     for node in cluster.nodes() {
-        node.say::<()>(&format!("ACL SETUSER {USER} on >{PASSWORD} ~* &* +@all"))
-            .await?;
+        node.say::<()>(&format!("ACL SETUSER {USER} on >{PASSWORD} ~* &* +@all")).await?;
     }
     let url = |address: String| format!("redis://{USER}:{PASSWORD}@{address}");
     Ok(cluster.nodes().iter().map(|node| url(node.address())).collect())
@@ -34,7 +35,8 @@ pub async fn strike(scene: &mut Scene, command: &str) -> Result {
     set(scene, '+', command).await?;
     let mut noted = 0;
     for number in scene.cluster.running() {
-        let log: Vec<HashMap<String, redis::Value>> = scene.cluster.node(number).say("ACL LOG").await?;
+        let log: Vec<HashMap<String, redis::Value>> =
+            scene.cluster.node(number).say("ACL LOG").await?;
         noted += log.iter().filter(|entry| tells_of(entry, command)).count();
     }
     ensure(noted > 0, || "no server has refused the command".into())?;
@@ -59,9 +61,8 @@ pub async fn strike(scene: &mut Scene, command: &str) -> Result {
 /// Whether an entry of a server's log says that the workers' user was refused the command.
 fn tells_of(entry: &HashMap<String, redis::Value>, command: &str) -> bool {
     let says = |field: &str, word: &str| {
-        let said = entry
-            .get(field)
-            .and_then(|said| redis::from_redis_value_ref::<String>(said).ok());
+        let said =
+            entry.get(field).and_then(|said| redis::from_redis_value_ref::<String>(said).ok());
         said.is_some_and(|said| said == word)
     };
     says("object", command) && says("username", USER)
@@ -73,9 +74,7 @@ async fn set(scene: &Scene, sign: char, command: &str) -> Result {
         let node = scene.cluster.node(number);
         node.say::<()>(&format!("ACL SETUSER {USER} {sign}{command}")).await?;
         let users: Vec<String> = node.say("ACL LIST").await?;
-        let user = users
-            .into_iter()
-            .find(|user| user.starts_with(&format!("user {USER} ")));
+        let user = users.into_iter().find(|user| user.starts_with(&format!("user {USER} ")));
         let has = !user.as_deref().unwrap_or_default().contains(&format!("-{command}"));
         ensure(has == (sign == '+'), || format!("the user is {user:?}"))?;
     }

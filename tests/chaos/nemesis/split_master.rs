@@ -1,4 +1,5 @@
-//! Two masters name each other as the master of a slot: an acquire there has to end in an error, not in a loop.
+//! Two masters name each other as the master of a slot: an acquire there has to end in an error,
+//! not in a loop.
 
 use std::time::Duration;
 
@@ -46,12 +47,16 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let took = Duration::from_nanos(now() - at);
     match asked {
         // It counts its redirects; one that went round until its time is up says so.
-        Err(error) if error.kind() == ErrorKind::Unavailable && took < LIMIT && told(&error).contains("redirects") => {
+        Err(error)
+            if error.kind() == ErrorKind::Unavailable
+                && took < LIMIT
+                && told(&error).contains("redirects") =>
+        {
             proof += &told(&error);
         }
-        other => scene.wrong.push(format!(
-            "two masters that name each other ended in {other:?} after {took:?}"
-        )),
+        other => scene
+            .wrong
+            .push(format!("two masters that name each other ended in {other:?} after {took:?}")),
     }
     for number in [master, other] {
         scene.cluster.node(number).say::<()>(&assign(master)).await?;
@@ -72,6 +77,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
 }
 
 fn told(error: &rwlease::Error) -> String {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let causes =
+        std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,4 +1,5 @@
-//! What nobody ordered: a row of the scorecard never has it, but a busy machine may do the same to any.
+//! What nobody ordered: a row of the scorecard never has it, but a busy machine may do the same to
+//! any.
 
 use super::flush;
 use crate::chaos::scene::Scene;
@@ -37,7 +38,8 @@ pub async fn strike(scene: &mut Scene, what: Unordered) -> Result {
             cluster.agree().await
         }
         Unordered::End => {
-            // As if it had met an error of its own; to be stopped in this way is no order of the harness.
+            // As if it had met an error of its own; to be stopped in this way is no order of the
+            // harness.
             cluster.node(replica).say::<()>("SHUTDOWN NOSAVE").await.err();
             Ok(())
         }

@@ -1,4 +1,5 @@
-//! Who holds what, as this process sees it: an overlap, a token that was handed out twice or that falls, is an error.
+//! Who holds what, as this process sees it: an overlap, a token that was handed out twice or that
+//! falls, is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,17 +41,15 @@ pub struct Stay {
 
 impl Book {
     pub fn new(overlaps: Overlaps) -> Arc<Book> {
-        Arc::new(Book {
-            overlaps,
-            pages: Mutex::default(),
-        })
+        Arc::new(Book { overlaps, pages: Mutex::default() })
     }
 
     pub fn enter(self: &Arc<Self>, name: &str, mode: Mode, token: u64) -> Result<Stay> {
         let mut pages = self.pages();
         let page = pages.entry(name.into()).or_default();
-        page.check(mode, token, self.overlaps)
-            .map_err(|what| Error::new(format!("{name}, {mode:?} with token {token}: {what}; {page:?}")))?;
+        page.check(mode, token, self.overlaps).map_err(|what| {
+            Error::new(format!("{name}, {mode:?} with token {token}: {what}; {page:?}"))
+        })?;
         page.tokens.insert(token);
         match mode {
             Mode::Read => page.readers += 1,
@@ -59,11 +58,7 @@ impl Book {
                 page.last_write = page.last_write.max(token);
             }
         }
-        Ok(Stay {
-            book: self.clone(),
-            name: name.into(),
-            mode,
-        })
+        Ok(Stay { book: self.clone(), name: name.into(), mode })
     }
 
     pub fn overlaps(&self) -> Overlaps {

@@ -1,5 +1,5 @@
-//! A cluster whose nodes reach each other through this process alone, so that one of them can be cut off from the others
-//! while clients reach all.
+//! A cluster whose nodes reach each other through this process alone, so that one of them can be
+//! cut off from the others while clients reach all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,10 +24,7 @@ pub struct Bus(watch::Sender<CutOff>);
 impl Bus {
     /// A cluster whose nodes do not notice for long that others are away.
     pub async fn cluster(shape: Shape) -> Result<(Bus, Cluster)> {
-        let settings = ServerSettings {
-            cluster: true,
-            ..shape.settings
-        };
+        let settings = ServerSettings { cluster: true, ..shape.settings };
         let settings = settings.line(format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
@@ -35,8 +32,7 @@ impl Bus {
         for node in &nodes {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
             let port = listener.local_addr()?.port();
-            node.say::<()>(&format!("CONFIG SET cluster-announce-bus-port {port}"))
-                .await?;
+            node.say::<()>(&format!("CONFIG SET cluster-announce-bus-port {port}")).await?;
             let id = node.say("CLUSTER MYID").await?;
             tokio::spawn(carry(listener, id, node.bus_port(), bus.0.subscribe()));
         }
@@ -52,7 +48,12 @@ impl Bus {
 }
 
 /// Takes what other nodes send to one node.
-async fn carry(listener: TcpListener, to: String, port: u16, cut_off: watch::Receiver<CutOff>) -> Result {
+async fn carry(
+    listener: TcpListener,
+    to: String,
+    port: u16,
+    cut_off: watch::Receiver<CutOff>,
+) -> Result {
     let to: Arc<str> = to.into();
     loop {
         let (from, _) = listener.accept().await?;
@@ -61,7 +62,12 @@ async fn carry(listener: TcpListener, to: String, port: u16, cut_off: watch::Rec
 }
 
 /// One link between two nodes, until one of them is cut off.
-async fn link(mut from: TcpStream, to: Arc<str>, port: u16, mut cut_off: watch::Receiver<CutOff>) -> Result {
+async fn link(
+    mut from: TcpStream,
+    to: Arc<str>,
+    port: u16,
+    mut cut_off: watch::Receiver<CutOff>,
+) -> Result {
     let mut header = [0; SENDER.end];
     from.read_exact(&mut header).await?;
     let sender = String::from_utf8_lossy(&header[SENDER]).into_owned();

@@ -120,10 +120,7 @@ async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
     wait_for_waiter(&server, "held").await?;
 
     server.say::<()>("CONFIG SET maxmemory 1").await?;
-    let errors = [
-        free.write().await.map(drop).err(),
-        free.try_read().await.map(drop).err(),
-    ];
+    let errors = [free.write().await.map(drop).err(), free.try_read().await.map(drop).err()];
     for (at, error) in errors.into_iter().enumerate() {
         let error = error.ok_or_else(|| Error::new(format!("{at} was granted")))?;
         assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
@@ -132,7 +129,8 @@ async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
     first.renew().await?;
     assert_eq!(first.release().await?, Released::Released);
     assert_eq!(second.release().await?, Released::Released);
-    // The one that waits was let in by the release, or waits for the memory, but is not turned away.
+    // The one that waits was let in by the release, or waits for the memory, but is not turned
+    // away.
     server.say::<()>("CONFIG SET maxmemory 0").await?;
     assert_eq!(waiting.await??.release().await?, Released::Released);
     assert_eq!(free.write().await?.release().await?, Released::Released);

@@ -10,7 +10,9 @@ use rwlease::{ErrorKind, Locks, Slot};
 use super::bus::Bus;
 use super::masters::on_each_master;
 use super::{LONG, client, key, raw};
-use crate::support::{Cluster, ConnectTo, Error, Result, Server, Shape, Single, View, WaitLimit, connect};
+use crate::support::{
+    Cluster, ConnectTo, Error, Result, Server, Shape, Single, View, WaitLimit, connect,
+};
 
 const SLOTS: u16 = 16_384;
 
@@ -77,8 +79,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Re
     sick.kill()?;
     fs::remove_file(sick.folder().join("nodes.conf"))?;
     sick.restart().await?;
-    sick.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg((0..SLOTS).collect::<Vec<_>>()))
-        .await?;
+    sick.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg((0..SLOTS).collect::<Vec<_>>())).await?;
     serves(sick).await?;
     is_left_alone(sick, &locks, &names[2][0], "another cluster").await?;
     for name in names[..2].concat() {
@@ -89,10 +90,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Result {
-    let shape = Shape {
-        node_timeout: 60_000,
-        ..Shape::of(3, 1)
-    };
+    let shape = Shape { node_timeout: 60_000, ..Shape::of(3, 1) };
     let (bus, cluster) = Bus::cluster(shape).await?;
     let names = on_each_master(&cluster, "history", 3).await?;
     let (old, lock) = (1, &names[1]);
@@ -118,10 +116,7 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
     let at_new = connect(&[cluster.node(0).url()]).await?;
     for name in lock {
         let held = at_old.rwlock(name)?.write().lease(LONG).await?;
-        assert!(
-            at_new.rwlock(name)?.try_write().await?.is_none(),
-            "{name} is held twice"
-        );
+        assert!(at_new.rwlock(name)?.try_write().await?.is_none(), "{name} is held twice");
         held.release().await?;
     }
     is_empty(cluster.node(old)).await
@@ -129,10 +124,7 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_lags_misleads_nobody() -> Result {
-    let shape = Shape {
-        node_timeout: 60_000,
-        ..Shape::of(3, 0)
-    };
+    let shape = Shape { node_timeout: 60_000, ..Shape::of(3, 0) };
     let (bus, cluster) = Bus::cluster(shape).await?;
     let names = on_each_master(&cluster, "lagging", 1).await?;
     let slot = Slot::of(key(&names[0][0])).get();
@@ -141,11 +133,7 @@ async fn a_node_that_lags_misleads_nobody() -> Result {
         let assign = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(1));
         cluster.node(number).say::<()>(&assign).await?;
     }
-    assert_eq!(
-        View::of(cluster.node(2)).await?.master_of(slot),
-        Some(cluster.id(0)),
-        "it lags"
-    );
+    assert_eq!(View::of(cluster.node(2)).await?.master_of(slot), Some(cluster.id(0)), "it lags");
     raw::reset_errors(&cluster).await?;
     for _ in 0..10 {
         let locks = connect(&[cluster.node(2).url()]).await?;
@@ -159,10 +147,7 @@ async fn a_node_that_lags_misleads_nobody() -> Result {
 async fn a_fresh_node_takes_nothing_over() -> Result {
     let mut cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let names = on_each_master(&cluster, "fresh", 2).await?.concat();
-    let settings = crate::support::ServerSettings {
-        cluster: true,
-        ..Default::default()
-    };
+    let settings = crate::support::ServerSettings { cluster: true, ..Default::default() };
     let fresh = cluster.add(settings.line("cluster-require-full-coverage no")).await?;
     let slots: Vec<u16> = names.iter().step_by(2).map(|name| Slot::of(key(name)).get()).collect();
     let fresh = cluster.node(fresh);
@@ -174,13 +159,7 @@ async fn a_fresh_node_takes_nothing_over() -> Result {
         }
         let locks = connect(&[fresh.url(), cluster.node(0).url()]).await?;
         for name in &names {
-            locks
-                .rwlock(name)?
-                .write()
-                .timeout(Duration::from_secs(5))
-                .await?
-                .release()
-                .await?;
+            locks.rwlock(name)?.write().timeout(Duration::from_secs(5)).await?.release().await?;
         }
         is_empty(fresh).await?;
     }

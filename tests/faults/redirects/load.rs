@@ -72,9 +72,7 @@ impl Load {
         let wait_limit = WaitLimit::new(format!("{rounds} more rounds"));
         while self.rounds() < goal {
             self.check()?;
-            wait_limit
-                .pause(format!("{} of {goal} are done", self.rounds()))
-                .await?;
+            wait_limit.pause(format!("{} of {goal} are done", self.rounds())).await?;
         }
         Ok(())
     }
@@ -101,11 +99,7 @@ impl Worker {
     async fn run(self) -> Result {
         while !self.shared.stop.load(Ordering::Relaxed) {
             let name = &self.names[fastrand::usize(..self.names.len())];
-            let mode = if fastrand::u8(..3) == 0 {
-                Mode::Write
-            } else {
-                Mode::Read
-            };
+            let mode = if fastrand::u8(..3) == 0 { Mode::Write } else { Mode::Read };
             self.round(name, mode)
                 .await
                 .map_err(|error| Error::new(format!("{mode:?} of {name}: {error:?}")))?;
@@ -131,7 +125,11 @@ impl Worker {
         match released {
             Released::Released => Ok(()),
             // What the promoted replica did not have.
-            Released::AlreadyLost | Released::Unknown if self.book.overlaps() == Overlaps::InFailovers => Ok(()),
+            Released::AlreadyLost | Released::Unknown
+                if self.book.overlaps() == Overlaps::InFailovers =>
+            {
+                Ok(())
+            }
             other => Err(Error::new(format!("the release came to {other:?}"))),
         }
     }

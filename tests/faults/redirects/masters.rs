@@ -11,28 +11,28 @@ use crate::support::{Cluster, Error, Result, Shape, WaitLimit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
-    // By this default of the servers the healthy shards do not serve either, for a while after the death was noticed.
+    // By this default of the servers the healthy shards do not serve either, for a while after the
+    // death was noticed.
     let cluster = Cluster::start().await?;
     let mut shards = Shards::start(&cluster).await?;
     raw::reset_errors(&cluster).await?;
     cluster.node(shards.sick).kill()?;
     shards.outlive(&cluster).await?;
-    assert!(
-        raw::errors(&cluster, "CLUSTERDOWN").await? > 0,
-        "there was nothing to wait out"
-    );
+    assert!(raw::errors(&cluster, "CLUSTERDOWN").await? > 0, "there was nothing to wait out");
     cluster.node(shards.sick).restart().await?;
     shards.finish(&cluster).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
-    let cluster = Cluster::start_with(Shape::default().line("cluster-require-full-coverage no")).await?;
+    let cluster =
+        Cluster::start_with(Shape::default().line("cluster-require-full-coverage no")).await?;
     let mut shards = Shards::start(&cluster).await?;
     cluster.node(shards.sick).freeze()?;
     let meanwhile = shards.outlive(&cluster).await?;
     assert!(meanwhile >= 200, "{meanwhile} rounds while the shard had no master");
-    // It goes on as if no time had passed: with what was sent to it, and as a master until it hears the others.
+    // It goes on as if no time had passed: with what was sent to it, and as a master until it hears
+    // the others.
     cluster.node(shards.sick).thaw()?;
     shards.advance(200).await?;
     shards.finish(&cluster).await
@@ -45,7 +45,8 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     let lock = locks.rwlock("odd")?;
     let master = cluster.master_of(lock.slot().get()).await?;
     let other = (master + 1) % 3;
-    let assign = |to: usize| format!("CLUSTER SETSLOT {} NODE {}", lock.slot().get(), cluster.id(to));
+    let assign =
+        |to: usize| format!("CLUSTER SETSLOT {} NODE {}", lock.slot().get(), cluster.id(to));
 
     // Nobody claims the slot from here on, so nobody puts it right.
     cluster.node(master).say::<()>(&assign(other)).await?;
@@ -65,11 +66,7 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
         assert_eq!(error.lock(), Some("odd"));
         assert!(error.to_string().contains("redirects"), "{error}");
         assert!(error.source().is_none(), "{error:?}");
-        let error = lock
-            .try_read()
-            .await
-            .err()
-            .ok_or_else(|| Error::new("it was granted"))?;
+        let error = lock.try_read().await.err().ok_or_else(|| Error::new("it was granted"))?;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
     // The other slots of both have nothing to do with it.
@@ -105,15 +102,11 @@ impl Shards {
             load.advance(20).await?;
             loads.push(load);
         }
-        Ok(Shards {
-            sick: 0,
-            names: shards.concat(),
-            loads,
-            _clients: clients,
-        })
+        Ok(Shards { sick: 0, names: shards.concat(), loads, _clients: clients })
     }
 
-    /// From the fault to long after the promotion; how many rounds the healthy shards made before it.
+    /// From the fault to long after the promotion; how many rounds the healthy shards made before
+    /// it.
     async fn outlive(&mut self, cluster: &Cluster) -> Result<u64> {
         let slot = Slot::of(key(&self.names[0])).get();
         let before = self.healthy();
@@ -154,7 +147,11 @@ impl Shards {
 }
 
 /// So many names of locks for each of the first three nodes, whose slots they have.
-pub async fn on_each_master(cluster: &Cluster, prefix: &str, count: usize) -> Result<Vec<Vec<String>>> {
+pub async fn on_each_master(
+    cluster: &Cluster,
+    prefix: &str,
+    count: usize,
+) -> Result<Vec<Vec<String>>> {
     let view = cluster.view().await?;
     let mut names = vec![Vec::new(); 3];
     let mut numbers = 0..;

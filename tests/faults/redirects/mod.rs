@@ -1,5 +1,5 @@
-//! Locks on real clusters whose slots move, whose connections are cut, and whose masters die: what the caller sees of it, and
-//! what is left when it is over.
+//! Locks on real clusters whose slots move, whose connections are cut, and whose masters die: what
+//! the caller sees of it, and what is left when it is over.
 
 mod book;
 mod bus;
@@ -24,7 +24,8 @@ const LONG: Duration = Duration::from_secs(120);
 /// The longest that anything is waited for that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster that is used by one test after the other, to save its start. One whose test failed is not used again.
+/// A cluster that is used by one test after the other, to save its start. One whose test failed is
+/// not used again.
 static IDLE: Mutex<Option<Arc<Cluster>>> = Mutex::const_new(None);
 
 async fn on_cluster(test: impl AsyncFnOnce(Arc<Cluster>) -> Result) -> Result {
@@ -38,7 +39,8 @@ async fn on_cluster(test: impl AsyncFnOnce(Arc<Cluster>) -> Result) -> Result {
     Ok(())
 }
 
-/// Settings for a client of the cluster: it looks often, so that queues are quick where there is no push.
+/// Settings for a client of the cluster: it looks often, so that queues are quick where there is no
+/// push.
 fn settings() -> Builder {
     let poll = Duration::from_millis(50);
     Locks::builder().lease(LONG).poll_interval(poll)

@@ -27,7 +27,8 @@ const STAGES: [Stage; 3] = [Stage::Begun, Stage::KeyMoved, Stage::Finished];
 async fn a_held_lock_moves_with_its_slot() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         for stage in STAGES {
-            // New ones each time: the redirects of the last stage may still be having the map fetched.
+            // New ones each time: the redirects of the last stage may still be having the map
+            // fetched.
             let (locks, other) = (client(&cluster).await?, client(&cluster).await?);
             let name = format!("held:{stage:?}");
             let lock = locks.rwlock(&name)?;
@@ -151,7 +152,8 @@ async fn a_queue_keeps_its_order_over_a_move() -> Result {
             assert_eq!(held.release().await?, Released::Released);
             let mut order = Vec::new();
             for turn in 0..tasks.len() {
-                let (at, token) = told.recv().await.ok_or_else(|| Error::new("the waiters are gone"))?;
+                let (at, token) =
+                    told.recv().await.ok_or_else(|| Error::new("the waiters are gone"))?;
                 // The two readers go together.
                 assert!(token > last || turn == 1, "{stage:?}: {token} after {last}");
                 last = last.max(token);
@@ -181,20 +183,13 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
         let names: Vec<String> = (0..6).map(|number| format!("load:{number}")).collect();
         // Held all the time, renewed again and again, in the slots that move.
         let mut held: Vec<(u64, WriteGuard)> = Vec::new();
-        let quick = settings()
-            .lease(Duration::from_secs(6))
-            .connect_to(&cluster.urls())
-            .await?;
+        let quick = settings().lease(Duration::from_secs(6)).connect_to(&cluster.urls()).await?;
         for name in &names {
             let guard = quick.rwlock(format!("{{{}}}held", key(name)))?.write().await?;
             held.push((guard.token(), guard));
         }
         let slots: Vec<u16> = names.iter().map(|name| rwlease::Slot::of(key(name)).get()).collect();
-        assert!(
-            held.iter()
-                .zip(&slots)
-                .all(|((_, guard), slot)| guard.slot().get() == *slot)
-        );
+        assert!(held.iter().zip(&slots).all(|((_, guard), slot)| guard.slot().get() == *slot));
         raw::reset_errors(&cluster).await?;
 
         let book = Book::new(Overlaps::Never);
@@ -220,7 +215,9 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
         let rounds = load.finish().await?;
         assert!(rounds >= MOVES as u64);
         assert_eq!(book.grants() as u64, rounds);
-        assert!(raw::errors(&cluster, "MOVED").await? > 0 && raw::errors(&cluster, "ASK").await? > 0);
+        assert!(
+            raw::errors(&cluster, "MOVED").await? > 0 && raw::errors(&cluster, "ASK").await? > 0
+        );
         for (token, guard) in held {
             assert_eq!(guard.state(), LeaseState::Held);
             assert_eq!(guard.token(), token);

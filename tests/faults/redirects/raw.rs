@@ -47,7 +47,8 @@ pub fn queue(fields: &Fields) -> BTreeMap<u64, (String, String)> {
 
 /// Who waits for what and who holds: what must not be left.
 pub fn occupants(fields: &Fields) -> Vec<&str> {
-    let is_one = |field: &&str| *field == "writer" || field.starts_with("r:") || field.starts_with("q:");
+    let is_one =
+        |field: &&str| *field == "writer" || field.starts_with("r:") || field.starts_with("q:");
     fields.keys().map(String::as_str).filter(is_one).collect()
 }
 
@@ -72,9 +73,8 @@ pub async fn errors(cluster: &Cluster, code: &str) -> Result<u64> {
     for number in cluster.running() {
         let stats = cluster.node(number).info("errorstats").await?;
         let count = stats.get(&format!("errorstat_{code}"));
-        total += count
-            .and_then(|count| count.strip_prefix("count=")?.parse::<u64>().ok())
-            .unwrap_or(0);
+        total +=
+            count.and_then(|count| count.strip_prefix("count=")?.parse::<u64>().ok()).unwrap_or(0);
     }
     Ok(total)
 }
@@ -86,7 +86,8 @@ pub async fn reset_errors(cluster: &Cluster) -> Result {
     Ok(())
 }
 
-/// Confirms grants by what the servers have written: a reply that went to the wrong caller has a token that is not there.
+/// Confirms grants by what the servers have written: a reply that went to the wrong caller has a
+/// token that is not there.
 #[derive(Debug)]
 pub struct Witness {
     cluster: Arc<Cluster>,
@@ -99,10 +100,14 @@ impl Witness {
         Arc::new(Witness { cluster, connections })
     }
 
-    /// Finds the record with this token at one of the nodes. While the key is moved it can be at neither for a moment.
+    /// Finds the record with this token at one of the nodes. While the key is moved it can be at
+    /// neither for a moment.
     pub async fn confirm(&self, name: &str, mode: Mode, token: u64) -> Result {
         let digits = format!("{token:016}");
-        let wait_limit = WaitLimit::limited(format!("the record of token {token} of {name}"), super::PATIENCE / 2);
+        let wait_limit = WaitLimit::limited(
+            format!("the record of token {token} of {name}"),
+            super::PATIENCE / 2,
+        );
         loop {
             let mut seen = Vec::new();
             for number in self.cluster.running() {
@@ -131,9 +136,7 @@ impl Witness {
             .await;
         let is_broken = answer.as_ref().is_err_and(|error| error.is_unrecoverable_error());
         *place = (!is_broken).then_some(connection);
-        answer
-            .map(|(fields,)| fields)
-            .map_err(|error| Error::new(error.to_string()))
+        answer.map(|(fields,)| fields).map_err(|error| Error::new(error.to_string()))
     }
 }
 

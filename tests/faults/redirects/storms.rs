@@ -59,7 +59,8 @@ async fn scripts_may_be_forgotten_at_any_time() -> Result {
     .await
 }
 
-/// The lease is long, and so is the silence: longer than a place in a queue lives, which is all that is known to have been asked for.
+/// The lease is long, and so is the silence: longer than a place in a queue lives, which is all
+/// that is known to have been asked for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> Result {
     let server = Single::start().await?;
@@ -75,7 +76,8 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
     // So that the server knows the scripts.
     lock.write().await?.release().await?;
     proxy.replies(Flow::Lost);
-    let asking = tokio::spawn(async move { lock.write().timeout(Duration::from_secs(2)).await.map(drop) });
+    let asking =
+        tokio::spawn(async move { lock.write().timeout(Duration::from_secs(2)).await.map(drop) });
     written(&server, true).await?;
     proxy.go_silent();
     let error = asking.await?.err().ok_or_else(|| Error::new("it was granted"))?;
@@ -89,10 +91,7 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
 /// Waits until somebody writes under that lock, or nobody.
 async fn written(server: &Single, is_written: bool) -> Result {
     let wait_limit = WaitLimit::limited(format!("written: {is_written}"), PATIENCE / 2);
-    while server
-        .run::<bool>(cmd("HEXISTS").arg(key("silence")).arg("writer"))
-        .await?
-        != is_written
+    while server.run::<bool>(cmd("HEXISTS").arg(key("silence")).arg("writer")).await? != is_written
     {
         wait_limit.pause(!is_written).await?;
     }

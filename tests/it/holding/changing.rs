@@ -17,10 +17,7 @@ async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
         let lock = lock.clone();
         async move { lock.read().await.unwrap() }
     });
-    eventually("the reader waits", || async {
-        bench.record("down").await.has_waiters()
-    })
-    .await;
+    eventually("the reader waits", || async { bench.record("down").await.has_waiters() }).await;
     let reading = writing.downgrade().await.unwrap();
     assert_eq!((reading.mode(), reading.token()), (Some(Mode::Read), token));
     let other = soon("the reader", waiting).await.unwrap();
@@ -75,10 +72,7 @@ async fn of_two_upgraders_one_is_told() {
     second.release().await.unwrap();
     let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
     let token = writing.token();
-    assert!(
-        !waiting_writer.is_finished(),
-        "the upgrader goes before the waiting writer"
-    );
+    assert!(!waiting_writer.is_finished(), "the upgrader goes before the waiting writer");
     writing.release().await.unwrap();
     assert!(soon("the writer", waiting_writer).await.unwrap() > token);
 }

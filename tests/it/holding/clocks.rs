@@ -45,11 +45,8 @@ async fn a_lease_ends_here_before_it_ends_at_the_server() {
     for client in 0..4 {
         let url = if client % 2 == 0 { proxy.url() } else { server.url() };
         let builder = Locks::builder().lease(LEASE).margin(MARGIN);
-        let locks = builder
-            .response_timeout(Duration::from_millis(60))
-            .connect_to(&[url])
-            .await
-            .unwrap();
+        let locks =
+            builder.response_timeout(Duration::from_millis(60)).connect_to(&[url]).await.unwrap();
         for lock in 0..4 {
             let connection = server.connect().await.unwrap();
             tasks.push(tokio::spawn(contend(
@@ -81,7 +78,12 @@ async fn a_lease_ends_here_before_it_ends_at_the_server() {
 }
 
 /// Takes a lock that others want too, and looks at its lease a few times, from the first moment on.
-async fn contend(locks: Locks, name: String, mut connection: MultiplexedConnection, count: Arc<Count>) {
+async fn contend(
+    locks: Locks,
+    name: String,
+    mut connection: MultiplexedConnection,
+    count: Arc<Count>,
+) {
     let lock = locks.rwlock(&name).unwrap();
     while !count.is_done() {
         let guard = match lock.write().timeout(Duration::from_secs(20)).await {
@@ -104,7 +106,8 @@ async fn look(name: &str, lease: &Lease, connection: &mut MultiplexedConnection,
     }
     let mut both = redis::pipe();
     both.cmd("TIME").cmd("HGET").arg(key).arg("writer");
-    let ((seconds, micros), record): ((u64, u64), Option<String>) = both.query_async(connection).await.unwrap();
+    let ((seconds, micros), record): ((u64, u64), Option<String>) =
+        both.query_async(connection).await.unwrap();
     let took = start.elapsed();
     let record = record.unwrap_or_default();
     // State, deadline in ms, token, acquisition.

@@ -39,12 +39,7 @@ async fn it_is_kept_for_a_whole_lease() {
     let first = lock.write().await.unwrap();
     let second = tokio::spawn({
         let lock = lock.clone();
-        async move {
-            lock.read()
-                .lease(Duration::from_secs(60))
-                .renewal(Renewal::Manual)
-                .await
-        }
+        async move { lock.read().lease(Duration::from_secs(60)).renewal(Renewal::Manual).await }
     });
     while lock.status().await.unwrap().waiters == 0 {}
     first.release().await.unwrap();

@@ -61,10 +61,8 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
         token.cancelled().await;
         Instant::now()
     });
-    let told = [
-        soon("lost", watching).await.unwrap(),
-        soon("cancelled", cancelling).await.unwrap(),
-    ];
+    let told =
+        [soon("lost", watching).await.unwrap(), soon("cancelled", cancelling).await.unwrap()];
     let (next, let_in) = soon("the next one", next).await.unwrap();
     assert!(told.iter().all(|told| *told < let_in));
     assert!(next.token() > guard.token());
@@ -131,7 +129,8 @@ async fn a_server_that_comes_back_in_time_costs_no_lease() {
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// A process that was stalled finds the answer to a renewal when it wakes. By then the lease may have been seen to be lost.
+/// A process that was stalled finds the answer to a renewal when it wakes. By then the lease may
+/// have been seen to be lost.
 #[tokio::test(flavor = "current_thread")]
 async fn what_was_seen_to_be_lost_stays_lost() {
     let bench = Bench::new().await;
@@ -150,14 +149,7 @@ async fn what_was_seen_to_be_lost_stays_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_end_where_they_were_told_to() {
     let bench = Bench::new().await;
-    let renewed = bench
-        .locks
-        .rwlock("renewed")
-        .unwrap()
-        .read()
-        .lease(LEASE)
-        .await
-        .unwrap();
+    let renewed = bench.locks.rwlock("renewed").unwrap().read().lease(LEASE).await.unwrap();
     let twice = bench.locks.rwlock("twice").unwrap();
     let twice = twice.write().lease(LEASE).renewal(Renewal::AtMost(2)).await.unwrap();
     let longest = bench.locks.rwlock("longest").unwrap();

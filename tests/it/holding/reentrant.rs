@@ -16,23 +16,14 @@ async fn to_hold_again_is_no_round_trip() {
     for _ in 0..50 {
         shares.0.push(reentrant.write(&lock).await.unwrap());
         shares.1.push(reentrant.clone().read(&lock).await.unwrap());
-        shares
-            .0
-            .push(reentrant.try_write(&lock).await.unwrap().expect("its own"));
-        shares
-            .1
-            .push(reentrant.try_read(&lock).await.unwrap().expect("its own"));
+        shares.0.push(reentrant.try_write(&lock).await.unwrap().expect("its own"));
+        shares.1.push(reentrant.try_read(&lock).await.unwrap().expect("its own"));
     }
     assert!(shares.0.iter().all(|share| share.token() == first.token()));
-    assert!(
-        bench.locks.reentrant().try_read(&lock).await.unwrap().is_none(),
-        "another reentrant"
-    );
-    let calls = bench.server.calls("evalsha").await.unwrap() + bench.server.calls("eval").await.unwrap();
-    assert!(
-        calls <= 2,
-        "the other reentrant's try alone, but there were {calls} calls"
-    );
+    assert!(bench.locks.reentrant().try_read(&lock).await.unwrap().is_none(), "another reentrant");
+    let calls =
+        bench.server.calls("evalsha").await.unwrap() + bench.server.calls("eval").await.unwrap();
+    assert!(calls <= 2, "the other reentrant's try alone, but there were {calls} calls");
     assert_eq!(first.release().await.unwrap(), Released::Released);
     for share in shares.0 {
         assert!(bench.record("again").await.is_written());
@@ -68,11 +59,7 @@ async fn any_order_of_releases_leaves_the_right_mode() {
             let record = bench.record("order").await;
             let reads_left = reads.iter().flatten().count() > 0;
             assert_eq!(record.is_written(), write.is_some(), "{order:?}");
-            assert_eq!(
-                record.readers(),
-                usize::from(write.is_none() && reads_left),
-                "{order:?}"
-            );
+            assert_eq!(record.readers(), usize::from(write.is_none() && reads_left), "{order:?}");
         }
         assert!(bench.record("order").await.is_free());
     }
@@ -118,11 +105,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
             reentrant.write(&lock).await
         }
     });
-    let timed_out = reentrant
-        .write(&lock)
-        .timeout(Duration::from_millis(300))
-        .await
-        .unwrap_err();
+    let timed_out = reentrant.write(&lock).timeout(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
     assert!(read.is_held());
     assert!(reentrant.try_write(&lock).await.unwrap().is_none());
@@ -133,10 +116,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
     drop(read);
     assert!(write.is_held());
     drop(write);
-    eventually("it reads again", || async {
-        bench.record("give up").await.readers() == 1
-    })
-    .await;
+    eventually("it reads again", || async { bench.record("give up").await.readers() == 1 }).await;
     assert!(again.is_held());
     drop(again);
     eventually("all is free", || async { bench.record("give up").await.is_free() }).await;

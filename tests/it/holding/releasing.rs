@@ -38,10 +38,8 @@ async fn a_release_tells_the_truth() {
     let released = soon("the release", guard.release()).await.unwrap();
     bench.server.thaw().unwrap();
     assert_eq!(released, Released::Unknown);
-    eventually("it is released all the same", || async {
-        bench.record("unknown").await.is_free()
-    })
-    .await;
+    eventually("it is released all the same", || async { bench.record("unknown").await.is_free() })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,10 +63,7 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     proxy.close(); // the second attempt does not come through before the lease has ended
     tokio::time::sleep(Duration::from_millis(400)).await;
     proxy.heal();
-    assert_eq!(
-        soon("the release", releasing).await.unwrap().unwrap(),
-        Released::Unknown
-    );
+    assert_eq!(soon("the release", releasing).await.unwrap().unwrap(), Released::Unknown);
 }
 
 #[test]

@@ -25,12 +25,7 @@ async fn stage() -> Stage {
     let slot = slot(&locks.rwlock("a").unwrap());
     let master = cluster.master_of(slot).await.unwrap();
     let replica = cluster.replicas_of(master).await.unwrap()[0];
-    Stage {
-        cluster,
-        locks,
-        master,
-        replica,
-    }
+    Stage { cluster, locks, master, replica }
 }
 
 fn slot(lock: &RwLock) -> u16 {
@@ -40,9 +35,8 @@ fn slot(lock: &RwLock) -> u16 {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_held_is_at_the_replica() {
     let stage = stage().await;
-    let locks: Vec<RwLock> = (0..100)
-        .map(|number| stage.locks.rwlock(format!("{{a}}{number}")).unwrap())
-        .collect();
+    let locks: Vec<RwLock> =
+        (0..100).map(|number| stage.locks.rwlock(format!("{{a}}{number}")).unwrap()).collect();
     let replica = stage.cluster.node(stage.replica);
     let mut connection = replica.connect().await.unwrap();
     let _: String = redis::cmd("READONLY").query_async(&mut connection).await.unwrap();
@@ -55,12 +49,8 @@ async fn what_is_held_is_at_the_replica() {
     .await;
     for guard in &guards {
         let key = format!("rwlease:{}", guard.name());
-        let token: u64 = redis::cmd("HGET")
-            .arg(key)
-            .arg("fence")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        let token: u64 =
+            redis::cmd("HGET").arg(key).arg("fence").query_async(&mut connection).await.unwrap();
         assert_eq!(token, guard.token());
     }
     tokio::time::sleep(2 * LEASE).await;
@@ -140,9 +130,8 @@ async fn redirects_are_followed_to_another_group() {
     let stage = stage().await;
     let target = (stage.master + 1) % 3;
     let stays = stage.locks.rwlock("stays{a2}").unwrap();
-    let locks: Vec<RwLock> = (0..20)
-        .map(|number| stage.locks.rwlock(format!("{{a}}{number}")).unwrap())
-        .collect();
+    let locks: Vec<RwLock> =
+        (0..20).map(|number| stage.locks.rwlock(format!("{{a}}{number}")).unwrap()).collect();
     let take = || {
         join_all(
             locks

@@ -17,15 +17,13 @@ async fn cluster() -> Cluster {
     Cluster::start_with(shape).await.unwrap()
 }
 
-/// Guards by the numbers of their masters, taken at the same time, so that their renewals go out together.
+/// Guards by the numbers of their masters, taken at the same time, so that their renewals go out
+/// together.
 async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGuard>; 3] {
     let view = cluster.view().await.unwrap();
-    let locks: Vec<RwLock> = (0..count)
-        .map(|number| locks.rwlock(format!("l{number}")).unwrap())
-        .collect();
-    let taking = locks
-        .iter()
-        .map(|lock| async { lock.write().lease(LEASE).await.unwrap() });
+    let locks: Vec<RwLock> =
+        (0..count).map(|number| locks.rwlock(format!("l{number}")).unwrap()).collect();
+    let taking = locks.iter().map(|lock| async { lock.write().lease(LEASE).await.unwrap() });
     let mut guards = [const { Vec::new() }; 3];
     for guard in join_all(taking).await {
         let master = view.master_of(guard.slot().to_string().parse().unwrap()).unwrap();
@@ -67,7 +65,8 @@ async fn a_blocked_shard_leaves_the_others_held() {
     stay_held(well.iter().chain(&also_well), LEASE).await;
 }
 
-/// The renewal of one lock is redirected to a shard that is blocked: it goes out with those of its neighbours, and must not hold them up.
+/// The renewal of one lock is redirected to a shard that is blocked: it goes out with those of its
+/// neighbours, and must not hold them up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_on_its_way_to_a_blocked_shard_leaves_its_neighbours_held() {
     let cluster = cluster().await;
@@ -76,10 +75,7 @@ async fn a_slot_on_its_way_to_a_blocked_shard_leaves_its_neighbours_held() {
     let moving = well.pop().unwrap();
     let slot = moving.slot().to_string().parse().unwrap();
     let step = cluster.begin_move(slot, 0).await.unwrap();
-    cluster
-        .move_key(step, format!("rwlease:{}", moving.name()))
-        .await
-        .unwrap();
+    cluster.move_key(step, format!("rwlease:{}", moving.name())).await.unwrap();
     let before = moving.remaining();
     eventually("a renewal follows it", || async { moving.remaining() > before }).await;
     cluster.node(0).freeze().unwrap();

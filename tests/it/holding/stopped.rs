@@ -39,10 +39,7 @@ async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
     let (tell, lines) = mpsc::channel();
     let output = BufReader::new(child.stdout.take().unwrap());
     std::thread::spawn(move || {
-        output
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| tell.send(line))
+        output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
     });
     let line = |word: &str| {
         loop {
@@ -65,33 +62,31 @@ async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
     assert_eq!(line("child woke"), "Lost false 0ns");
     assert_eq!(line("child writes"), "refused");
     child.wait().unwrap();
-    let value: String = bench
-        .server
-        .run(redis::cmd("HGET").arg("the store").arg("value"))
-        .await
-        .unwrap();
+    let value: String =
+        bench.server.run(redis::cmd("HGET").arg("the store").arg("value")).await.unwrap();
     assert_eq!(value, "new");
 }
 
 /// Not a test of its own: the process that is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_child() {
-    let Ok(url) = std::env::var(CHILD) else { return };
+    let Ok(url) = std::env::var(CHILD) else {
+        return;
+    };
     let locks = connect(&[&url]).await.unwrap();
     let lock = locks.rwlock("stopped").unwrap();
     let guard = lock.write().lease(Duration::from_secs(1)).await.unwrap();
     let lease = guard.clone();
     let token = guard.token();
-    tokio::task::spawn_blocking(move || wait_to_be_stopped(&lease))
-        .await
-        .unwrap();
+    tokio::task::spawn_blocking(move || wait_to_be_stopped(&lease)).await.unwrap();
     let client = redis::Client::open(url).unwrap();
     let mut store_connection = client.get_multiplexed_async_connection().await.unwrap();
     let said: String = store(token, "old").query_async(&mut store_connection).await.unwrap();
     println!("\nchild writes {said}");
 }
 
-/// Says how the lease stands, first thing after a jump of time. It is on the watch for that before it says that it may be stopped.
+/// Says how the lease stands, first thing after a jump of time. It is on the watch for that before
+/// it says that it may be stopped.
 fn wait_to_be_stopped(lease: &Lease) {
     let start = Instant::now();
     let mut last = start;

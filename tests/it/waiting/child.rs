@@ -1,4 +1,5 @@
-//! A process of its own, with clients that can be stopped and killed: this test binary again, with a word in its environment.
+//! A process of its own, with clients that can be stopped and killed: this test binary again, with
+//! a word in its environment.
 
 use std::process::Stdio;
 
@@ -36,7 +37,8 @@ pub fn tell(words: &str) {
 }
 
 impl Child {
-    /// Runs the test of this name in a child, where [`is`] says true for it. `test` is its whole path.
+    /// Runs the test of this name in a child, where [`is`] says true for it. `test` is its whole
+    /// path.
     pub fn start(test: &str, cluster: &Cluster) -> Result<Child> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["--exact", test, "--nocapture"])
@@ -48,10 +50,7 @@ impl Child {
             .kill_on_drop(true)
             .spawn()?;
         let stdout = process.stdout.take().ok_or_else(|| Error::new("no output"))?;
-        Ok(Child {
-            process,
-            told: BufReader::new(stdout).lines(),
-        })
+        Ok(Child { process, told: BufReader::new(stdout).lines() })
     }
 
     /// What it tells next.
@@ -94,17 +93,11 @@ impl Child {
         });
         let output = soon(process.wait_with_output()).await??;
         out.await?;
-        Ok((
-            output.status.success(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ))
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
     fn signal(&self, signal: Signal) -> Result {
         let id = self.process.id().and_then(|id| Pid::from_raw(id as i32));
-        Ok(kill_process(
-            id.ok_or_else(|| Error::new("the child has ended"))?,
-            signal,
-        )?)
+        Ok(kill_process(id.ok_or_else(|| Error::new("the child has ended"))?, signal)?)
     }
 }

@@ -12,7 +12,8 @@ use super::queue::{until, until_listening};
 use super::{hearing, soon};
 use crate::support::{Cluster, Result, Server, Shape, scripts_run};
 
-/// Commands that a server runs on behalf of each grantee, by the name of the command; those of scripts count too.
+/// Commands that a server runs on behalf of each grantee, by the name of the command; those of
+/// scripts count too.
 type PerGrantee = BTreeMap<String, f64>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,16 +62,7 @@ async fn drained(cluster: &Cluster, waiters: usize) -> Result<PerGrantee> {
     let stats = server.command_stats().await?;
     until(cluster, &lock, "nothing is left", |queue| queue.is_idle()).await?;
     let calls = |name: &str| stats.get(name).map_or(0, |stat| stat.calls);
-    let inner = [
-        "time",
-        "hmget",
-        "hget",
-        "hset",
-        "hdel",
-        "pexpireat",
-        "exists",
-        "spublish",
-    ];
+    let inner = ["time", "hmget", "hget", "hset", "hdel", "pexpireat", "exists", "spublish"];
     let of_scripts: u64 = inner.into_iter().map(calls).sum();
     // The first release is nobody's.
     let scripts = scripts_run(&stats).saturating_sub(1);
@@ -96,21 +88,19 @@ impl Pushes {
     async fn listen(server: &Server) -> Result<Pushes> {
         let heard = Arc::new(AtomicU64::new(0));
         let count = heard.clone();
-        let config =
-            AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| -> std::result::Result<(), ()> {
+        let config = AsyncConnectionConfig::new().set_push_sender(
+            move |push: PushInfo| -> std::result::Result<(), ()> {
                 count.fetch_add(u64::from(push.kind == PushKind::SMessage), Ordering::SeqCst);
                 Ok(())
-            });
+            },
+        );
         let info = server.url().into_connection_info()?;
         let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(session))?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let channels: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
         for channel in channels {
-            cmd("SSUBSCRIBE")
-                .arg(channel)
-                .query_async::<redis::Value>(&mut connection)
-                .await?;
+            cmd("SSUBSCRIBE").arg(channel).query_async::<redis::Value>(&mut connection).await?;
         }
         Ok(Pushes { connection, heard })
     }

@@ -18,13 +18,9 @@ async fn hand_offs_go_on_by_looking() -> Result {
     let mut urls = cluster.urls();
     if cluster.version().has_sharded_pubsub() {
         for node in cluster.nodes() {
-            node.say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
-                .await?;
+            node.say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish").await?;
         }
-        urls = urls
-            .iter()
-            .map(|url| url.replace("redis://", "redis://deaf:secret@"))
-            .collect();
+        urls = urls.iter().map(|url| url.replace("redis://", "redis://deaf:secret@")).collect();
     }
     let settings = || -> Builder {
         let poll = Duration::from_millis(30);

@@ -18,14 +18,16 @@ const ALL: usize = 10_000;
 const AT_ONCE: usize = 50;
 const LOCKS: usize = 100;
 
-/// Of the first polls, this many at least are ones after which requests were dropped, each by so many of them.
+/// Of the first polls, this many at least are ones after which requests were dropped, each by so
+/// many of them.
 const FIRST_POLLS: usize = 3;
 const DROPPED_EACH: usize = 20;
 
 /// Few requests need more than four.
 const MOST_POLLS: usize = 12;
 
-/// After how many polls requests were dropped, and how many were: one more than any of them has come to is tried next, so that every number has its turn.
+/// After how many polls requests were dropped, and how many were: one more than any of them has
+/// come to is tried next, so that every number has its turn.
 #[derive(Debug, Default)]
 struct Drops(Mutex<BTreeMap<usize, usize>>);
 
@@ -40,8 +42,12 @@ impl Drops {
     }
 }
 
-/// Polls a request so often, as it wakes, and drops it. Gives what it came to, if it was done by then.
-async fn polled<F: Future>(request: impl IntoFuture<IntoFuture = F>, times: usize) -> Option<F::Output> {
+/// Polls a request so often, as it wakes, and drops it. Gives what it came to, if it was done by
+/// then.
+async fn polled<F: Future>(
+    request: impl IntoFuture<IntoFuture = F>,
+    times: usize,
+) -> Option<F::Output> {
     let mut request = pin!(request.into_future());
     let mut left = times;
     poll_fn(|context| {
@@ -78,7 +84,9 @@ async fn drop_one(lock: RwLock, drops: Arc<Drops>) -> bool {
 async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     let cluster = shared().await?;
     let clients = [lasting(cluster).await?, lasting(cluster).await?];
-    let lock = |client: usize, number: usize| clients[client % 2].rwlock(format!("dropped {}", number % LOCKS));
+    let lock = |client: usize, number: usize| {
+        clients[client % 2].rwlock(format!("dropped {}", number % LOCKS))
+    };
     let (mut tasks, mut done, drops) = (JoinSet::new(), 0, Arc::new(Drops::default()));
     for number in 0..ALL {
         // Grants are made to those who wait, and are on their way when those are gone.
@@ -92,10 +100,7 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     }
     let drops = drops.0.lock().unwrap().clone();
     for polls in 1..=FIRST_POLLS {
-        assert!(
-            drops.get(&polls) >= Some(&DROPPED_EACH),
-            "after {polls} polls: {drops:?}"
-        );
+        assert!(drops.get(&polls) >= Some(&DROPPED_EACH), "after {polls} polls: {drops:?}");
     }
     assert!(
         (ALL / 20..ALL * 19 / 20).contains(&done),
@@ -111,7 +116,8 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     Ok(())
 }
 
-/// A client whose leases and places in queues outlast the test, so that what is left behind is seen.
+/// A client whose leases and places in queues outlast the test, so that what is left behind is
+/// seen.
 async fn lasting(cluster: &Cluster) -> Result<Locks> {
     let settings = Locks::builder().lease(LONG).waiter_ttl(LONG).claim_window(LONG);
     Ok(settings.connect_to(&cluster.urls()).await?)

@@ -15,12 +15,14 @@ fn outlive_a_runtime() -> Result {
     let urls = child::urls()?;
     for background in [true, false] {
         let runtime = Runtime::new()?;
-        let (locks, reading, writing): (Locks, ReadGuard, WriteGuard) = runtime.block_on(async {
-            let locks = connect(&urls).await?;
-            let reading = locks.rwlock("ending a")?.read().await?;
-            let writing = locks.rwlock("ending b")?.write().lease(Duration::from_secs(2)).await?;
-            Result::Ok((locks, reading, writing))
-        })?;
+        let (locks, reading, writing): (Locks, ReadGuard, WriteGuard) =
+            runtime.block_on(async {
+                let locks = connect(&urls).await?;
+                let reading = locks.rwlock("ending a")?.read().await?;
+                let writing =
+                    locks.rwlock("ending b")?.write().lease(Duration::from_secs(2)).await?;
+                Result::Ok((locks, reading, writing))
+            })?;
         for name in ["ending a", "ending b"] {
             for _ in 0..10 {
                 let lock = locks.rwlock(name)?;

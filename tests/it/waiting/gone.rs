@@ -10,7 +10,8 @@ use crate::support::{Cluster, ConnectTo, Failover, Result, Shape, scripts_run};
 
 const DEAD: usize = 3;
 
-/// Waits in the queue with several requests, one after the other, and tells the tokens that it was granted.
+/// Waits in the queue with several requests, one after the other, and tells the tokens that it was
+/// granted.
 async fn wait_in_the_child(name: &str, count: usize) -> Result {
     let locks: Locks = by_push().connect_to(&child::urls()?).await?;
     let mut tasks = JoinSet::new();
@@ -30,7 +31,8 @@ async fn wait_in_the_child(name: &str, count: usize) -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() -> Result {
-    const TEST: &str = "waiting::gone::those_whose_process_was_killed_are_passed_over_by_the_release_itself";
+    const TEST: &str =
+        "waiting::gone::those_whose_process_was_killed_are_passed_over_by_the_release_itself";
     if child::is(TEST) {
         return wait_in_the_child("passed over", DEAD).await;
     }
@@ -80,7 +82,8 @@ async fn nobody_loses_a_place_when_nobody_hears_after_a_failover() -> Result {
     let queue = until_listening(&cluster, &lock, STOPPED + 1).await?;
     let first = queue.waiters()[0].id.clone();
 
-    // The child cannot subscribe at the new master, so nobody hears of the grant: it must not be taken for gone.
+    // The child cannot subscribe at the new master, so nobody hears of the grant: it must not be
+    // taken for gone.
     child.freeze()?;
     cluster.fail_over(1, Failover::Orderly).await?;
     assert_eq!(held.release().await?, Released::Released);

@@ -1,5 +1,5 @@
-//! Waiting on a real cluster: in what order locks are granted, how those who wait are told, and that nobody who has gone, or who
-//! loses interest, leaves anything behind.
+//! Waiting on a real cluster: in what order locks are granted, how those who wait are told, and
+//! that nobody who has gone, or who loses interest, leaves anything behind.
 
 mod child;
 mod counts;
@@ -38,11 +38,7 @@ async fn hearing(cluster: &Cluster) -> Result<Locks> {
 }
 
 fn by_push() -> Builder {
-    Locks::builder()
-        .lease(LONG)
-        .claim_window(LONG)
-        .waiter_ttl(LONG)
-        .poll_interval(NEVER)
+    Locks::builder().lease(LONG).claim_window(LONG).waiter_ttl(LONG).poll_interval(NEVER)
 }
 
 /// A client with the times that it has by default, except for those that would end something.

@@ -53,21 +53,14 @@ fn sorted(log: &Log) -> Vec<&'static str> {
 async fn writers_go_in_the_order_in_which_they_came() -> Result {
     const NAMES: [&str; 12] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"];
     let cluster = shared().await?;
-    let clients = [
-        hearing(cluster).await?,
-        hearing(cluster).await?,
-        hearing(cluster).await?,
-    ];
+    let clients = [hearing(cluster).await?, hearing(cluster).await?, hearing(cluster).await?];
     let first = clients[0].rwlock("in order")?;
     let held = first.write().await?;
     let (log, mut tasks) = (Log::default(), JoinSet::new());
     for (at, name) in NAMES.into_iter().enumerate() {
         let lock = clients[at % 3].rwlock("in order")?;
         tasks.spawn(hold(lock, Mode::Write, name, log.clone()));
-        until(cluster, &first, "one more waits", |queue| {
-            queue.waiters().len() == at + 1
-        })
-        .await?;
+        until(cluster, &first, "one more waits", |queue| queue.waiters().len() == at + 1).await?;
     }
     until_listening(cluster, &first, NAMES.len()).await?;
     held.release().await?;
@@ -93,10 +86,7 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
     for (at, (name, mode)) in queue.into_iter().enumerate() {
         let lock = clients[at % 2].rwlock("phases")?;
         tasks.spawn(hold(lock, mode, name, log.clone()));
-        until(cluster, &first, "one more waits", |queue| {
-            queue.waiters().len() == at + 2
-        })
-        .await?;
+        until(cluster, &first, "one more waits", |queue| queue.waiters().len() == at + 2).await?;
     }
     until_listening(cluster, &first, queue.len() + 1).await?;
     held.release().await?;
@@ -106,10 +96,7 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
     log.lock().expect("a holder panicked").push((reading.token(), "r1"));
     // One more that comes while they read, and finds writers waiting.
     tasks.spawn(hold(first.clone(), Read, "r4", log.clone()));
-    until(cluster, &first, "writers and a reader wait", |queue| {
-        queue.waiters().len() == 3
-    })
-    .await?;
+    until(cluster, &first, "writers and a reader wait", |queue| queue.waiters().len() == 3).await?;
     reading.release().await?;
     while let Some(done) = tasks.join_next().await {
         done??;
@@ -131,8 +118,8 @@ async fn a_steady_stream_of_writers_does_not_overtake_a_reader() -> Result {
     nobody_overtakes("write, write, write", Mode::Write).await
 }
 
-/// In a stream of one kind, one of the other kind that is in the queue is the next to be granted, again and again: no token is given out between
-/// the look that found it there and its own.
+/// In a stream of one kind, one of the other kind that is in the queue is the next to be granted,
+/// again and again: no token is given out between the look that found it there and its own.
 async fn nobody_overtakes(name: &str, stream: Mode) -> Result {
     let cluster = shared().await?;
     let clients = [client(cluster).await?, client(cluster).await?];
@@ -173,7 +160,9 @@ async fn nobody_overtakes(name: &str, stream: Mode) -> Result {
     }
     let log = log.lock().expect("a holder panicked");
     assert!(log.len() > ROUNDS, "that was no stream: {}", log.len());
-    let overtook = |(found, own): (u64, u64)| log.iter().filter(|(token, _)| (found + 1..own).contains(token)).count();
+    let overtook = |(found, own): (u64, u64)| {
+        log.iter().filter(|(token, _)| (found + 1..own).contains(token)).count()
+    };
     assert_eq!(seen.into_iter().map(overtook).sum::<usize>(), 0);
     Ok(())
 }

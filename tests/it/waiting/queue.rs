@@ -31,9 +31,7 @@ impl Queue {
     }
 
     pub async fn at(server: &Server, lock: &RwLock) -> Result<Queue> {
-        let fields = server
-            .run(cmd("HGETALL").arg(format!("rwlease:{}", lock.name())))
-            .await?;
+        let fields = server.run(cmd("HGETALL").arg(format!("rwlease:{}", lock.name()))).await?;
         Ok(Queue { fields })
     }
 
@@ -72,13 +70,11 @@ impl Queue {
 
     /// The last fencing token.
     pub fn fence(&self) -> u64 {
-        self.fields
-            .get("fence")
-            .and_then(|token| token.parse().ok())
-            .unwrap_or(0)
+        self.fields.get("fence").and_then(|token| token.parse().ok()).unwrap_or(0)
     }
 
-    /// Neither holders nor waiters, nor anything of theirs. (What only says who goes next may be left for the next one to sweep.)
+    /// Neither holders nor waiters, nor anything of theirs. (What only says who goes next may be
+    /// left for the next one to sweep.)
     pub fn is_idle(&self) -> bool {
         let kept = ["version", "fence", "ticket", "phase", "lapsed", "until"];
         self.fields.keys().all(|field| kept.contains(&field.as_str()))
@@ -86,9 +82,7 @@ impl Queue {
 
     /// All who wait have subscribed at this server.
     pub fn all_listen_at(&self, server: &str) -> bool {
-        self.waiters()
-            .iter()
-            .all(|waiter| waiter.node.as_deref() == Some(server))
+        self.waiters().iter().all(|waiter| waiter.node.as_deref() == Some(server))
     }
 }
 
@@ -127,7 +121,12 @@ impl Waiter {
 }
 
 /// Waits until the lock's hash is as it should be.
-pub async fn until(cluster: &Cluster, lock: &RwLock, what: &str, is_so: impl Fn(&Queue) -> bool) -> Result<Queue> {
+pub async fn until(
+    cluster: &Cluster,
+    lock: &RwLock,
+    what: &str,
+    is_so: impl Fn(&Queue) -> bool,
+) -> Result<Queue> {
     let wait_limit = WaitLimit::new(format!("{}: {what}", lock.name()));
     loop {
         match Queue::of(cluster, lock).await {
@@ -138,7 +137,8 @@ pub async fn until(cluster: &Cluster, lock: &RwLock, what: &str, is_so: impl Fn(
     }
 }
 
-/// Waits until so many wait and all of them hear at the server that has the slot. On servers without push, until so many wait.
+/// Waits until so many wait and all of them hear at the server that has the slot. On servers
+/// without push, until so many wait.
 pub async fn until_listening(cluster: &Cluster, lock: &RwLock, count: usize) -> Result<Queue> {
     let server = cluster.node(cluster.master_of(lock.slot().get()).await?);
     let name = name_of(server).await?;

@@ -1,4 +1,5 @@
-//! Hand-offs go on by push after whatever may end a subscription: those who wait here do not look by themselves.
+//! Hand-offs go on by push after whatever may end a subscription: those who wait here do not look
+//! by themselves.
 
 use rwlease::{Locks, RwLock, WriteGuard};
 use tokio::task::JoinHandle;
@@ -38,8 +39,8 @@ impl Two {
         tokio::spawn(async move { waiter.write().await })
     }
 
-    /// One waits, then something happens; when it listens again (`seen` is what it was before), the hand-off takes a release, a push and the claim: no
-    /// other call.
+    /// One waits, then something happens; when it listens again (`seen` is what it was before), the
+    /// hand-off takes a release, a push and the claim: no other call.
     async fn through(&self, happens: impl AsyncFnOnce() -> Result) -> Result {
         let held = self.holder.write().await?;
         let waiting = self.waits();
@@ -89,8 +90,7 @@ async fn after_a_failover() -> Result {
     for _ in 0..2 {
         let master = two.cluster.master_of(two.holder.slot().get()).await?;
         let replica = two.cluster.replicas_of(master).await?[0];
-        two.through(async || two.cluster.fail_over(replica, Failover::Orderly).await)
-            .await?;
+        two.through(async || two.cluster.fail_over(replica, Failover::Orderly).await).await?;
     }
     Ok(())
 }
@@ -112,7 +112,8 @@ async fn after_the_connection_was_cut() -> Result {
     Ok(())
 }
 
-/// While the slot is on its way and the lock is at the target already, the source hears nothing of it.
+/// While the slot is on its way and the lock is at the target already, the source hears nothing of
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_slot_is_moving() -> Result {
     let two = Two::start("moving").await?;
@@ -126,8 +127,8 @@ async fn while_the_slot_is_moving() -> Result {
     until_listening(&two.cluster, &two.holder, 1).await?;
     let step = two.cluster.begin_move(slot, to).await?;
     two.cluster.move_keys(step).await?;
-    // Its release is sent on with ASK. The one who waits has not looked since, and is told nothing: it keeps its grant, and looks when the slot
-    // has moved.
+    // Its release is sent on with ASK. The one who waits has not looked since, and is told nothing:
+    // it keeps its grant, and looks when the slot has moved.
     held.release().await?;
     two.cluster.finish_move(step).await?;
     soon(waiting).await???.release().await?;

@@ -1,4 +1,5 @@
-//! The read/write lock in one hash: a `read` and a `write` timestamp, both by the clock of whoever came last.
+//! The read/write lock in one hash: a `read` and a `write` timestamp, both by the clock of whoever
+//! came last.
 
 use redis::aio::MultiplexedConnection;
 
@@ -16,15 +17,12 @@ pub struct Timeouts {
 /// The usual ones.
 impl Default for Timeouts {
     fn default() -> Self {
-        Timeouts {
-            key: 10_000,
-            read: 1_000,
-            write: 3_000,
-        }
+        Timeouts { key: 10_000, read: 1_000, write: 3_000 }
     }
 }
 
-/// One client of one lock. `now` is what its own clock shows, in milliseconds, and is its identity as well.
+/// One client of one lock. `now` is what its own clock shows, in milliseconds, and is its identity
+/// as well.
 #[derive(Clone, Debug)]
 pub struct SingleHash {
     connection: MultiplexedConnection,
@@ -33,12 +31,12 @@ pub struct SingleHash {
 }
 
 impl SingleHash {
-    pub fn new(connection: MultiplexedConnection, key: impl Into<String>, timeouts: Timeouts) -> Self {
-        SingleHash {
-            connection,
-            key: key.into(),
-            timeouts,
-        }
+    pub fn new(
+        connection: MultiplexedConnection,
+        key: impl Into<String>,
+        timeouts: Timeouts,
+    ) -> Self {
+        SingleHash { connection, key: key.into(), timeouts }
     }
 
     pub async fn acquire_read(&self, now: u64) -> Result<bool> {
@@ -50,13 +48,11 @@ impl SingleHash {
     }
 
     pub async fn release_read(&self, acquired: u64) -> Result {
-        self.release(include_str!("single_hash/release_read.lua"), acquired)
-            .await
+        self.release(include_str!("single_hash/release_read.lua"), acquired).await
     }
 
     pub async fn release_write(&self, acquired: u64) -> Result {
-        self.release(include_str!("single_hash/release_write.lua"), acquired)
-            .await
+        self.release(include_str!("single_hash/release_write.lua"), acquired).await
     }
 
     async fn acquire(&self, script: &str, now: u64) -> Result<bool> {

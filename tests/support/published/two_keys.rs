@@ -1,4 +1,5 @@
-//! The read/write lock in two keys, one for all readers and one for the writer. Nothing says who holds.
+//! The read/write lock in two keys, one for all readers and one for the writer. Nothing says who
+//! holds.
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -23,12 +24,7 @@ impl TwoKeys {
         write_key: impl Into<String>,
         timeout: u64,
     ) -> Self {
-        TwoKeys {
-            connection,
-            read_key: read_key.into(),
-            write_key: write_key.into(),
-            timeout,
-        }
+        TwoKeys { connection, read_key: read_key.into(), write_key: write_key.into(), timeout }
     }
 
     pub async fn acquire_read(&self) -> Result<bool> {
@@ -48,13 +44,7 @@ impl TwoKeys {
     }
 
     async fn acquire(&self, script: &str) -> Result<bool> {
-        eval(
-            &self.connection,
-            script,
-            &[&self.read_key, &self.write_key],
-            self.timeout,
-        )
-        .await
+        eval(&self.connection, script, &[&self.read_key, &self.write_key], self.timeout).await
     }
 
     async fn delete(&self, key: &str) -> Result {

@@ -1,4 +1,5 @@
-//! Shard channels are subscribed, and their slots move. What the client believes is looked at afterwards.
+//! Shard channels are subscribed, and their slots move. What the client believes is looked at
+//! afterwards.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A slot is on its way, its key at the target, and is asked for once. Then keys of other slots are asked for, of both nodes.
+//! A slot is on its way, its key at the target, and is asked for once. Then keys of other slots are
+//! asked for, of both nodes.
 
 use fred::prelude::*;
 

@@ -28,10 +28,7 @@ fn client(cluster: &Cluster) -> Builder {
 
 fn config(cluster: &Cluster) -> Config {
     let nodes = cluster.nodes().iter().map(|node| (node.host(), node.port()));
-    Config {
-        server: ServerConfig::new_clustered(nodes.collect()),
-        ..Config::default()
-    }
+    Config { server: ServerConfig::new_clustered(nodes.collect()), ..Config::default() }
 }
 
 /// Some shard channels, with the crate's own task that subscribes to them again.

@@ -27,9 +27,6 @@ pub async fn run() -> Result<Seen> {
         }
     }));
     let mut seen = Seen::default();
-    unanswered
-        .await
-        .into_iter()
-        .for_each(|unanswered| seen.note(unanswered));
+    unanswered.await.into_iter().for_each(|unanswered| seen.note(unanswered));
     Ok(seen)
 }

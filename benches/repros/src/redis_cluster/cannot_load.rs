@@ -16,7 +16,8 @@ pub async fn run() -> Result<Seen> {
     let mut seen = Seen::default();
     for count in 0..TRIES {
         let script = format!("return {count}");
-        let answer: RedisResult<String> = cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await;
+        let answer: RedisResult<String> =
+            cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await;
         seen.note(answer.is_err());
     }
     Ok(seen)

@@ -1,4 +1,5 @@
-//! Shard channels are subscribed, and their slots move. A command to each slot lets the client know.
+//! Shard channels are subscribed, and their slots move. A command to each slot lets the client
+//! know.
 
 use std::time::Duration;
 
@@ -17,10 +18,8 @@ const LIMIT: Duration = Duration::from_secs(2);
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let (pushes, _told) = mpsc::unbounded_channel();
-    let client = client(&cluster)
-        .use_protocol(ProtocolVersion::RESP3)
-        .push_sender(pushes)
-        .build()?;
+    let client =
+        client(&cluster).use_protocol(ProtocolVersion::RESP3).push_sender(pushes).build()?;
     let mut connection = client.get_async_connection().await?;
     let channels: Vec<String> = (0..CHANNELS).map(|number| format!("channel{number}")).collect();
     for channel in &channels {

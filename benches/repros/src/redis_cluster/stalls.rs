@@ -1,5 +1,5 @@
-//! Connections are killed under load, ten times. Then the load ends, and single commands are tried for several times as long as the
-//! client's first backoff lasts (1.28 s).
+//! Connections are killed under load, ten times. Then the load ends, and single commands are tried
+//! for several times as long as the client's first backoff lasts (1.28 s).
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ pub async fn run() -> Result<Seen> {
     let mut seen = Seen::default();
     for _ in 0..RUNS {
         let connection = client(&cluster).build()?.get_async_connection().await?;
-        let mut load: JoinSet<()> = (0..TASKS).map(|task| write(connection.clone(), task)).collect();
+        let mut load: JoinSet<()> =
+            (0..TASKS).map(|task| write(connection.clone(), task)).collect();
         for _ in 0..KILLS {
             sleep(Duration::from_millis(50)).await;
             for node in cluster.nodes() {

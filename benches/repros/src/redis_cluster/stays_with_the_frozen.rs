@@ -1,4 +1,5 @@
-//! A master is stopped, its replica takes over, and all other nodes know. Then commands are sent to its slots.
+//! A master is stopped, its replica takes over, and all other nodes know. Then commands are sent to
+//! its slots.
 
 use redis::AsyncCommands;
 

@@ -1,5 +1,5 @@
-//! Shard channels of several slots are subscribed, and the connection is killed. The client subscribes to all of them by one command, which
-//! the server refuses.
+//! Shard channels of several slots are subscribed, and the connection is killed. The client
+//! subscribes to all of them by one command, which the server refuses.
 
 use std::time::Duration;
 
@@ -18,10 +18,8 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let (pushes, _told) = mpsc::unbounded_channel();
-    let client = client(&cluster)
-        .use_protocol(ProtocolVersion::RESP3)
-        .push_sender(pushes)
-        .build()?;
+    let client =
+        client(&cluster).use_protocol(ProtocolVersion::RESP3).push_sender(pushes).build()?;
     let mut connection = client.get_async_connection().await?;
     let channels: Vec<String> = (0..CHANNELS).map(|number| format!("channel{number}")).collect();
     for channel in &channels {

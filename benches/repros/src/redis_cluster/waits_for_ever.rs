@@ -24,9 +24,6 @@ pub async fn run() -> Result<Seen> {
         async move { timeout(LONG, connection.set::<_, _, ()>(key, "")).await.is_err() }
     }));
     let mut seen = Seen::default();
-    unanswered
-        .await
-        .into_iter()
-        .for_each(|unanswered| seen.note(unanswered));
+    unanswered.await.into_iter().for_each(|unanswered| seen.note(unanswered));
     Ok(seen)
 }

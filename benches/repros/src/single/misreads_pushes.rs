@@ -1,5 +1,5 @@
-//! A shard channel is subscribed on a connection that carries commands (RESP3), and its slot moves: the server tells of it. The
-//! commands have nothing to do with that slot.
+//! A shard channel is subscribed on a connection that carries commands (RESP3), and its slot moves:
+//! the server tells of it. The commands have nothing to do with that slot.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};
@@ -24,9 +24,8 @@ pub async fn run() -> Result<Seen> {
         cmd("SSUBSCRIBE").arg(&channel).exec_async(&mut connection).await?;
 
         let (stop, stopped) = watch::channel(false);
-        let asking: JoinSet<Seen> = (0..TASKS)
-            .map(|task| ask(connection.clone(), task, stopped.clone()))
-            .collect();
+        let asking: JoinSet<Seen> =
+            (0..TASKS).map(|task| ask(connection.clone(), task, stopped.clone())).collect();
         cluster.move_slot(slot, 1 - node).await?;
         stop.send_replace(true);
         seen.extend(asking.join_all().await);
@@ -45,7 +44,11 @@ async fn connect(
 }
 
 /// Each asks for a word of its own; an error does not count.
-async fn ask(mut connection: MultiplexedConnection, task: usize, stopped: watch::Receiver<bool>) -> Seen {
+async fn ask(
+    mut connection: MultiplexedConnection,
+    task: usize,
+    stopped: watch::Receiver<bool>,
+) -> Seen {
     let mut seen = Seen::default();
     let mut count = 0;
     while !*stopped.borrow() {

@@ -18,7 +18,8 @@ pub async fn run() -> Result<Seen> {
     let mut seen = Seen::default();
     for _ in 0..TRIES {
         let client = Client::open(url.as_str())?;
-        let connecting = tokio::spawn(async move { client.get_multiplexed_async_connection().await.map(drop) });
+        let connecting =
+            tokio::spawn(async move { client.get_multiplexed_async_connection().await.map(drop) });
         seen.note(connecting.await.is_err_and(|error| error.is_panic()));
     }
     set_hook(silenced);

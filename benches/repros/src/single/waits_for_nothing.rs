@@ -1,4 +1,5 @@
-//! A write on one connection, and `WAIT 1` on another one. No replica can have the write: the only one is stopped.
+//! A write on one connection, and `WAIT 1` on another one. No replica can have the write: the only
+//! one is stopped.
 
 use redis::cmd;
 

@@ -114,12 +114,12 @@ impl Census {
 
     pub(super) fn must_be_rich(&self) {
         let count = |what: &str| self.usual.get(what).or(self.rare.get(what)).copied().unwrap_or(0);
-        let too_seldom: Vec<_> = LEAST.iter().filter(|(what, least)| count(what) < *least).collect();
+        let too_seldom: Vec<_> =
+            LEAST.iter().filter(|(what, least)| count(what) < *least).collect();
         assert!(too_seldom.is_empty(), "too seldom: {too_seldom:?}\n{self}");
         let counted = self.usual.keys().chain(self.rare.keys());
-        let unexpected: Vec<_> = counted
-            .filter(|what| LEAST.iter().all(|(name, _)| name != *what))
-            .collect();
+        let unexpected: Vec<_> =
+            counted.filter(|what| LEAST.iter().all(|(name, _)| name != *what)).collect();
         assert!(unexpected.is_empty(), "without a least number: {unexpected:?}");
     }
 }
@@ -155,7 +155,9 @@ impl Step<'_> {
             None if script == "renew" => self.usual_renewal(&said),
             None => vec![self.usual_acquire(&said)],
             Some(b"unheard") => vec!["hand-off: taken back"],
-            Some(_) if script == "renew" && (said == "renewed" || said == "revoked") => vec!["renew: and the pump"],
+            Some(_) if script == "renew" && (said == "renewed" || said == "revoked") => {
+                vec!["renew: and the pump"]
+            }
             Some(_) => Vec::new(),
         }
     }
@@ -226,25 +228,17 @@ impl Step<'_> {
         let changed = |field: &str| before.get(field) != after.get(field);
         let now = self.us / 1000;
         let is_used = has("writer") || has("readers") || has("waiters");
-        let records = || {
-            before
-                .iter()
-                .filter(|(field, _)| *field == "writer" || field.starts_with("r:"))
-        };
+        let records =
+            || before.iter().filter(|(field, _)| *field == "writer" || field.starts_with("r:"));
         let dead = records()
             .filter(|(_, text)| Record::of(text).is_some_and(|record| record.deadline <= now))
             .count();
         let said = gist(&self.quick.reply).unwrap_or_default();
         let acquires = self.call.script.starts_with("acquire");
-        let place = after
-            .get(&format!("q:{}", self.caller()))
-            .and_then(|text| Waiter::of(text));
+        let place = after.get(&format!("q:{}", self.caller())).and_then(|text| Waiter::of(text));
         let joins = acquires && !has(&format!("q:{}", self.caller()));
-        let asked = self
-            .call
-            .args
-            .get(7)
-            .and_then(|word| str::from_utf8(word).ok()?.parse::<u64>().ok());
+        let asked =
+            self.call.args.get(7).and_then(|word| str::from_utf8(word).ok()?.parse::<u64>().ok());
         let returns = joins && asked.is_some_and(|ticket| ticket > 0) && place.is_some();
         vec![
             ("the clock goes back", self.went_back),
@@ -263,10 +257,7 @@ impl Step<'_> {
                 "a grant is taken back",
                 self.waiters().any(|(id, waiter)| self.is_taken_back(id, &waiter)),
             ),
-            (
-                "a dead waiter is in the queue",
-                self.waiters().any(|(_, waiter)| waiter.ends <= now),
-            ),
+            ("a dead waiter is in the queue", self.waiters().any(|(_, waiter)| waiter.ends <= now)),
             ("a dead holder is in the way", dead > 0),
             ("several dead readers are in the way", dead > 2),
             (
@@ -279,10 +270,7 @@ impl Step<'_> {
                 "a sweep begins that takes several calls",
                 !has("sweep") && after.contains_key("sweep"),
             ),
-            (
-                "a sweep goes on",
-                has("sweep") && after.contains_key("sweep") && changed("sweep"),
-            ),
+            ("a sweep goes on", has("sweep") && after.contains_key("sweep") && changed("sweep")),
             ("a sweep ends", has("sweep") && !after.contains_key("sweep")),
             ("readers are forced out", has("forced")),
             ("holders are revoked", has("revoked") && is_used),
@@ -295,13 +283,11 @@ impl Step<'_> {
                 "a waiter is put back before others",
                 returns && place.as_ref().is_some_and(|place| place.next != "-"),
             ),
-            (
-                "a ticket leaps",
-                returns && place.is_some_and(|place| Some(place.ticket) < asked),
-            ),
+            ("a ticket leaps", returns && place.is_some_and(|place| Some(place.ticket) < asked)),
             (
                 "the ninth reader comes",
-                self.number("readers") == 8 && after.get("readers").is_some_and(|count| count == "9"),
+                self.number("readers") == 8
+                    && after.get("readers").is_some_and(|count| count == "9"),
             ),
             ("the hash is a table", has("wide")),
             ("more than 16 readers", self.number("readers") > 16),
@@ -315,11 +301,7 @@ impl Step<'_> {
     }
 
     fn number(&self, field: &str) -> u64 {
-        self.before
-            .fields
-            .get(field)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0)
+        self.before.fields.get(field).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
     fn record(&self, field: &str) -> Option<Record<'_>> {
@@ -341,7 +323,8 @@ impl Step<'_> {
     /// Those that waited before the call, but for the caller.
     fn waiters(&self) -> impl Iterator<Item = (&str, Waiter<'_>)> {
         let entries = self.before.fields.iter();
-        let waiters = entries.filter_map(|(field, text)| Some((field.strip_prefix("q:")?, Waiter::of(text)?)));
+        let waiters = entries
+            .filter_map(|(field, text)| Some((field.strip_prefix("q:")?, Waiter::of(text)?)));
         waiters.filter(|(id, _)| *id != self.caller())
     }
 
@@ -349,15 +332,16 @@ impl Step<'_> {
         let lapsed = self.before.fields.get("lapsed").map_or("", String::as_str);
         let words: Vec<&str> = lapsed.split(' ').collect();
         let mut lapses = words.chunks_exact(2);
-        lapses.any(|lapse| id.starts_with(lapse[0]) && lapse[1].parse().is_ok_and(|at: u64| at > waiter.seen))
+        lapses.any(|lapse| {
+            id.starts_with(lapse[0]) && lapse[1].parse().is_ok_and(|at: u64| at > waiter.seen)
+        })
     }
 
-    /// It lived, and is gone without having held: its client hears nothing at the server where it says it listens.
+    /// It lived, and is gone without having held: its client hears nothing at the server where it
+    /// says it listens.
     fn is_taken_back(&self, id: &str, waiter: &Waiter<'_>) -> bool {
         let after = &self.after.fields;
-        let is_gone = !["q:", "r:"]
-            .iter()
-            .any(|kind| after.contains_key(&format!("{kind}{id}")))
+        let is_gone = !["q:", "r:"].iter().any(|kind| after.contains_key(&format!("{kind}{id}")))
             && after.get("writer").is_none_or(|writer| !writer.ends_with(id));
         let lives = waiter.ends > self.us / 1000 && !self.has_lapsed(id, waiter);
         is_gone && lives && waiter.node == "here" && is_deaf(id) && waiter.mode != "u"
@@ -366,9 +350,7 @@ impl Step<'_> {
     fn grants_the_upgrade(&self) -> bool {
         let upgrader = self.before.fields.get("upgrader").filter(|id| *id != self.caller());
         let writer = self.after.fields.get("writer");
-        upgrader
-            .zip(writer)
-            .is_some_and(|(id, writer)| writer.ends_with(id.as_str()))
+        upgrader.zip(writer).is_some_and(|(id, writer)| writer.ends_with(id.as_str()))
     }
 }
 

@@ -1,13 +1,17 @@
-//! The usual paths of the scripts have a twin: the same scripts without them. The same random history goes to both, and each call must give the same reply,
-//! the same hash, the same end of its life and the same pushes.
+//! The usual paths of the scripts have a twin: the same scripts without them. The same random
+//! history goes to both, and each call must give the same reply, the same hash, the same end of its
+//! life and the same pushes.
 //!
-//! What is allowed to differ: a lock that became idle by the usual release keeps the fields `ticket`, `phase`, `lapsed` and `revoked`, which say nothing then.
+//! What is allowed to differ: a lock that became idle by the usual release keeps the fields
+//! `ticket`, `phase`, `lapsed` and `revoked`, which say nothing then.
 //!
-//! Time is given to the scripts, and goes back now and then. Claim windows and livenesses are short, so that what is rare elsewhere is frequent here; how often
-//! each usual path was taken and each rare state was met is counted, and must not be too seldom.
+//! Time is given to the scripts, and goes back now and then. Claim windows and livenesses are
+//! short, so that what is rare elsewhere is frequent here; how often each usual path was taken and
+//! each rare state was met is counted, and must not be too seldom.
 //!
-//! `make twin STEPS=500000` is the long form (`ON=server` on two real servers instead of engines); `RWLEASE_SEED=n` begins with that round, `RWLEASE_LUA`
-//! names another folder of scripts to be held against itself without its usual paths.
+//! `make twin STEPS=500000` is the long form (`ON=server` on two real servers instead of engines);
+//! `RWLEASE_SEED=n` begins with that round, `RWLEASE_LUA` names another folder of scripts to be
+//! held against itself without its usual paths.
 
 mod census;
 mod round;
@@ -48,9 +52,11 @@ impl Twins {
         Twins::new(&Folder::as_they_are(), &Folder::without_usual_paths(), start)
     }
 
-    /// So many steps, in rounds that each begin with nothing and have a seed of their own. The first difference, if there is one.
+    /// So many steps, in rounds that each begin with nothing and have a seed of their own. The
+    /// first difference, if there is one.
     fn compare(&mut self, first_seed: u64, steps: u64) -> Result<(), String> {
-        (first_seed..first_seed + steps.div_ceil(ROUND)).try_for_each(|seed| Round::new(self, seed).run())
+        (first_seed..first_seed + steps.div_ceil(ROUND))
+            .try_for_each(|seed| Round::new(self, seed).run())
     }
 }
 
@@ -65,9 +71,7 @@ fn the_usual_paths_do_as_the_machinery() {
     twins.compare(seed.unwrap_or(1), STEPS).unwrap();
     if seed.is_none() {
         twins.census.must_be_rich();
-        twins
-            .compare(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10)
-            .unwrap();
+        twins.compare(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10).unwrap();
     }
 }
 
@@ -82,11 +86,7 @@ fn the_usual_paths_do_as_the_machinery_on_a_server() {
 fn what_differs_is_seen() {
     let differences = [
         // In a reply; in the hash; in the end of the key's life; in a push.
-        (
-            "lib/acquire.lua",
-            "{ now, 'full', more, number('waiters') }",
-            "{ now, 'full', more, 7 }",
-        ),
+        ("lib/acquire.lua", "{ now, 'full', more, number('waiters') }", "{ now, 'full', more, 7 }"),
         (
             "lib/readers.lua",
             "string.sub(text, 1, 30) .. index)",

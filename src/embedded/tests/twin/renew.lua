@@ -1,5 +1,5 @@
--- The twin of lua/renew.lua, from its contract (at the top of that file) and with nothing but the machinery: the usual path there is the only
--- implementation otherwise.
+-- The twin of lua/renew.lua, from its contract (at the top of that file) and with nothing but the
+-- machinery: the usual path there is the only implementation otherwise.
 
 -- @include constants
 -- @include clock
@@ -26,7 +26,8 @@ end
 -- @include readers
 -- @include pump
 
--- Where the acquisition's record stands, if it holds; then the deadline, the token, and what follows the token.
+-- Where the acquisition's record stands, if it holds; then the deadline, the token, and what
+-- follows the token.
 local function held()
   local alive, _, deadline, token, index = reading(ARGV[3])
   if alive ~= nil then

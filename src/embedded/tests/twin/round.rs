@@ -13,7 +13,8 @@ use crate::node::Reply;
 /// The steps of a round.
 pub(super) const ROUND: u64 = 500;
 
-/// The given time begins here, far ahead of any server's own clock, so that no key ends by that: the first of January 2050, s.
+/// The given time begins here, far ahead of any server's own clock, so that no key ends by that:
+/// the first of January 2050, s.
 const BEGINNING: u64 = 2_524_608_000;
 
 /// What a lock that became idle by the usual release still has.
@@ -119,7 +120,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Now and then, a call by one that holds, whether its client knows or not: else hand-offs and claims are rare. And the end of a crowd.
+    /// Now and then, a call by one that holds, whether its client knows or not: else hand-offs and
+    /// claims are rare. And the end of a crowd.
     fn call_by_holder(&mut self) -> Option<Call> {
         let key = self.keys[self.rng.usize(..self.keys.len())];
         let fields = &self.locks.get(key)?.fields;
@@ -132,15 +134,13 @@ impl Round<'_> {
         let (script, args) = match self.rng.u32(..if is_forced { 60 } else { self.by_holders }) {
             0..30 => ("release", vec![holder, "all"]),
             30..45 => ("renew", vec![holder, &lease]),
-            _ if is_crowd && self.rng.u32(..20) == 0 => ("force_release", vec![fields.get("fence")?.as_str()]),
+            _ if is_crowd && self.rng.u32(..20) == 0 => {
+                ("force_release", vec![fields.get("fence")?.as_str()])
+            }
             _ => return None,
         };
         let args = ["here", "0"].into_iter().chain(args);
-        Some(Call {
-            script,
-            keys: vec![key.to_owned()],
-            args: command(args),
-        })
+        Some(Call { script, keys: vec![key.to_owned()], args: command(args) })
     }
 
     fn compare(&self, call: &Call, quick: &Outcome, slow: &Outcome) -> Result<(), String> {
@@ -160,7 +160,9 @@ impl Round<'_> {
             );
         }
         for (quick, slow) in quick.locks.iter().zip(&slow.locks) {
-            if quick.ends != slow.ends || !(quick.fields == slow.fields || is_slow_with_more(quick, slow)) {
+            if quick.ends != slow.ends
+                || !(quick.fields == slow.fields || is_slow_with_more(quick, slow))
+            {
                 return differ("the lock", format!("{quick:#?}"), format!("{slow:#?}"));
             }
         }
@@ -183,11 +185,8 @@ impl Round<'_> {
 
     /// Both go on with what the usual release has left over, or both without it.
     fn with_what_is_left_over(&mut self, key: &str, quick: Lock, slow: &Lock) -> Lock {
-        let more: Vec<(&String, &String)> = quick
-            .fields
-            .iter()
-            .filter(|(field, _)| !slow.fields.contains_key(*field))
-            .collect();
+        let more: Vec<(&String, &String)> =
+            quick.fields.iter().filter(|(field, _)| !slow.fields.contains_key(*field)).collect();
         if more.is_empty() {
             return quick;
         }
@@ -244,7 +243,8 @@ impl Round<'_> {
         }
         let fields = self.locks.values().flat_map(|lock| &lock.fields);
         let records = fields.filter(|(field, _)| *field == "writer" || field.starts_with("r:"));
-        let ends = records.filter_map(|(_, text)| Some(text.get(1..14)?.parse::<u64>().ok()? * 1000));
+        let ends =
+            records.filter_map(|(_, text)| Some(text.get(1..14)?.parse::<u64>().ok()? * 1000));
         ends.filter(|ends| (self.us..self.us + 300_000).contains(ends)).min()
     }
 
@@ -264,11 +264,7 @@ impl Round<'_> {
     /// Somebody deletes a lock, or puts something else there for some time.
     fn tamper(&mut self) {
         let key = self.keys[self.rng.usize(..self.keys.len())];
-        let draw = if self.is_foreign {
-            self.rng.u32(..10)
-        } else {
-            self.rng.u32(..2_000)
-        };
+        let draw = if self.is_foreign { self.rng.u32(..10) } else { self.rng.u32(..2_000) };
         match draw {
             0 if self.is_foreign => {
                 self.is_foreign = false;
@@ -293,8 +289,7 @@ impl Round<'_> {
             self.told.pop_front();
         }
         let us = self.us;
-        self.told
-            .push_back(format!("{us} {} {:?} {}", call.script, call.keys, args.join(" ")));
+        self.told.push_back(format!("{us} {} {:?} {}", call.script, call.keys, args.join(" ")));
     }
 }
 
@@ -305,12 +300,11 @@ fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
 /// Whether nobody holds or waits on either side, and the usual path has left over what it may.
 fn is_slow_with_more(quick: &Lock, slow: &Lock) -> bool {
     let is_idle = |lock: &Lock| {
-        ["writer", "readers", "waiters"]
-            .iter()
-            .all(|field| !lock.fields.contains_key(*field))
+        ["writer", "readers", "waiters"].iter().all(|field| !lock.fields.contains_key(*field))
     };
     let mut lessened = quick.fields.clone();
-    lessened.retain(|field, _| slow.fields.contains_key(field) || !LEFT_OVER.contains(&field.as_str()));
+    lessened
+        .retain(|field, _| slow.fields.contains_key(field) || !LEFT_OVER.contains(&field.as_str()));
     is_idle(quick) && lessened == slow.fields
 }
 

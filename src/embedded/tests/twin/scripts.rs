@@ -1,4 +1,5 @@
-//! The scripts of a folder, made ready for the comparison; and the folder of those that have no usual paths.
+//! The scripts of a folder, made ready for the comparison; and the folder of those that have no
+//! usual paths.
 
 use std::env;
 use std::fs;
@@ -15,7 +16,8 @@ pub(super) const MACHINERY: &str = "machinery";
 /// The line behind which it begins.
 const BEGINS: &str = "-- @include prelude\n";
 
-/// What shuts the usual paths: of acquires in `lib/simple.lua`, of releases and hand-offs in `release.lua`.
+/// What shuts the usual paths: of acquires in `lib/simple.lua`, of releases and hand-offs in
+/// `release.lua`.
 const OPEN: &str = "local simple = ";
 const SHUT: &str = "local simple = false and ";
 
@@ -26,7 +28,8 @@ const RENEW: &str = include_str!("renew.lua");
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// The scripts that are looked at: those of this crate, or those in the folder that `RWLEASE_LUA` names.
+    /// The scripts that are looked at: those of this crate, or those in the folder that
+    /// `RWLEASE_LUA` names.
     pub(super) fn as_they_are() -> Folder {
         let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         Folder::copy_of(&env::var_os("RWLEASE_LUA").map_or_else(own, PathBuf::from))
@@ -54,20 +57,14 @@ impl Folder {
         self.change("lib/clock.lua", CLOCK, GIVEN_CLOCK);
         for entry in fs::read_dir(&self.0).unwrap() {
             let path = entry.unwrap().path();
-            let Some(name) = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .filter(|_| path.is_file())
+            let Some(name) =
+                path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_file())
             else {
                 continue;
             };
             if fs::read_to_string(&path).unwrap().contains(BEGINS) {
                 // A hand-off comes to the machinery with what it has done.
-                let with = if name == "release.lua" {
-                    "tostring(handed)"
-                } else {
-                    "''"
-                };
+                let with = if name == "release.lua" { "tostring(handed)" } else { "''" };
                 let says = format!("redis.pcall('SPUBLISH', '{MACHINERY}', {with})\n{BEGINS}");
                 self.change(name, BEGINS, &says);
             }

@@ -37,7 +37,8 @@ pub(super) struct Outcome {
     pub(super) machinery: Option<Bytes>,
 }
 
-/// How scripts are called, and what their answers and their hash say in the words of protocol 1: so that scripts of another version can be compared.
+/// How scripts are called, and what their answers and their hash say in the words of protocol 1: so
+/// that scripts of another version can be compared.
 #[derive(Clone, Copy)]
 pub(super) struct Dialect {
     pub(super) args: fn(&Call) -> Command,
@@ -46,11 +47,8 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
-    pub(super) const VERSION_1: Dialect = Dialect {
-        args: |call| call.args.clone(),
-        reply: |_, reply| reply,
-        lock: |lock| lock,
-    };
+    pub(super) const VERSION_1: Dialect =
+        Dialect { args: |call| call.args.clone(), reply: |_, reply| reply, lock: |lock| lock };
 }
 
 pub(super) struct Side {
@@ -69,11 +67,7 @@ impl Side {
             };
             digests.insert(script.name(), digest.to_vec());
         }
-        Side {
-            server,
-            digests,
-            dialect,
-        }
+        Side { server, digests, dialect }
     }
 
     pub(super) fn tell(&mut self, commands: &[Command]) {
@@ -94,7 +88,9 @@ impl Side {
         command.extend((self.dialect.args)(call));
         let mut commands = vec![command];
         for key in &call.keys {
-            commands.extend(["HGETALL", "PEXPIRETIME"].map(|name| vec![name.into(), key.clone().into()]));
+            commands.extend(
+                ["HGETALL", "PEXPIRETIME"].map(|name| vec![name.into(), key.clone().into()]),
+            );
         }
         let mut replies = self.server.query(&commands).into_iter();
         let reply = replies.next().unwrap_or(Reply::Nil);
@@ -103,9 +99,7 @@ impl Side {
             locks.push((self.dialect.lock)(Lock::read(fields, &ends)));
         }
         let mut pushes = self.server.heard();
-        let said = pushes
-            .iter()
-            .position(|(channel, _)| channel.as_ref() == MACHINERY.as_bytes());
+        let said = pushes.iter().position(|(channel, _)| channel.as_ref() == MACHINERY.as_bytes());
         Outcome {
             reply: (self.dialect.reply)(call, reply),
             locks,
@@ -122,7 +116,9 @@ impl Lock {
             other => panic!("{other:?} in a hash"),
         };
         let fields = match fields {
-            Reply::List(parts) => parts.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
+            Reply::List(parts) => {
+                parts.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+            }
             _ => BTreeMap::new(), // a key of another type
         };
         let ends = match ends {
@@ -157,25 +153,19 @@ pub(super) struct Embedded {
 impl Embedded {
     pub(super) fn start() -> Box<dyn Server> {
         let engine = Engine::builder().standalone().manual_time().build();
-        let (subscription, mut heard) = at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
+        let (subscription, mut heard) =
+            at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
         for channel in channels() {
             at_once(subscription.join(channel.as_bytes(), false)).unwrap();
             heard.try_recv().unwrap();
         }
-        Box::new(Embedded {
-            engine,
-            heard,
-            _subscription: subscription,
-        })
+        Box::new(Embedded { engine, heard, _subscription: subscription })
     }
 }
 
 impl Server for Embedded {
     fn query(&mut self, commands: &[Command]) -> Vec<Reply> {
-        commands
-            .iter()
-            .map(|command| self.engine.query(0, &words(command)))
-            .collect()
+        commands.iter().map(|command| self.engine.query(0, &words(command))).collect()
     }
 
     fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
@@ -204,11 +194,7 @@ impl Real {
         for channel in channels() {
             handler.query(&["SSUBSCRIBE", &channel]);
         }
-        Box::new(Real {
-            connection: server.connect(),
-            handler,
-            _server: server,
-        })
+        Box::new(Real { connection: server.connect(), handler, _server: server })
     }
 }
 
