@@ -61,7 +61,7 @@ pub(crate) fn retry_at(now: Moment, lease: Duration, random: f64) -> Moment {
 }
 
 /// How long, and how often, a lease is renewed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renewals {
     /// How many more, if there is a limit.
     pub(crate) left: Option<u32>,

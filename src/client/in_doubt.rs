@@ -7,7 +7,7 @@ use crate::clock::Moment;
 const SLACK_MS: u64 = 1_000;
 
 /// Until when attempts without an answer can still be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InDoubt {
     /// By the local clock, for all of them.
     pub(crate) until: Moment,

@@ -8,6 +8,7 @@ pub(crate) mod in_doubt;
 pub(crate) mod lost;
 pub(crate) mod polling;
 mod registry;
+pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod schedule;
 pub(crate) mod settings;
@@ -17,24 +18,18 @@ pub(crate) mod worker;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::client::acquisition::{
-    Acquisition, Holding, PendingTransition, Releasing, State, TransitionKind,
-};
+use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
-use crate::protocol::{AcquisitionId, ClientId, LockKey, Mode, Scripts};
+use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
 use crate::router::{Call, Transport};
 use crate::slot::Slot;
-
-/// How long after a lease or a place in the queue has surely ended a release is still tried.
-pub(crate) const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -84,10 +79,10 @@ impl Client {
     }
 
     /// Registers a new acquisition, before anything is sent for it.
-    pub(crate) fn register(&self, lock: &LockKey, lease: Duration) -> Result<Arc<Acquisition>> {
+    pub(crate) fn register(&self, lock: &LockKey, state: State) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let acquisition =
-            Arc::new(Acquisition::new(self.id.acquisition(count), count, lock.clone(), lease));
+        let id = self.id.acquisition(count);
+        let acquisition = Arc::new(Acquisition::new(id, count, lock.clone(), state));
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
@@ -95,83 +90,48 @@ impl Client {
         }
     }
 
+    /// Something happens to an acquisition: changes its state, carries out what follows of it, and
+    /// gives what is left to its caller. Works anywhere, and never waits.
+    pub(crate) fn on(&self, acquisition: &Acquisition, event: Event) -> Effects {
+        let at =
+            Context { now: self.clock.now(), random: fastrand::f64(), settings: &self.settings };
+        let mut effects = acquisition.state().on(event, &at);
+        if let Some((mode, how, took)) = effects.held.take() {
+            telemetry::held(mode, how, took);
+        }
+        if let Some(note) = effects.note.take() {
+            telemetry::tell(&acquisition.lock, note);
+        }
+        let lost = effects.lost.take().map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
+        if let Some((outcome, loss)) = &lost {
+            telemetry::lost(loss, outcome);
+        }
+        if effects.ended {
+            acquisition.tell_end();
+        } else if effects.changed {
+            acquisition.changed.notify_waiters();
+        }
+        if let Some((_, loss)) = &lost {
+            self.settings.on_lost.tell(loss);
+        }
+        if effects.pump {
+            self.pump(&acquisition.lock);
+        }
+        if effects.over {
+            self.forget(acquisition);
+        } else if let Some(due) = effects.look {
+            self.schedule(acquisition, due);
+        }
+        effects
+    }
+
     /// Nothing more can come of this acquisition.
-    pub(crate) fn forget(&self, acquisition: &Acquisition) {
-        *acquisition.state() = State::Ended;
-        acquisition.tell_end();
+    fn forget(&self, acquisition: &Acquisition) {
         let was_the_last = self.registry().remove(acquisition.count);
         if was_the_last {
             self.drained.notify_waiters();
             self.wake.notify_one();
         }
-    }
-
-    /// Leaves the release of this acquisition to the worker. Works anywhere, and never waits.
-    pub(crate) fn abandon(&self, acquisition: &Acquisition) {
-        let now = self.clock.now();
-        crate::client::worker::notice_loss(self, acquisition, now);
-        let poll = &self.settings.poll;
-        {
-            let mut state = acquisition.state();
-            let (in_doubt, over) = match &*state {
-                State::Acquiring(acquiring) => {
-                    (acquiring.in_doubt, now.after(poll.waiter_ttl + self.settings.call_timeout))
-                }
-                State::Held(holding) => {
-                    holding.end("dropped", now);
-                    (holding.in_doubt(), acquisition.over(holding, now))
-                }
-                State::Releasing(_) | State::Ended => return,
-            };
-            let over = in_doubt.map_or(over, |in_doubt| over.max(acquisition.doubt_ends(in_doubt)));
-            let give_up = over.after(RELEASE_GRACE);
-            *state = State::Releasing(Releasing {
-                in_doubt,
-                in_doubt_until: None,
-                give_up,
-                due: now,
-                sent: false,
-                failures: 0,
-            });
-        }
-        acquisition.tell_end();
-        self.schedule(acquisition, now);
-    }
-
-    /// Puts a lease into the worker's hands: its renewals and its end. False if it was given up
-    /// meanwhile.
-    pub(crate) fn hold(&self, acquisition: &Acquisition, holding: Holding) -> bool {
-        let due = holding.next_due();
-        match &mut *acquisition.state() {
-            state @ State::Acquiring(_) => *state = State::Held(holding),
-            _ => return false,
-        }
-        self.schedule(acquisition, due);
-        true
-    }
-
-    /// Has the worker turn a write into a read; whoever waits for that listens to `changed`.
-    pub(crate) fn downgrade(&self, acquisition: &Acquisition) {
-        let now = self.clock.now();
-        acquisition.with_holding(|holding| {
-            if holding.mode == Mode::Write && holding.pending.is_none() && !holding.lost {
-                holding.pending =
-                    Some(PendingTransition::new(TransitionKind::Downgrade, now, None));
-            }
-        });
-        self.schedule(acquisition, now);
-    }
-
-    /// Leaves the end of a wait for an upgrade to the worker. The read stays.
-    pub(crate) fn end_wait(&self, acquisition: &Acquisition) {
-        let now = self.clock.now();
-        acquisition.with_holding(|holding| {
-            if let Some(acquiring) = holding.upgrade.take() {
-                holding.pending =
-                    Some(PendingTransition::new(TransitionKind::EndWait, now, acquiring.in_doubt));
-            }
-        });
-        self.schedule(acquisition, now);
     }
 
     /// Has the worker look at this acquisition at `due`, or before.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::protocol::Fairness;
 
 /// What a lock is acquired with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseOptions {
     pub(crate) lease: Duration,
     pub(crate) fairness: Fairness,
@@ -41,7 +41,7 @@ impl LeaseOptions {
 }
 
 /// Who makes a lease longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
     /// The client, for as long as the guard lives.
@@ -54,7 +54,7 @@ pub enum Renewal {
 }
 
 /// How long to wait for one's turn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WaitPolicy {
     /// Not at all; the limit is for the cluster's answer.
     Try { until: Moment },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, debug_span, error, trace, warn};
 
+use crate::client::acquisition::{By, Note};
 use crate::client::lost::Loss;
 use crate::error::ErrorKind;
 use crate::node::Address;
@@ -52,6 +53,19 @@ pub(crate) fn describe() {
     }
 }
 
+/// What a transition has to tell.
+pub(crate) fn tell(lock: &LockKey, note: Note) {
+    match note {
+        Note::Queued { mode, node, ahead } => queued(lock, mode, &node, ahead),
+        Note::GrantedLate { mode, node } => granted_late(lock, mode, &node),
+        Note::Renewed { mode, node, outcome, took } => renewed(lock, mode, &node, outcome, took),
+        Note::RenewalFailed { mode, why } => renewal_failed(lock, mode, &why),
+        Note::ChangeRefused(error) => change_refused(lock, &error),
+        Note::Released { node, ended, took } => released(lock, &node, &ended, took),
+        Note::ReleaseFailed(error) => release_failed(&lock.name, lock.slot, &error),
+    }
+}
+
 // Requests.
 
 /// The whole of a request; its outcome is recorded at its end.
@@ -73,7 +87,7 @@ pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Dur
 }
 
 /// A place in the queue was had.
-pub(crate) fn queued(lock: &LockKey, mode: Mode, node: &Address, ahead: u64) {
+fn queued(lock: &LockKey, mode: Mode, node: &Address, ahead: u64) {
     let mode = word(mode);
     debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, %node, ahead, outcome = "queued");
 }
@@ -85,27 +99,20 @@ pub(crate) fn waited(lock: &LockKey, mode: Mode, outcome: &'static str, took: Du
     measure!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
 }
 
-/// How a grant came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Answer,
-    Push,
-}
-
 /// The lock is held; `waited` if it was waited for.
 pub(crate) fn granted(
     lock: &LockKey,
     mode: Mode,
     node: &Address,
     token: u64,
-    way: Way,
+    by: By,
     took: Duration,
     waited: bool,
 ) {
     let (mode, seconds) = (word(mode), took.as_secs_f64());
-    let outcome = match way {
-        Way::Answer => "answer",
-        Way::Push => "push",
+    let outcome = match by {
+        By::Answer => "answer",
+        By::Push => "push",
     };
     debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, token, outcome, seconds);
     if waited {
@@ -114,7 +121,7 @@ pub(crate) fn granted(
 }
 
 /// The answer took longer than what it grants.
-pub(crate) fn granted_late(lock: &LockKey, mode: Mode, node: &Address) {
+fn granted_late(lock: &LockKey, mode: Mode, node: &Address) {
     let mode = word(mode);
     debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, outcome = "late");
 }
@@ -128,13 +135,7 @@ pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
 // Leases.
 
 /// A renewal that was answered.
-pub(crate) fn renewed(
-    lock: &LockKey,
-    mode: Mode,
-    node: &Address,
-    outcome: &'static str,
-    took: Duration,
-) {
+fn renewed(lock: &LockKey, mode: Mode, node: &Address, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (word(mode), took.as_secs_f64());
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
     count!("rwlease_renewals_total", "outcome" => outcome);
@@ -142,7 +143,7 @@ pub(crate) fn renewed(
 }
 
 /// A renewal that came to nothing; the lease is good as long as it was.
-pub(crate) fn renewal_failed(lock: &LockKey, mode: Mode, why: &str) {
+fn renewal_failed(lock: &LockKey, mode: Mode, why: &str) {
     let mode = word(mode);
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, outcome = "failed", why);
     count!("rwlease_renewals_total", "outcome" => "failed");
@@ -167,7 +168,7 @@ pub(crate) fn held(mode: Mode, outcome: &'static str, took: Duration) {
 }
 
 /// A release that was answered.
-pub(crate) fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
+fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
     let outcome = match ended {
         Ended::Released => "released",
         Ended::Left => "left",
@@ -187,7 +188,7 @@ pub(crate) fn release_failed(lock: &str, slot: Slot, why: &dyn Display) {
 }
 
 /// A downgrade or the end of a wait for an upgrade that the server refused.
-pub(crate) fn change_refused(lock: &LockKey, why: &dyn Display) {
+fn change_refused(lock: &LockKey, why: &dyn Display) {
     warn!(name: "rwlease.change", lock = %lock.name, slot = %lock.slot, outcome = "refused", %why);
 }
 

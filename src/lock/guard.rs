@@ -4,8 +4,10 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::client::acquire;
-use crate::client::worker;
-use crate::error::{Error, ErrorKind, Result};
+use crate::client::acquisition::{Event, Next};
+use crate::client::reply::read;
+use crate::client::telemetry;
+use crate::error::{ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::LockRequest;
 use crate::protocol::{Ended, Mode, Release};
@@ -36,49 +38,37 @@ impl Hold {
     pub(crate) async fn release(self) -> Result<Released> {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
-        let now = client.clock.now();
-        worker::notice_loss(client, acquisition, now);
-        let held = acquisition.with_holding(|holding| {
-            holding.end("released", now);
-            holding.releasing = true;
-            (holding.ends, holding.in_doubt(), holding.replaced)
-        });
-        let Some((ends, in_doubt, replaced)) = held else {
+        client.on(acquisition, Event::Release);
+        let held = acquisition.holding(|holding| (holding.ends, holding.is_replaced()));
+        let Some((ends, replaced)) = held else {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
-        let call = Release { id: acquisition.id, only_wait: false }.call(client.scripts, lock);
-        let until = now.after(client.settings.call_timeout);
-        let result = client.router.call(&call, until).await;
-        match worker::ended(lock, result) {
-            Ok((envelope, ended, retried)) => {
-                if envelope.more {
-                    client.pump(lock);
+        let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
+        let until = client.clock.now().after(client.settings.call_timeout);
+        let outcome = read(client.router.call(&call, until).await, Release::read);
+        let told = outcome.as_ref().ok().map(|told| (told.what, told.in_doubt.is_some()));
+        let is_good = client.clock.now() < ends;
+        // If anything may still arrive, the drop at the end hands it to the worker, which sends a
+        // last release later.
+        let effects = client.on(acquisition, Event::Released { only_wait: false, outcome });
+        if let Some(Next::Failed(error)) = effects.next {
+            telemetry::release_failed(&lock.name, lock.slot, &error);
+            return match error.kind() {
+                ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
+                    Ok(Released::Unknown)
                 }
-                if in_doubt.is_none() {
-                    client.forget(acquisition); // else the drop below hands it to the worker, which sends a last one later
-                }
-                Ok(match ended {
-                    _ if replaced => Released::AlreadyLost, // what was released now is another lease
-                    Ended::Released => Released::Released,
-                    Ended::Absent if retried && client.clock.now() < ends => Released::Released,
-                    Ended::Absent if retried => Released::Unknown,
-                    _ => Released::AlreadyLost,
-                })
-            }
-            Err(error) => {
-                let error = Error::from(error);
-                match error.kind() {
-                    ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
-                        Ok(Released::Unknown)
-                    }
-                    _ => Err(lock.with_lock(error)),
-                }
-            }
+                _ => Err(lock.with_lock(error)),
+            };
         }
+        Ok(match told {
+            _ if replaced => Released::AlreadyLost, // what was released now is another lease
+            Some((Ended::Released, _)) => Released::Released,
+            Some((Ended::Absent, true)) if is_good => Released::Released,
+            Some((Ended::Absent, true)) => Released::Unknown,
+            _ => Released::AlreadyLost,
+        })
     }
-}
 
-impl Hold {
     /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, the lease is not
     /// released.
     pub(crate) async fn keep(self) -> Result<Duration> {
@@ -90,22 +80,14 @@ impl Hold {
             Err(error) => Err(error),
         };
         let left = self.0.remaining();
-        let now = client.clock.now();
-        worker::notice_loss(client, acquisition, now);
-        let replaced = acquisition.with_holding(|holding| {
-            holding.end("kept", now);
-            holding.replaced
-        });
-        if replaced != Some(true) {
-            client.forget(acquisition); // and so the drop finds nothing to release
-        }
+        client.on(acquisition, Event::Keep); // and so the drop finds nothing to release
         renewed.map(|()| left)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.client.abandon(&self.0.acquisition);
+        self.0.client.on(&self.0.acquisition, Event::Drop);
     }
 }
 
@@ -261,7 +243,7 @@ impl WriteGuard {
     ///
     /// Dropped, the lock is released.
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        self.client.downgrade(&self.acquisition);
+        self.client.on(&self.acquisition, Event::Downgrade);
         self.downgraded().await?;
         Ok(ReadGuard(self.0))
     }

@@ -8,10 +8,12 @@ use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Holding, TransitionKind};
-use crate::client::worker;
+use crate::client::acquire;
+use crate::client::acquisition::{Acquisition, Event, Holding, Next, Transition, lost};
+use crate::client::reply::read;
+use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Mode, Renew};
+use crate::protocol::{Mode, Renewed};
 use crate::slot::Slot;
 
 /// How a lease stands, as far as this client can tell.
@@ -89,8 +91,10 @@ impl Lease {
     /// The time that is left of the lease, less the margin, computed now. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.client.clock.now();
-        self.with(|holding| if holding.lost { Duration::ZERO } else { holding.ends.since(now) })
-            .unwrap_or_default()
+        self.with(
+            |holding| if holding.is_lost() { Duration::ZERO } else { holding.ends.since(now) },
+        )
+        .unwrap_or_default()
     }
 
     /// Whether the lease is good, computed now: [`Held`](LeaseState::Held) or
@@ -104,9 +108,7 @@ impl Lease {
         let now = self.client.clock.now();
         self.with(|holding| match holding {
             lost if !lost.is_held(now) => LeaseState::Lost,
-            shaky if shaky.failing || shaky.revoked || shaky.is_overdue(now) => {
-                LeaseState::Uncertain
-            }
+            shaky if shaky.is_shaky(now) => LeaseState::Uncertain,
             _ => LeaseState::Held,
         })
         .unwrap_or(LeaseState::Lost)
@@ -131,7 +133,7 @@ impl Lease {
         loop {
             let mut changed = std::pin::pin!(self.acquisition.changed.notified());
             changed.as_mut().enable();
-            let Some((ends, lost)) = self.with(|holding| (holding.ends, holding.lost)) else {
+            let Some((ends, lost)) = self.with(|holding| (holding.ends, holding.is_lost())) else {
                 return;
             };
             if lost || self.client.clock.now() >= ends {
@@ -169,49 +171,42 @@ impl Lease {
     ///
     /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
     pub async fn renew(&self) -> Result<()> {
-        let lock = &self.acquisition.lock;
-        let lost = || lock.with_lock(Error::new(ErrorKind::Lost, "the lease is lost"));
-        let now = self.client.clock.now();
-        let (ends, lease, replicas) = self
-            .with(|holding| {
-                let lease = holding.renewals.lease(now, holding.lease);
-                holding.is_held(now).then_some((holding.ends, lease, holding.replicas))
-            })
-            .flatten()
-            .ok_or_else(lost)?;
-        let call = Renew { id: self.acquisition.id, lease }.call(self.client.scripts, lock);
-        let until = ends.min(now.after(self.client.settings.call_timeout));
-        let result = self.client.router.call_replicated(&call, replicas, until).await;
-        let failed = worker::refusal(&result, replicas);
-        worker::apply_renewal(&self.client, &self.acquisition, result);
-        match (self.state(), failed) {
-            (LeaseState::Lost, _) => Err(lost()),
-            (_, Some(error)) => Err(lock.with_lock(error)),
-            _ if self.with(|holding| holding.revoked) == Some(true) => Err(lock.with_lock(
-                Error::new(ErrorKind::Lost, "the lease was revoked, and ends at its deadline"),
-            )),
-            _ => Ok(()),
+        let Lease { client, acquisition } = self;
+        let lock = &acquisition.lock;
+        let now = client.clock.now();
+        let sending = |holding: &Holding| {
+            let sent = (holding.renew(now), holding.replicas(), holding.ends);
+            holding.is_held(now).then_some(sent)
+        };
+        let Some((renew, replicas, ends)) = self.with(sending).flatten() else {
+            return Err(lock.with_lock(lost()));
+        };
+        let call = renew.call(client.scripts, acquisition.id, lock);
+        let until = ends.min(now.after(client.settings.call_timeout));
+        let result = client.router.call_replicated(&call, replicas, until).await;
+        let outcome = read(result, Renewed::read);
+        match client.on(acquisition, Event::Renewed(outcome)).next {
+            Some(Next::Failed(error)) => Err(lock.with_lock(error)),
+            _ if self.is_held() => Ok(()),
+            _ => Err(lock.with_lock(lost())),
         }
+    }
+
+    /// True when it is a write, false when it was a try and others read.
+    pub(crate) async fn become_writer(&self, policy: WaitPolicy) -> Result<bool> {
+        acquire::upgrade(&self.client, &self.acquisition, policy).await
     }
 
     /// Whether it is a write and remains one. A downgrade that was not sent yet is called off.
     pub(crate) fn stays_writer(&self) -> bool {
-        let stays = self.with(|holding| {
-            let pending = holding.pending.as_ref();
-            if pending
-                .is_some_and(|pending| pending.kind == TransitionKind::Downgrade && !pending.tried)
-            {
-                holding.pending = None;
-            }
-            holding.mode == Mode::Write && holding.pending.is_none()
-        });
-        self.acquisition.changed.notify_waiters();
-        stays == Some(true)
+        self.client.on(&self.acquisition, Event::StayWriter);
+        self.with(|holding| holding.mode == Mode::Write && holding.pending().is_none())
+            .unwrap_or(false)
     }
 
     /// Waits until the worker has turned the write into a read, or that was called off.
     pub(crate) async fn downgraded(&self) -> Result<()> {
-        self.free_of(|kind| kind == TransitionKind::Downgrade).await
+        self.free_of(|pending| pending == Transition::Downgrade).await
     }
 
     /// Waits until the worker has nothing to change about it.
@@ -219,16 +214,13 @@ impl Lease {
         self.free_of(|_| true).await
     }
 
-    async fn free_of(&self, concerns: impl Fn(TransitionKind) -> bool) -> Result<()> {
+    async fn free_of(&self, concerns: impl Fn(Transition) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let until = client.clock.now().after(client.settings.call_timeout);
         let failed = |kind, message| Err(acquisition.lock.with_lock(Error::new(kind, message)));
         loop {
             let changed = std::pin::pin!(acquisition.changed.notified());
-            let under_way = self.with(|holding| {
-                let pending = holding.pending.as_ref();
-                pending.is_some_and(|pending| concerns(pending.kind))
-            });
+            let under_way = self.with(|holding| holding.pending().is_some_and(&concerns));
             if !self.is_held() {
                 return failed(ErrorKind::Lost, "the lease is lost");
             } else if under_way != Some(true) {
@@ -245,8 +237,8 @@ impl Lease {
         self.with(|holding| holding.margin).unwrap_or_default()
     }
 
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Holding) -> T) -> Option<T> {
-        self.acquisition.with_holding(look)
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
+        self.acquisition.holding(look)
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::acquisition::Event;
 use crate::client::settings::Settings;
 use crate::client::telemetry;
 use crate::client::worker;
@@ -124,7 +125,7 @@ impl Locks {
         client.close();
         let until = client.clock.now().after(within);
         for acquisition in client.all() {
-            client.abandon(&acquisition);
+            client.on(&acquisition, Event::Drop);
         }
         while !client.is_drained() {
             let mut drained = std::pin::pin!(client.drained.notified());

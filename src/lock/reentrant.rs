@@ -10,6 +10,7 @@ use futures::future::{Either, select};
 
 use crate::client::Handle;
 use crate::client::acquire;
+use crate::client::acquisition::{self, Event};
 use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Hold, Released, sealed};
@@ -18,7 +19,6 @@ use crate::lock::mutex::Mutex as PlainMutex;
 use crate::lock::request::LockRequest;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
-use crate::lock::upgrade::become_writer;
 use crate::protocol::{Kind, LockKey, Mode};
 
 /// The least number of locks at which a `Reentrant` forgets those that it no longer holds.
@@ -215,7 +215,7 @@ impl Entry {
         // An upgrade that was just granted is not counted as a write yet: its request takes the
         // share over in a moment, or leaves it.
         if held.writes + held.upgrades == 0 && lease.mode() == Some(Mode::Write) {
-            lease.client.downgrade(&lease.acquisition);
+            lease.client.on(&lease.acquisition, Event::Downgrade);
             return Left::Readers;
         }
         Left::Others
@@ -284,7 +284,7 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
             let turn = std::pin::pin!(entry.turn.lock());
             match select(turn, client.clock.sleep_until(until)).await {
                 Either::Left((turn, _)) => turn,
-                Either::Right(_) => return Err(lock.with_lock(acquire::out_of_time())),
+                Either::Right(_) => return Err(lock.with_lock(acquisition::out_of_time())),
             }
         }
     };
@@ -292,7 +292,7 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
         return Ok(Some(share));
     }
     if let Some(upgrade) = entry.join(Part::Upgrade) {
-        let granted = become_writer(&upgrade.lease, policy).await?;
+        let granted = upgrade.lease.become_writer(policy).await?;
         return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
     }
     let taken = acquire::take(client, lock, mode, options, policy).await?;

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::acquire;
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
+use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
-use crate::lock::lease::Lease;
 
 impl ReadGuard {
     /// Turns the read into a write, with a new token, and waits until the other readers are gone:
@@ -56,7 +54,7 @@ impl ReadGuard {
     pub async fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
         let settings = &self.0.0.client.settings;
         let until = self.0.0.client.clock.now().after(settings.call_timeout);
-        match become_writer(&self.0.0, WaitPolicy::Try { until }).await {
+        match self.0.0.become_writer(WaitPolicy::Try { until }).await {
             Ok(true) => Ok(Ok(WriteGuard(self.0))),
             Ok(false) => Ok(Err(self)),
             Err(error) => Err(UpgradeError { error, guard: self }),
@@ -99,7 +97,7 @@ impl IntoFuture for Upgrade {
             let Upgrade { guard, timeout } = self;
             let clock = &guard.0.0.client.clock;
             let until = timeout.map(|timeout| clock.now().after(timeout));
-            match become_writer(&guard.0.0, WaitPolicy::Queue { until }).await {
+            match guard.0.0.become_writer(WaitPolicy::Queue { until }).await {
                 Ok(_) => Ok(WriteGuard(guard.0)),
                 Err(error) => Err(UpgradeError { error, guard }),
             }
@@ -159,23 +157,4 @@ impl StdError for UpgradeError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.error.source()
     }
-}
-
-/// True when the lease is a write, false when it was a try and others read.
-pub(crate) async fn become_writer(lease: &Lease, policy: WaitPolicy) -> Result<bool, Error> {
-    let Lease { client, acquisition } = lease;
-    let asked = lease.with(|holding| (holding.lease, holding.replicas));
-    let (length, replicas) = asked.ok_or_else(|| {
-        let lost = Error::new(ErrorKind::Lost, "the lease is lost");
-        acquisition.lock.with_lock(lost)
-    })?;
-    let options = LeaseOptions {
-        lease: length,
-        fairness: client.settings.fairness,
-        renewal: Renewal::Automatic, // the lease's own stays
-        hold: None,
-        replicas,
-    };
-    let granted = acquire::upgrade(client, acquisition, &options, policy).await?;
-    Ok(granted.is_some())
 }

@@ -10,7 +10,7 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Who goes first when readers and writers wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fairness {
     /// First in, first out within writers and within readers; when a write ends, the readers that
@@ -25,13 +25,12 @@ pub enum Fairness {
 /// What an acquire, a poll or an upgrade requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
-    pub(crate) id: AcquisitionId,
     pub(crate) lease: Duration,
     pub(crate) goal: Goal,
     pub(crate) wait: Option<Wait>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Goal {
     Take(Mode, Fairness),
     /// From read to write; the token is that of the read.
@@ -69,7 +68,7 @@ pub(crate) enum Acquired {
 }
 
 /// A lease as the server has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {
     pub(crate) token: u64,
     /// When the lease ends, server ms.
@@ -86,10 +85,11 @@ impl Acquire {
     pub(crate) fn call(
         &self,
         scripts: &'static Scripts,
+        id: AcquisitionId,
         lock: &LockKey,
         not_after: Moment,
     ) -> Call {
-        let args = Command::new().word(self.id.as_str()).number(millis(self.lease));
+        let args = Command::new().word(id.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
             Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
             Goal::Take(Mode::Read, fairness) => {

@@ -8,15 +8,14 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Ends what an acquisition has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
-    pub(crate) id: AcquisitionId,
     /// Only the wait for an upgrade.
     pub(crate) only_wait: bool,
 }
 
 /// How it went.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It held.
     Released,
@@ -31,8 +30,13 @@ pub(crate) enum Ended {
 }
 
 impl Release {
-    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new().word(self.id.as_str());
+    pub(crate) fn call(
+        &self,
+        scripts: &'static Scripts,
+        id: AcquisitionId,
+        lock: &LockKey,
+    ) -> Call {
+        let args = Command::new().word(id.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),
             Kind::ReadWrite => {

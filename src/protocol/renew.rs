@@ -10,9 +10,8 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Makes a lease longer, or claims a grant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Renew {
-    pub(crate) id: AcquisitionId,
     pub(crate) lease: Duration,
 }
 
@@ -26,8 +25,13 @@ pub(crate) enum Renewed {
 }
 
 impl Renew {
-    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new().word(self.id.as_str()).number(millis(self.lease));
+    pub(crate) fn call(
+        &self,
+        scripts: &'static Scripts,
+        id: AcquisitionId,
+        lock: &LockKey,
+    ) -> Call {
+        let args = Command::new().word(id.as_str()).number(millis(self.lease));
         let script = match lock.kind {
             Kind::Mutex => &scripts.mutex_renew,
             Kind::ReadWrite => &scripts.renew,
@@ -44,17 +48,20 @@ impl Renew {
 }
 
 /// Turns a write into a read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Downgrade {
-    pub(crate) id: AcquisitionId,
     pub(crate) token: u64,
     pub(crate) lease: Duration,
 }
 
 impl Downgrade {
-    pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args =
-            Command::new().word(self.id.as_str()).number(self.token).number(millis(self.lease));
+    pub(crate) fn call(
+        &self,
+        scripts: &'static Scripts,
+        id: AcquisitionId,
+        lock: &LockKey,
+    ) -> Call {
+        let args = Command::new().word(id.as_str()).number(self.token).number(millis(self.lease));
         Call {
             script: &scripts.downgrade,
             slot: lock.slot,

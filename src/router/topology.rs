@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
@@ -59,7 +60,9 @@ pub(crate) struct Topology {
     seeds: Vec<Address>,
     membership: Arc<Membership>,
     response_timeout: Duration,
-    changes: watch::Sender<u64>,
+    /// Told when a slot has changed its master. (It wakes in the order in which tasks came, as a
+    /// `watch` does not: a simulation can be repeated.)
+    changed: Notify,
     refreshing: Mutex<Refreshing>,
     watchers: Watchers,
 }
@@ -122,7 +125,7 @@ impl Topology {
             seeds: distinct,
             membership,
             response_timeout,
-            changes: watch::Sender::new(0),
+            changed: Notify::new(),
             refreshing: Mutex::default(),
             watchers: Watchers::default(),
         })
@@ -140,9 +143,9 @@ impl Topology {
         self.membership.known().map.masters()
     }
 
-    /// Counts how often a slot has changed its master.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// Ends when a slot changes its master from now on.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Takes a server's word for the master of a slot. The whole map is fetched aside: slots seldom
@@ -150,7 +153,7 @@ impl Topology {
     pub(crate) fn moved(self: &Arc<Self>, slot: Slot, to: &Address) {
         let is_news = self.membership.known_mut().moved(slot, to);
         if is_news {
-            self.changes.send_modify(|changes| *changes += 1);
+            self.changed.notify_waiters();
             lock(&self.refreshing).unchanged = 0;
         }
         drop(self.refresh(RefreshFrom::First(to.clone())));
@@ -216,11 +219,13 @@ impl Topology {
     /// for the same server have them queried together.
     pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
-        let mut changes = self.changes();
         let _watcher = self.watchers.join(address, || self.clone().look_beside(address.clone()));
-        while self.membership.known().map.master_of(slot) == Some(address) {
-            // This holds the sender.
-            let _ = changes.changed().await;
+        loop {
+            let changed = self.changed();
+            if self.membership.known().map.master_of(slot) != Some(address) {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -412,7 +417,7 @@ impl Topology {
         drop(known);
         telemetry::refreshed(&node, changed);
         if changed {
-            self.changes.send_modify(|changes| *changes += 1);
+            self.changed.notify_waiters();
         }
         changed
     }

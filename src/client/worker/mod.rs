@@ -2,11 +2,8 @@
 //! waits for one server: what it sends is grouped by node and sent by itself, and each answer
 //! counts as it comes.
 
-mod change;
 mod push;
-mod release;
-mod renew;
-mod reply;
+mod send;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +14,13 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Holding, State, TransitionKind};
+use crate::client::acquisition::{Acquisition, Event, HORIZON};
 use crate::clock::Moment;
 use crate::node::Address;
 use crate::protocol::{Envelope, LockKey, pump, pumped};
 
 pub(crate) use push::listen;
-pub(crate) use release::ended;
-pub(crate) use renew::{apply_renewal, notice_loss, refusal, take_loss};
-
-/// What is due within this time goes out together.
-const HORIZON: Duration = Duration::from_millis(20);
+use send::{Batch, Kind};
 
 /// The most calls in one batch.
 const BATCH: usize = 512;
@@ -66,121 +59,26 @@ pub(crate) async fn run(client: Arc<Client>) {
     client.router.close().await;
 }
 
-/// What is sent for an acquisition; calls of one kind to one server are sent together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Renewal,
-    /// So many replicas must confirm it.
-    ConfirmedRenewal(u32),
-    EndOfWait,
-    Downgrade,
-    GiveBack,
-    Release,
-}
-
 fn send_due(
     client: &Arc<Client>,
     due: Vec<Arc<Acquisition>>,
     now: Moment,
     batches: &FuturesUnordered<Dispatch>,
 ) {
-    let mut groups: BTreeMap<(Kind, Option<Address>), Vec<Arc<Acquisition>>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Kind, Option<Address>), Batch> = BTreeMap::new();
     for acquisition in due {
-        let id = client.router.master_of(acquisition.lock.slot);
-        for kind in look(client, &acquisition, now).into_iter().flatten() {
-            let group = groups.entry((kind, id.clone())).or_default();
-            group.push(acquisition.clone());
+        let effects = client.on(&acquisition, Event::Look);
+        for sending in effects.sends.into_iter().flatten() {
+            let master = client.router.master_of(acquisition.lock.slot);
+            let group = groups.entry((Kind::of(&sending), master)).or_default();
+            group.push((acquisition.clone(), sending));
         }
     }
     for ((kind, _), group) in groups {
         for batch in group.chunks(BATCH) {
-            batches.push(dispatch(kind, client.clone(), batch.to_vec()));
+            batches.push(Box::pin(send::all(client.clone(), kind, batch.to_vec(), now)));
         }
     }
-}
-
-fn dispatch(kind: Kind, client: Arc<Client>, batch: Vec<Arc<Acquisition>>) -> Dispatch {
-    match kind {
-        Kind::Renewal => Box::pin(renew::renew(client, batch)),
-        Kind::ConfirmedRenewal(replicas) => {
-            Box::pin(renew::renew_confirmed(client, batch, replicas))
-        }
-        Kind::EndOfWait => Box::pin(change::end_waits(client, batch)),
-        Kind::Downgrade => Box::pin(change::downgrade(client, batch)),
-        Kind::GiveBack => Box::pin(change::give_back(client, batch)),
-        Kind::Release => Box::pin(release::release(client, batch)),
-    }
-}
-
-/// Looks at what is due, and says what to send.
-fn look(client: &Client, acquisition: &Acquisition, now: Moment) -> [Option<Kind>; 2] {
-    let mut state = acquisition.state();
-    match &mut *state {
-        State::Held(holding) if holding.releasing => [None; 2],
-        State::Held(holding) if holding.lost => {
-            let change = due_change(holding, now.after(HORIZON));
-            let due =
-                holding.pending.as_ref().filter(|pending| !pending.sent).map(|pending| pending.due);
-            drop(state);
-            if let Some(due) = due {
-                client.schedule(acquisition, due);
-            }
-            [None, change]
-        }
-        State::Held(holding) if !holding.is_held(now) => {
-            renew::lose(client, acquisition, state, now);
-            [None; 2]
-        }
-        State::Held(holding) => {
-            let horizon = now.after(HORIZON);
-            let mut renewal = None;
-            if !holding.renewing && holding.renew_at.is_some_and(|at| at <= horizon) {
-                if holding.renewals.go_on(now) {
-                    holding.renewing = true;
-                    renewal = Some(match holding.replicas {
-                        0 => Kind::Renewal,
-                        replicas => Kind::ConfirmedRenewal(replicas),
-                    });
-                } else {
-                    holding.renew_at = None;
-                }
-            }
-            let change = due_change(holding, horizon);
-            let next = holding.next_due();
-            drop(state);
-            client.schedule(acquisition, next);
-            [renewal, change]
-        }
-        State::Releasing(releasing) if now >= releasing.give_up => {
-            drop(state);
-            client.forget(acquisition);
-            [None; 2]
-        }
-        State::Releasing(releasing) if releasing.sent => [None; 2],
-        State::Releasing(releasing) if releasing.due <= now.after(HORIZON) => {
-            releasing.sent = true;
-            [Some(Kind::Release), None]
-        }
-        State::Releasing(releasing) => {
-            let due = releasing.due;
-            drop(state);
-            client.schedule(acquisition, due);
-            [None; 2]
-        }
-        State::Acquiring(_) | State::Ended => [None; 2],
-    }
-}
-
-/// The change of a lease that is to be sent by then, if one is; it counts as sent from here on.
-fn due_change(holding: &mut Holding, horizon: Moment) -> Option<Kind> {
-    let pending = holding.pending.as_mut();
-    let pending = pending.filter(|pending| !pending.sent && pending.due <= horizon)?;
-    (pending.sent, pending.tried) = (true, true);
-    Some(match pending.kind {
-        TransitionKind::EndWait => Kind::EndOfWait,
-        TransitionKind::Downgrade => Kind::Downgrade,
-        TransitionKind::GiveBack => Kind::GiveBack,
-    })
 }
 
 /// Sends `pump` until nothing is left over.
@@ -204,6 +102,7 @@ mod tests {
     #![allow(clippy::disallowed_methods)]
 
     use super::*;
+    use crate::client::acquisition::State;
     use crate::embedded::Engine;
     use crate::{ErrorKind, LeaseState, Locks};
 
@@ -222,7 +121,9 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
             locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
         }
-        assert!(matches!(&*acquisition.state(), State::Releasing(releasing) if releasing.sent));
+        assert!(
+            matches!(&*acquisition.state(), State::Releasing(releasing) if releasing.is_sent())
+        );
         engine.faults().resume(0);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(matches!(&*acquisition.state(), State::Ended));
@@ -238,7 +139,7 @@ mod tests {
         let lease = Duration::from_secs(9);
         let lock = locks.rwlock("confirmed").unwrap();
         let guard = lock.write().lease(lease).replicas(1).await.unwrap();
-        let ends = || guard.acquisition.with_holding(|holding| holding.ends).unwrap();
+        let ends = || guard.acquisition.holding(|holding| holding.ends).unwrap();
         let first = ends();
         engine.faults().hold_back(1);
         tokio::time::sleep(lease / 2).await;

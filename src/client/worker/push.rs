@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::client::acquisition::Pushed;
+use crate::client::acquisition::{Event, Pushed};
 use crate::client::telemetry;
 use crate::protocol::Push;
-use crate::router::Event;
+use crate::router;
 
-/// Has the client hear of its grants, in whatever task reads the subscription: no other stands
-/// between a push and the one who waits for it.
+/// Has the client hear of its grants, in whatever task reads the subscription: no task
+/// stands between a push and the request that waits for it.
 pub(crate) fn listen(client: &Arc<Client>) {
     let known = Arc::downgrade(client);
     client.router.listen(Box::new(move |event| {
@@ -19,15 +19,14 @@ pub(crate) fn listen(client: &Arc<Client>) {
     }));
 }
 
-fn hear(client: &Client, event: Event) {
+fn hear(client: &Client, event: router::Event) {
     match event {
-        Event::Poll { slot } => {
+        router::Event::Poll { slot } => {
             for acquisition in client.waiters_in(slot) {
-                acquisition.with_acquiring(|acquiring| acquiring.poll = true);
-                acquisition.changed.notify_waiters();
+                client.on(&acquisition, Event::Missed);
             }
         }
-        Event::Message { address, payload, received, .. } => {
+        router::Event::Message { address, payload, received, .. } => {
             let Some(push) = Push::read(&payload) else {
                 return;
             };
@@ -36,19 +35,14 @@ fn hear(client: &Client, event: Event) {
                     continue;
                 };
                 telemetry::pushed(&acquisition.lock, &address, grant.token);
-                acquisition.with_acquiring(|acquiring| {
-                    let known = acquiring.pushed.as_ref();
-                    // Messages from two servers, while a slot moves, need not come in their order.
-                    if known.is_none_or(|known| known.grant.token < grant.token) {
-                        acquiring.pushed = Some(Pushed {
-                            grant: *grant,
-                            now: push.now,
-                            received,
-                            from: address.clone(),
-                        });
-                    }
-                });
-                acquisition.changed.notify_waiters();
+                let pushed = Pushed {
+                    grant: *grant,
+                    now: push.now,
+                    received,
+                    bound: client.router.bound(&address),
+                    from: address.clone(),
+                };
+                client.on(&acquisition, Event::Pushed(Box::new(pushed)));
                 if push.more {
                     client.pump(&acquisition.lock);
                 }
@@ -84,7 +78,7 @@ mod tests {
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
         engine.reset_tally();
-        hear(&locks.client.0, Event::Poll { slot: lock.slot() });
+        hear(&locks.client.0, router::Event::Poll { slot: lock.slot() });
         tokio::time::sleep(Duration::from_millis(10)).await;
         let soon = engine.tally().scripts;
         assert!((5..=15).contains(&soon), "{soon} of {WAITERS} in 10 ms");

@@ -71,7 +71,8 @@ impl Keeper {
     pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<KeeperCommand>) {
         let (tell, mut link_events) = mpsc::unbounded_channel();
         self.link_events = tell;
-        let mut changes = self.topology.changes();
+        let topology = self.topology.clone();
+        let mut changed = std::pin::pin!(topology.changed());
         loop {
             tokio::select! {
                 biased;
@@ -80,7 +81,10 @@ impl Keeper {
                     None => return,
                 },
                 Some(link_events) = link_events.recv() => self.hear(link_events),
-                Ok(()) = changes.changed() => self.settle_all(),
+                () = &mut changed => {
+                    changed.set(topology.changed());
+                    self.settle_all();
+                }
                 () = self.next_due() => self.look_after_due(),
             }
         }

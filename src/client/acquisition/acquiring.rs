@@ -1,0 +1,417 @@
+//! A request under way: when it calls, what it makes of the answer, and when it wakes.
+
+use std::time::Duration;
+
+use crate::client::acquisition::event::{By, Context, Effects, Event, Next, Note, Pushed};
+use crate::client::acquisition::state::{lost, revoked};
+use crate::client::deadline;
+use crate::client::in_doubt::{self, InDoubt};
+use crate::client::reply::{Failure, Outcome, Told};
+use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::client::settings::BRIEF;
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind};
+use crate::node::Address;
+use crate::protocol::{Acquire, Acquired, Envelope, Goal, Grant, Mode, Wait};
+use crate::router::{CallError, Reason};
+
+/// How long one call, with the router's repetitions, may go on before it is made anew. An attempt
+/// is good at the server for as long.
+const CALL_SLICE: Duration = Duration::from_secs(2);
+
+/// How often a try is repeated because dead readers were in its way and are not all swept yet.
+const SWEEPS_OF_A_TRY: u32 = 10_000;
+
+const LATEST: Moment = Moment::from_origin(Duration::MAX);
+
+/// Calls are being made, or a place in the queue is held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Acquiring {
+    goal: Goal,
+    pub(super) options: LeaseOptions,
+    policy: WaitPolicy,
+    /// The end of the longest hold, which an upgrade has in common with the read.
+    hold_ends: Option<Moment>,
+    /// The place in the queue, 0 if there is none.
+    ticket: u64,
+    ahead: u64,
+    /// It had to wait.
+    pub(super) queued: bool,
+    /// Some call was answered.
+    answered: bool,
+    sweeps: u32,
+    /// When the first call was sent since the last answer.
+    silent_since: Option<Moment>,
+    /// A call is under way, which is of use until then.
+    call_until: Option<Moment>,
+    /// Until when attempts of earlier calls can still be carried out.
+    in_doubt: Option<InDoubt>,
+    /// A wait that was given up before this began has not been ended at the server.
+    lingers: bool,
+    /// A grant that came by push.
+    pushed: Option<Claimable>,
+    /// When to poll.
+    poll_at: Moment,
+    /// A message may have been lost.
+    missed: bool,
+}
+
+/// A grant that came by push, judged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Claimable {
+    grant: Grant,
+    /// When its window ends here, if that can be told.
+    ends: Option<Moment>,
+    /// What must be left of the window to hold by it.
+    least: Duration,
+    from: Address,
+}
+
+/// What a request comes to.
+#[derive(Debug)]
+pub(super) enum Turn {
+    Next(Next),
+    Granted(Granted),
+    /// It ends, and the server has nothing of it.
+    Nothing(Next),
+    /// It ends, and the server may have something of it.
+    GivenUp(Next),
+    /// The lease that it was to change is lost.
+    Lost(Next),
+}
+
+/// A lease, as far as it is known.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) grant: Grant,
+    pub(super) ends: Moment,
+    /// A grant that came by push is to be claimed at once.
+    pub(super) claim_or_renew_at: Moment,
+    pub(super) by: By,
+    pub(super) node: Address,
+}
+
+impl Acquiring {
+    pub(super) fn new(
+        goal: Goal,
+        options: &LeaseOptions,
+        policy: WaitPolicy,
+        now: Moment,
+    ) -> Acquiring {
+        Acquiring {
+            goal,
+            options: options.clone(),
+            policy,
+            hold_ends: None,
+            ticket: 0,
+            ahead: 0,
+            queued: false,
+            answered: false,
+            sweeps: 0,
+            silent_since: None,
+            call_until: None,
+            in_doubt: None,
+            lingers: false,
+            pushed: None,
+            poll_at: now,
+            missed: false,
+        }
+    }
+
+    /// An upgrade. What an earlier one left may still be at the server.
+    pub(super) fn following(
+        mut self,
+        hold_ends: Option<Moment>,
+        in_doubt: Option<InDoubt>,
+        lingers: bool,
+    ) -> Acquiring {
+        (self.hold_ends, self.in_doubt, self.lingers) = (hold_ends, in_doubt, lingers);
+        self
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        match self.goal {
+            Goal::Take(mode, _) => mode,
+            Goal::Upgrade { .. } => Mode::Write,
+        }
+    }
+
+    /// Until when any attempt without an answer can still be carried out.
+    pub(super) fn in_doubt(&self) -> Option<InDoubt> {
+        in_doubt::both(self.in_doubt, self.call_until.map(InDoubt::uncounted))
+    }
+
+    /// Whether the server may have something of it though it said no.
+    pub(super) fn may_be_there(&self) -> bool {
+        self.in_doubt().is_some() || self.lingers
+    }
+
+    /// When whatever the server has of it has ended by itself.
+    pub(super) fn over(&self, at: &Context<'_>) -> Moment {
+        let place = at.now.after(at.settings.poll.waiter_ttl + at.settings.call_timeout);
+        let doubt = self.in_doubt().map(|in_doubt| in_doubt.until.after(self.options.lease));
+        doubt.map_or(place, |doubt| doubt.max(place))
+    }
+
+    pub(super) fn on(&mut self, event: Event, at: &Context<'_>, fx: &mut Effects) -> Turn {
+        match event {
+            Event::Call { hears } => Turn::Next(self.call(hears, at)),
+            Event::Acquired(outcome) => self.took(outcome, at, fx),
+            _ => self.wake(at),
+        }
+    }
+
+    fn call(&mut self, hears: bool, at: &Context<'_>) -> Next {
+        let now = at.now;
+        self.silent_since.get_or_insert(now);
+        let slice = now.after(CALL_SLICE);
+        let until = self.policy.until().map_or(slice, |limit| limit.min(slice));
+        let lease = self.lease(now);
+        let waits = matches!(self.policy, WaitPolicy::Queue { .. });
+        let wait = waits.then(|| self.wait_terms(lease, hears, at));
+        self.call_until = Some(until);
+        Next::Send {
+            acquire: Acquire { lease, goal: self.goal, wait },
+            replicas: self.options.replicas,
+            until,
+        }
+    }
+
+    /// The lease to request now. That of an upgrade does not reach past the longest hold, which
+    /// began with the read.
+    fn lease(&self, now: Moment) -> Duration {
+        let lease = self.options.lease;
+        self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
+    }
+
+    fn wait_terms(&self, lease: Duration, hears: bool, at: &Context<'_>) -> Wait {
+        let poll = &at.settings.poll;
+        let window = poll.window(hears, self.ahead);
+        Wait {
+            // A grant is to be claimed within the longest hold, too.
+            window: match self.goal {
+                Goal::Take(..) => window,
+                Goal::Upgrade { .. } => window.min(lease),
+            },
+            waiter_ttl: poll.waiter_ttl,
+            ticket: self.ticket,
+            limit: at.settings.max_waiters,
+            joined_at: None,
+        }
+    }
+
+    /// Takes in what a call came to.
+    fn took(&mut self, outcome: Outcome<Acquired>, at: &Context<'_>, fx: &mut Effects) -> Turn {
+        let in_doubt = match &outcome {
+            Ok(told) => told.in_doubt,
+            Err(failure) => failure.in_doubt(),
+        };
+        if let Some(until) = self.call_until.take() {
+            let counted = in_doubt.map(|not_after| InDoubt::counted(until, not_after));
+            self.in_doubt = in_doubt::both(self.in_doubt, counted);
+        }
+        match outcome {
+            Ok(told) => {
+                self.silent_since = None;
+                self.answered = true;
+                self.answer(told, at, fx)
+            }
+            Err(Failure::Call(error)) => self.no_answer(error, at),
+            Err(failure @ Failure::Reply { .. }) => {
+                self.silent_since = None;
+                Turn::GivenUp(Next::Failed(failure.into()))
+            }
+        }
+    }
+
+    fn answer(&mut self, told: Told<Acquired>, at: &Context<'_>, fx: &mut Effects) -> Turn {
+        let refuse = |kind, message: &str| Turn::Nothing(Next::Failed(Error::new(kind, message)));
+        let Told { what, envelope, sent, received, node, confirmed, .. } = told;
+        match what {
+            Acquired::Granted(_) if confirmed < self.options.replicas => {
+                let error = too_few_replicas(confirmed, self.options.replicas);
+                Turn::GivenUp(Next::Failed(error))
+            }
+            Acquired::Granted(grant) => {
+                self.granted(grant, envelope, (sent, received), node, at, fx)
+            }
+            Acquired::Refused { .. } if envelope.more && self.sweeps < SWEEPS_OF_A_TRY => {
+                self.sweeps += 1;
+                Turn::Next(Next::Again)
+            }
+            Acquired::Refused { .. } => Turn::Nothing(Next::Refused),
+            Acquired::Queued { ticket, ahead, .. } => {
+                // The one upgrader goes before all: what is said of it is how many read.
+                (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
+                if !self.queued {
+                    self.queued = true;
+                    fx.note = Some(Note::Queued { mode: self.mode(), node, ahead });
+                }
+                self.rest(at)
+            }
+            Acquired::Full { waiters } => {
+                let message = format!("{waiters} wait already, which is the limit");
+                refuse(ErrorKind::TooManyWaiters, &message)
+            }
+            Acquired::Stale => Turn::Next(Next::Again), // it came too late
+            Acquired::Conflict => refuse(
+                ErrorKind::Conflict,
+                "another reader waits to be upgraded: one of the two must release",
+            ),
+            Acquired::Revoked => Turn::Nothing(Next::Failed(revoked())),
+            Acquired::Lost => Turn::Lost(Next::Failed(lost())),
+        }
+    }
+
+    fn granted(
+        &self,
+        grant: Grant,
+        envelope: Envelope,
+        (sent, received): (Moment, Moment),
+        node: Address,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) -> Turn {
+        let ends = deadline::ends(grant, envelope.now, sent, self.margin(at));
+        if ends <= received {
+            // The answer took longer than the lease is good for: it is as if it had never been had.
+            fx.note = Some(Note::GrantedLate { mode: self.mode(), node });
+            let message = "the answer came when the lease was over";
+            return Turn::GivenUp(Next::Failed(Error::new(ErrorKind::Unavailable, message)));
+        }
+        let claim_or_renew_at = deadline::renew_at(sent, self.options.lease, at.random);
+        Turn::Granted(Granted { grant, ends, claim_or_renew_at, by: By::Answer, node })
+    }
+
+    fn no_answer(&mut self, error: CallError, at: &Context<'_>) -> Turn {
+        match &error.reason {
+            _ if self.is_passing(&error, at.now) => match error.reason {
+                // Masters that name each other will agree. Until then there is no use in calling
+                // them all the time.
+                Reason::TooManyRedirects(_) => {
+                    Turn::Next(Next::Pause(at.now.after(at.settings.poll.interval)))
+                }
+                _ => Turn::Next(Next::Again),
+            },
+            // The place in the queue had run out, and there is no room for a new one now.
+            Reason::Refused(said) if self.ticket > 0 && said.code == "OOM" => self.rest(at),
+            Reason::TimedOut(None) if self.was_cut_short(at.now) => {
+                Turn::GivenUp(Next::Failed(out_of_time()))
+            }
+            // No server has heard of it, so none need be told that it is over.
+            Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_) if !self.answered => {
+                Turn::Nothing(Next::Failed(error.into()))
+            }
+            _ => Turn::GivenUp(Next::Failed(error.into())),
+        }
+    }
+
+    /// Whether to call again: a slot that cannot be served now may be served before the time is up.
+    fn is_passing(&self, error: &CallError, now: Moment) -> bool {
+        let least = match error.reason {
+            Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
+            // A wait that has a limit ends with this error, which says more than that the time is
+            // up.
+            Reason::TooManyRedirects(_) if self.policy.until().is_none() => Duration::ZERO,
+            // Near the end of the time the call would not be sent either.
+            Reason::Overloaded => BRIEF,
+            _ => return false,
+        };
+        now.after(least) < self.policy.until().unwrap_or(LATEST)
+    }
+
+    /// Whether the time was up just after a poll had been sent, which says nothing against the
+    /// server.
+    fn was_cut_short(&self, now: Moment) -> bool {
+        let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.ticket > 0 && silence < BRIEF
+    }
+
+    /// Rests until the next poll.
+    fn rest(&mut self, at: &Context<'_>) -> Turn {
+        let poll = &at.settings.poll;
+        self.poll_at = at.now.after(poll.next_poll(self.ahead, at.random));
+        self.until_woken()
+    }
+
+    fn until_woken(&self) -> Turn {
+        let wake = self.policy.until().map_or(self.poll_at, |until| until.min(self.poll_at));
+        Turn::Next(Next::Wait(wake))
+    }
+
+    fn wake(&mut self, at: &Context<'_>) -> Turn {
+        if let Some(pushed) = self.pushed.take() {
+            return self.claim(pushed, at.now);
+        }
+        if std::mem::take(&mut self.missed) {
+            // So have all others who wait: in the order of their places, they do not come to the
+            // server at once.
+            let turn = at.settings.poll.told_poll(self.ahead, at.random);
+            self.poll_at = self.poll_at.min(at.now.after(turn));
+        }
+        if self.policy.until().is_some_and(|until| at.now >= until) {
+            Turn::GivenUp(Next::Failed(out_of_time()))
+        } else if at.now >= self.poll_at {
+            Turn::Next(Next::Again)
+        } else {
+            self.until_woken()
+        }
+    }
+
+    pub(super) fn missed(&mut self) {
+        self.missed = true;
+    }
+
+    /// Takes note of a grant that came by push.
+    pub(super) fn pushed(&mut self, pushed: Pushed, at: &Context<'_>) {
+        let Pushed { grant, now, received, from, bound } = pushed;
+        // Messages from two servers, while a slot moves, need not come in their order.
+        if self.pushed.as_ref().is_some_and(|known| known.grant.token >= grant.token) {
+            return;
+        }
+        let margin = self.margin(at);
+        let window = Duration::from_millis(grant.deadline.saturating_sub(now));
+        self.pushed = Some(Claimable {
+            grant,
+            ends: deadline::pushed_ends(grant, now, received, bound.as_ref(), margin),
+            // Half of what it can be at best, and a quarter of the window, must be left for the
+            // claim to come in time. The margin can be longer than the window.
+            least: (window.saturating_sub(margin) / 2).max(window / 4),
+            from,
+        });
+    }
+
+    /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is
+    /// near, nor if replicas have to confirm it: then the poll that follows claims it and says.
+    fn claim(&self, pushed: Claimable, now: Moment) -> Turn {
+        let Claimable { grant, ends, least, from } = pushed;
+        // An upgrade has its acquisition in common with the read, and with upgrades before it:
+        // their messages can come late.
+        let is_old = matches!(self.goal, Goal::Upgrade { token } if grant.token <= token);
+        match ends {
+            Some(ends) if !is_old && ends.since(now) > least && self.options.replicas == 0 => {
+                Turn::Granted(Granted {
+                    grant,
+                    ends,
+                    claim_or_renew_at: now,
+                    by: By::Push,
+                    node: from,
+                })
+            }
+            _ => Turn::Next(Next::Again),
+        }
+    }
+
+    fn margin(&self, at: &Context<'_>) -> Duration {
+        at.settings.margin(self.options.lease)
+    }
+}
+
+pub(crate) fn out_of_time() -> Error {
+    Error::new(ErrorKind::TimedOut, "it was not our turn in the time that was given")
+}
+
+pub(crate) fn too_few_replicas(confirmed: u32, wanted: u32) -> Error {
+    let message = format!("{confirmed} of the {wanted} requested replicas confirmed it in time");
+    Error::new(ErrorKind::Unavailable, message)
+}

@@ -1,0 +1,79 @@
+//! One acquisition: an id from the first call made for it until the last thing that could come of
+//! it is over.
+//!
+//! Its [`State`] is a pure function of events ([`State::on`]). Here is the shell around it: callers
+//! and the worker share it, and listen to it.
+
+mod acquiring;
+mod event;
+mod holding;
+mod pending;
+mod releasing;
+mod state;
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use acquiring::out_of_time;
+pub(crate) use event::{By, Context, Effects, Event, Next, Note, Pushed, Sending};
+pub(crate) use holding::Holding;
+pub(crate) use pending::Transition;
+pub(crate) use releasing::HORIZON;
+pub(crate) use state::{State, lost};
+
+use crate::protocol::{AcquisitionId, LockKey};
+
+/// Shared by its caller (a request, then a guard), the registry, and the worker.
+#[derive(Debug)]
+pub(crate) struct Acquisition {
+    pub(crate) id: AcquisitionId,
+    /// The number in the acquisition id, its place in the registry.
+    pub(crate) count: u64,
+    pub(crate) lock: LockKey,
+    state: Mutex<State>,
+    /// Told of a push, of a poll that is due, of a change of the lease, and of its end. Many may
+    /// listen, so all are told.
+    pub(crate) changed: Notify,
+    /// Cancelled when the lease ends; made for the first caller that wants it.
+    cancellation: OnceLock<CancellationToken>,
+}
+
+impl Acquisition {
+    pub(crate) fn new(id: AcquisitionId, count: u64, lock: LockKey, state: State) -> Self {
+        Acquisition {
+            id,
+            count,
+            lock,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            cancellation: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lease, if there is one, whether it is lost or not.
+    pub(crate) fn holding<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
+        match &*self.state() {
+            State::Held(holding) => Some(look(holding)),
+            _ => None,
+        }
+    }
+
+    /// A token that is cancelled when the lease ends.
+    pub(crate) fn cancellation(&self) -> &CancellationToken {
+        self.cancellation.get_or_init(CancellationToken::new)
+    }
+
+    /// Tells all callers that listen that the lease, or the request, has ended.
+    pub(crate) fn tell_end(&self) {
+        self.changed.notify_waiters();
+        if let Some(token) = self.cancellation.get() {
+            token.cancel();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The state of an acquisition, and how events change it: a pure function.
+
+use crate::client::acquisition::acquiring::{Acquiring, Turn};
+use crate::client::acquisition::event::{Context, Effects, Event, Next};
+use crate::client::acquisition::holding::Holding;
+use crate::client::acquisition::releasing::Releasing;
+use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::Goal;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    /// A request is under way, or has a place in the queue.
+    Acquiring(Acquiring),
+    /// A lease, whether it is good or lost.
+    Held(Holding),
+    /// Given up here, and not yet known to be gone from the server.
+    Releasing(Releasing),
+    /// Over.
+    Ended,
+}
+
+impl State {
+    pub(crate) fn new(
+        goal: Goal,
+        options: &LeaseOptions,
+        policy: WaitPolicy,
+        now: Moment,
+    ) -> State {
+        State::Acquiring(Acquiring::new(goal, options, policy, now))
+    }
+
+    /// The transition: the state becomes the next one, and the effects are the caller's to carry
+    /// out. An event that means nothing to the state changes nothing.
+    #[must_use]
+    pub(crate) fn on(&mut self, event: Event, at: &Context<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let fx = &mut effects;
+        match (event, &mut *self) {
+            (event @ (Event::Call { .. } | Event::Acquired(_) | Event::Wake), _) => {
+                self.go_on(event, at, fx);
+            }
+            (Event::Missed, _) => {
+                if let Some(acquiring) = self.acquiring() {
+                    acquiring.missed();
+                    fx.changed = true;
+                }
+            }
+            (Event::Pushed(pushed), _) => {
+                if let Some(acquiring) = self.acquiring() {
+                    acquiring.pushed(*pushed, at);
+                    fx.changed = true;
+                }
+            }
+            (Event::Leave, State::Acquiring(_)) => self.give_up(at, fx),
+            (Event::Leave, State::Held(holding)) => holding.end_wait(at, fx),
+            (Event::Upgrade(policy), State::Held(holding)) => {
+                fx.next = Some(holding.begin_upgrade(policy, at));
+            }
+            (Event::Upgrade(_), _) => fx.next = Some(Next::Failed(self.over())),
+            (Event::Downgrade, State::Held(holding)) => holding.begin_downgrade(at, fx),
+            (Event::StayWriter, State::Held(holding)) => holding.stay_writer(fx),
+            (Event::Release, State::Held(holding)) => holding.begin_release(at, fx),
+            (Event::Keep, State::Held(holding)) => holding.keep(at, fx),
+            (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
+            (Event::Look, State::Held(holding)) => holding.look(at, fx),
+            (Event::Look, State::Releasing(releasing)) => releasing.look(at, fx),
+            (Event::Renewed(outcome), State::Held(holding)) => holding.renewed(outcome, at, fx),
+            (Event::Downgraded(outcome), State::Held(holding)) => {
+                holding.downgraded(outcome, at, fx);
+            }
+            (Event::Released { only_wait, outcome }, State::Held(holding)) => {
+                holding.released(only_wait, outcome, at, fx);
+            }
+            (Event::Released { only_wait: false, outcome }, State::Releasing(releasing)) => {
+                releasing.released(outcome, at, fx);
+            }
+            _ => {}
+        }
+        if effects.over {
+            *self = State::Ended;
+            effects.ended = true;
+        }
+        effects
+    }
+
+    /// The request under way, for a new lease or for an upgrade.
+    pub(crate) fn acquiring(&mut self) -> Option<&mut Acquiring> {
+        match self {
+            State::Acquiring(acquiring) => Some(acquiring),
+            State::Held(holding) => holding.upgrading(),
+            _ => None,
+        }
+    }
+
+    /// The request goes on.
+    fn go_on(&mut self, event: Event, at: &Context<'_>, fx: &mut Effects) {
+        if let Event::Acquired(Ok(told)) = &event {
+            fx.pump = told.envelope.more;
+        }
+        let Some(acquiring) = self.acquiring() else {
+            fx.next = Some(Next::Failed(self.over()));
+            return;
+        };
+        let turn = acquiring.on(event, at, fx);
+        fx.next = Some(match turn {
+            Turn::Next(next) => next,
+            Turn::Granted(granted) => match self {
+                State::Held(holding) => match holding.become_writer(granted, at, fx) {
+                    Some(next) => next,
+                    None => Next::Failed(self.over()),
+                },
+                State::Acquiring(acquiring) => {
+                    let (holding, next) = Holding::new(acquiring, granted, at);
+                    fx.look_by(holding.next_due());
+                    *self = State::Held(holding);
+                    next
+                }
+                _ => Next::Failed(self.over()),
+            },
+            Turn::Nothing(next) => {
+                self.settle(at, fx);
+                next
+            }
+            Turn::GivenUp(next) => {
+                self.leave(at, fx);
+                next
+            }
+            Turn::Lost(next) => {
+                match self {
+                    State::Held(holding) => holding.taken(at, fx),
+                    _ => self.settle(at, fx),
+                }
+                next
+            }
+        });
+    }
+
+    /// Nothing of the request is at the server: nothing need be sent, unless an attempt without an
+    /// answer is under way, or an earlier wait must be ended.
+    fn settle(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        match self {
+            State::Acquiring(acquiring) if !acquiring.may_be_there() => fx.over = true,
+            State::Held(holding) => holding.settle_upgrade(at, fx),
+            _ => self.leave(at, fx),
+        }
+    }
+
+    /// What the request may have at the server is given back.
+    fn leave(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        match self {
+            State::Acquiring(_) => self.give_up(at, fx),
+            State::Held(holding) => holding.end_wait(at, fx),
+            _ => {}
+        }
+    }
+
+    /// Leaves the release to the worker.
+    fn give_up(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        let (in_doubt, over) = match self {
+            State::Acquiring(acquiring) => (acquiring.in_doubt(), acquiring.over(at)),
+            State::Held(holding) => {
+                holding.expire(at, fx);
+                holding.note_end("dropped", at.now, fx);
+                (holding.in_doubt(), holding.over(at.now))
+            }
+            State::Releasing(_) | State::Ended => return,
+        };
+        *self = State::Releasing(Releasing::new(in_doubt, over, at.now));
+        fx.ended = true;
+        fx.look_by(at.now);
+    }
+
+    /// Why a request is no longer wanted.
+    fn over(&self) -> Error {
+        match self {
+            State::Held(_) => lost(),
+            _ => Error::new(ErrorKind::Cancelled, "the client is shut down"),
+        }
+    }
+}
+
+pub(crate) fn lost() -> Error {
+    Error::new(ErrorKind::Lost, "the lease is lost")
+}
+
+pub(super) fn revoked() -> Error {
+    Error::new(ErrorKind::Lost, "the lease was revoked, and ends at its deadline")
+}

@@ -1,0 +1,84 @@
+//! What the worker sends: calls of one kind to one server go out together.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use crate::client::Client;
+use crate::client::acquisition::{Acquisition, Event, Sending};
+use crate::client::reply::read;
+use crate::clock::Moment;
+use crate::protocol::{Release, Renewed};
+use crate::router::{Answer, Call, CallError};
+
+pub(super) type Batch = Vec<(Arc<Acquisition>, Sending)>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// So many replicas must confirm it.
+    Renewal(u32),
+    Downgrade,
+    Release {
+        only_wait: bool,
+    },
+}
+
+impl Kind {
+    pub(super) fn of(sending: &Sending) -> Kind {
+        match sending {
+            Sending::Renew { replicas, .. } => Kind::Renewal(*replicas),
+            Sending::Downgrade(_) => Kind::Downgrade,
+            Sending::Release(Release { only_wait }) => Kind::Release { only_wait: *only_wait },
+        }
+    }
+}
+
+/// Sends them, and takes in each answer as it comes.
+pub(super) async fn all(client: Arc<Client>, kind: Kind, batch: Batch, now: Moment) {
+    let calls: Vec<Call> = batch.iter().map(|(one, sending)| call(&client, one, sending)).collect();
+    let latest = now.after(client.settings.call_timeout);
+    let until = batch.iter().map(|(_, sending)| of_use_until(sending, latest)).max();
+    let until = until.unwrap_or(latest);
+    let (client, router) = (&client, &client.router);
+    let take_in = |at: usize, result| {
+        let (acquisition, sending) = &batch[at];
+        client.on(acquisition, answered(sending, result));
+    };
+    match kind {
+        // The connections for that make groups of what comes together.
+        Kind::Renewal(replicas @ 1..) => {
+            join_all(calls.iter().enumerate().map(|(at, call)| async move {
+                take_in(at, router.call_replicated(call, replicas, until).await);
+            }))
+            .await;
+        }
+        _ => router.each(&calls, until, take_in).await,
+    }
+}
+
+fn call(client: &Client, acquisition: &Acquisition, sending: &Sending) -> Call {
+    let (scripts, id, lock) = (client.scripts, acquisition.id, &acquisition.lock);
+    match sending {
+        Sending::Renew { renew, .. } => renew.call(scripts, id, lock),
+        Sending::Downgrade(downgrade) => downgrade.call(scripts, id, lock),
+        Sending::Release(release) => release.call(scripts, id, lock),
+    }
+}
+
+/// A renewal that comes late is of no use.
+fn of_use_until(sending: &Sending, latest: Moment) -> Moment {
+    match sending {
+        Sending::Renew { ends, .. } => latest.min(*ends),
+        _ => latest,
+    }
+}
+
+fn answered(sending: &Sending, result: Result<Answer, CallError>) -> Event {
+    match sending {
+        Sending::Renew { .. } => Event::Renewed(read(result, Renewed::read)),
+        Sending::Downgrade(_) => Event::Downgraded(read(result, Renewed::read)),
+        Sending::Release(Release { only_wait }) => {
+            Event::Released { only_wait: *only_wait, outcome: read(result, Release::read) }
+        }
+    }
+}
