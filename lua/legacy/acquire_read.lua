@@ -6,7 +6,7 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: now, status, 0
---   granted  ms that are left of the readers' key
+--   granted  0, the end of the readers' key (ms)
 --   refused  the writer's key exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -37,4 +37,4 @@ if held ~= ARGV[3] then
   local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
   redis.call('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
 end
-return { now, 'granted', 0, redis.call('PTTL', KEYS[1]) }
+return { now, 'granted', 0, 0, now + redis.call('PTTL', KEYS[1]) }

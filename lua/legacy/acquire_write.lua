@@ -6,7 +6,7 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: now, status, 0
---   granted  ms that are left of the writer's key
+--   granted  0, the end of the writer's key (ms)
 --   refused  one of the keys exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -31,4 +31,4 @@ elseif writer ~= ARGV[3] then
     return { now, 'refused', 0 }
   end
 end
-return { now, 'granted', 0, redis.call('PTTL', KEYS[2]) }
+return { now, 'granted', 0, 0, now + redis.call('PTTL', KEYS[2]) }

@@ -72,12 +72,6 @@ impl Client {
         }
     }
 
-    /// A new acquisition that is not registered: of a lock that this client does not look after.
-    #[cfg(feature = "legacy")]
-    pub(crate) fn stranger(&self) -> AcquisitionId {
-        self.id.acquisition(self.next.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// Registers a new acquisition, before anything is sent for it.
     pub(crate) fn register(&self, lock: &LockKey, state: State) -> Result<Arc<Acquisition>> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);

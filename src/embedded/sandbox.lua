@@ -164,7 +164,6 @@ function redis.replicate_commands()
 end
 
 -- The globals
--- ---------------------------------------------------------------------------------------------------
 
 local globals = { redis = guard(redis) }
 

@@ -108,11 +108,6 @@ impl Locks {
         Reentrant::new(self.client.clone())
     }
 
-    #[cfg(feature = "legacy")]
-    pub(crate) fn client(&self) -> &Arc<Client> {
-        &self.client
-    }
-
     /// Takes no more locks, and releases those that are held: their guards are lost. Waits until
     /// all of it has been answered, or until the time is over. Gives the names of the locks that
     /// may not have been released: their leases end them.

@@ -4,27 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use bytes::Bytes;
 
-use crate::client::settings::BRIEF;
-use crate::clock::Moment;
-use crate::error::{Error, ErrorKind, Result};
-use crate::lock::guard::Released;
+use crate::client::Handle;
+use crate::client::acquire;
+use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
+use crate::client::settings::check_lease;
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::{Error, Result};
+use crate::lock::guard::{Hold, Released};
+use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
-use crate::protocol::two_key::{Taken, TwoKeys, given_back, taken};
-use crate::protocol::{AcquisitionId, Mode};
-use crate::router::{CallError, Reason};
+use crate::lock::retry::{Retry, Wait};
+use crate::protocol::{Kind, LockKey, Mode};
 use crate::slot::{Slot, assert_same_slot};
 
-/// How long one call, with the router's repetitions, may go on before it is made anew. An attempt
-/// is good at the server for as long.
-const CALL_SLICE: Duration = Duration::from_secs(2);
-
-/// Between two tries of one who waits.
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// Added to the time until which an attempt without an answer can still be carried out.
-const SLACK: Duration = Duration::from_secs(1);
+/// Between two tries of a request that waits, at most; half of it is random.
+const INTERVAL: Duration = Duration::from_millis(75);
 
 /// A read/write lock in two keys, one for all readers and one for the writer, which agrees on the
 /// server with the published one that older fleets run: a reader sets the readers' key unless the
@@ -61,9 +58,9 @@ const SLACK: Duration = Duration::from_secs(1);
 /// type with a short lease does not cut a longer one short.
 #[derive(Clone)]
 pub struct TwoKeyRwLock {
-    locks: Locks,
-    name: Arc<str>,
-    keys: TwoKeys,
+    client: Arc<Handle>,
+    /// The readers' key and the writer's, each as that of a lock whose other key is the other one.
+    keys: [LockKey; 2],
 }
 
 impl TwoKeyRwLock {
@@ -85,11 +82,17 @@ impl TwoKeyRwLock {
         if read == write {
             return Err(Error::invalid("the readers and the writer need a key each"));
         }
-        Ok(TwoKeyRwLock {
-            locks: locks.clone(),
-            name: format!("{}, {}", read.escape_ascii(), write.escape_ascii()).into(),
-            keys: TwoKeys { read: read.to_vec().into(), write: write.to_vec().into(), slot },
-        })
+        let name: Arc<str> = format!("{}, {}", read.escape_ascii(), write.escape_ascii()).into();
+        let [read, write] = [read, write].map(Bytes::copy_from_slice);
+        let lock = |key: &Bytes, other_key: &Bytes| LockKey {
+            kind: Kind::Mutex,
+            name: name.clone(),
+            key: key.clone(),
+            other_key: Some(other_key.clone()),
+            slot,
+        };
+        let keys = [lock(&read, &write), lock(&write, &read)];
+        Ok(TwoKeyRwLock { client: locks.client.clone(), keys })
     }
 
     /// The lock in the keys `{name}:read` and `{name}:write`, which are of one slot whatever the
@@ -106,12 +109,12 @@ impl TwoKeyRwLock {
 
     /// The readers' key and the writer's.
     pub fn keys(&self) -> [&[u8]; 2] {
-        [&self.keys.read, &self.keys.write]
+        self.keys.each_ref().map(|lock| &*lock.key)
     }
 
     /// The slot of both keys.
     pub fn slot(&self) -> Slot {
-        self.keys.slot
+        self.keys[0].slot
     }
 
     /// Takes the lock for reading for so long (whole seconds, rounded up), if no writer has it.
@@ -127,8 +130,7 @@ impl TwoKeyRwLock {
     ///
     /// Dropped, whatever has come of it is given back in the background.
     pub async fn try_read(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
-        let until = self.after(self.locks.client().settings.call_timeout);
-        self.attempt(Mode::Read, lease, until).await
+        self.attempt(Mode::Read, lease).await
     }
 
     /// Takes the lock for writing for so long (whole seconds, rounded up), if nobody has it.
@@ -137,12 +139,11 @@ impl TwoKeyRwLock {
     ///
     /// As [`try_read`](Self::try_read).
     pub async fn try_write(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
-        let until = self.after(self.locks.client().settings.call_timeout);
-        self.attempt(Mode::Write, lease, until).await
+        self.attempt(Mode::Write, lease).await
     }
 
-    /// Takes the lock for reading, trying for as long as `timeout`: every 50 ms, since nobody tells
-    /// when it is free.
+    /// Takes the lock for reading, trying for as long as `timeout`: every 38 to 75 ms, since nobody
+    /// tells when it is free.
     ///
     /// # Errors, Cancel safety
     ///
@@ -152,8 +153,8 @@ impl TwoKeyRwLock {
         self.wait(Mode::Read, lease, timeout).await
     }
 
-    /// Takes the lock for writing, trying for as long as `timeout`: every 50 ms, since nobody tells
-    /// when it is free.
+    /// Takes the lock for writing, trying for as long as `timeout`: every 38 to 75 ms, since nobody
+    /// tells when it is free.
     ///
     /// # Errors, Cancel safety
     ///
@@ -163,134 +164,79 @@ impl TwoKeyRwLock {
         self.wait(Mode::Write, lease, timeout).await
     }
 
+    fn lock(&self, mode: Mode) -> &LockKey {
+        match mode {
+            Mode::Read => &self.keys[0],
+            Mode::Write => &self.keys[1],
+        }
+    }
+
+    async fn attempt(&self, mode: Mode, lease: Duration) -> Result<Option<TwoKeyGuard>> {
+        let options = self.options(mode, lease)?;
+        let until = self.client.clock.now().after(self.client.settings.call_timeout);
+        self.take(mode, &options, WaitPolicy::Try { until }).await
+    }
+
     async fn wait(&self, mode: Mode, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
-        if timeout.is_zero() {
-            let error = Error::invalid(
-                "the timeout must not be zero: there are `try_read` and `try_write`",
-            );
-            return Err(self.with_lock(error));
-        }
-        let clock = self.locks.client().clock.clone();
-        let until = self.after(timeout);
-        let mut answered = false;
-        loop {
-            let began = clock.now();
-            match self.attempt(mode, lease, until).await {
-                Ok(Some(guard)) => return Ok(guard),
-                Ok(None) => answered = true,
-                // The time was up soon after this try began: that says nothing against the server,
-                // which had answered before.
-                Err(error)
-                    if answered
-                        && error.kind() == ErrorKind::Unavailable
-                        && until.since(began) < BRIEF =>
-                {
-                    return Err(self.out_of_time());
-                }
-                Err(error) => return Err(error),
-            }
-            let next = clock.now().after(INTERVAL.mul_f64(0.5 + fastrand::f64()));
-            if next >= until {
-                return Err(self.out_of_time());
-            }
-            clock.sleep_until(next).await;
-        }
+        let (lock, options) = (self.lock(mode), self.options(mode, lease)?);
+        let wait = Wait { timeout: Some(timeout), retry: Some(Retry::every(INTERVAL)) };
+        wait.check().map_err(|error| lock.with_lock(error))?;
+        wait.for_lock(&self.client, lock, |policy| self.take(mode, &options, policy)).await
     }
 
-    fn out_of_time(&self) -> Error {
-        let error = Error::new(ErrorKind::TimedOut, "others had it in the time that was given");
-        self.with_lock(error)
-    }
-
-    async fn attempt(
+    async fn take(
         &self,
         mode: Mode,
-        lease: Duration,
-        until: Moment,
+        options: &LeaseOptions,
+        policy: WaitPolicy,
     ) -> Result<Option<TwoKeyGuard>> {
-        let seconds = whole_seconds(lease).map_err(|error| self.with_lock(error))?;
-        let client = self.locks.client();
-        let mut hold = Hold::new(self, mode);
-        loop {
-            let not_after = self.after(CALL_SLICE).min(until);
-            let call = self.keys.take(mode, hold.id, seconds, not_after);
-            let before = hold.loose_until.replace(not_after);
-            let outcome = client.router.call(&call, not_after).await;
-            let in_doubt = match &outcome {
-                Ok(answer) => answer.in_doubt,
-                Err(error) => error.in_doubt,
-            };
-            if in_doubt.is_none() {
-                hold.loose_until = before;
-            }
-            let now = client.clock.now();
-            let passing = |error: &CallError| match error.reason {
-                Reason::TimedOut(_) | Reason::NoNode(_) => now < until,
-                // Near the end of the time the call would not be sent either.
-                Reason::Overloaded => now.after(BRIEF) < until,
-                _ => false,
-            };
-            if outcome.as_ref().is_err_and(passing) {
-                continue;
-            }
-            let answer = outcome.map_err(|error| self.with_lock(error))?;
-            let sent = answer.sent;
-            match taken(answer.reply).map_err(|error| self.with_lock(error))? {
-                Taken::Granted(left) => {
-                    hold.holds = true;
-                    let margin = client.settings.margin(lease);
-                    let ends = sent.after(left.min(Duration::from_secs(seconds))).before(margin);
-                    return Ok(Some(TwoKeyGuard { hold, ends }));
-                }
-                Taken::Refused => return Ok(None),
-                Taken::Stale => {} // it came too late: call anew
-            }
-        }
+        let taken = acquire::take(&self.client, self.lock(mode), mode, options, policy).await?;
+        let guard = |acquisition| TwoKeyGuard {
+            hold: Hold(Lease::new(self.client.0.clone(), acquisition)),
+            mode,
+        };
+        Ok(taken.map(guard))
     }
 
-    fn after(&self, duration: Duration) -> Moment {
-        self.locks.client().clock.now().after(duration)
-    }
-
-    fn with_lock(&self, error: impl Into<Error>) -> Error {
-        error.into().about(&self.name, self.keys.slot)
+    /// The server counts whole seconds.
+    fn options(&self, mode: Mode, lease: Duration) -> Result<LeaseOptions> {
+        check_lease(lease).map_err(|error| self.lock(mode).with_lock(error))?;
+        let seconds = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
+        Ok(LeaseOptions {
+            lease: Duration::from_secs(seconds),
+            renewal: Renewal::Manual,
+            ..LeaseOptions::of(&self.client.settings)
+        })
     }
 }
 
 impl fmt::Debug for TwoKeyRwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TwoKeyRwLock")
-            .field("keys", &self.name)
-            .field("slot", &self.keys.slot)
+            .field("keys", &self.keys[0].name)
+            .field("slot", &self.slot())
             .finish_non_exhaustive()
     }
 }
 
-/// The server counts whole seconds.
-fn whole_seconds(lease: Duration) -> Result<u64> {
-    crate::client::settings::check_lease(lease)?;
-    Ok(lease.as_secs() + u64::from(lease.subsec_nanos() > 0))
-}
-
-/// A [`TwoKeyRwLock`] that is held. It is not renewed. Dropped, it is released in the background,
-/// by a task on the runtime that it was taken on; release it before the client is shut down.
+/// A [`TwoKeyRwLock`] that is held. It is not renewed. Dropped, it is released in the background.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct TwoKeyGuard {
     hold: Hold,
-    ends: Moment,
+    mode: Mode,
 }
 
 impl TwoKeyGuard {
     /// Whether it is held for reading or for writing.
     pub fn mode(&self) -> Mode {
-        self.hold.mode
+        self.mode
     }
 
     /// What is left of the lease, less the margin. Others may have ended it before (see [the
     /// hazards](TwoKeyRwLock#hazards)).
     pub fn remaining(&self) -> Duration {
-        self.ends.since(self.hold.lock.locks.client().clock.now())
+        self.hold.0.remaining()
     }
 
     /// Releases it. One round trip. For a reader, [`Released::AlreadyLost`] also means that another
@@ -304,92 +250,17 @@ impl TwoKeyGuard {
     /// # Cancel safety
     ///
     /// Dropped, the release is finished in the background.
-    pub async fn release(mut self) -> Result<Released> {
-        let lock = self.hold.lock.clone();
-        let client = lock.locks.client();
-        let call = lock.keys.give_back(self.hold.mode, self.hold.id);
-        let until = lock.after(client.settings.call_timeout);
-        match client.router.call(&call, until).await {
-            Ok(answer) => {
-                let (retried, in_doubt) =
-                    (answer.in_doubt.is_some(), self.hold.loose_until.is_some());
-                let was_there = given_back(answer.reply).map_err(|error| lock.with_lock(error))?;
-                self.hold.holds = in_doubt;
-                Ok(match was_there {
-                    true => Released::Released,
-                    false if retried => Released::Unknown,
-                    false => Released::AlreadyLost,
-                })
-            }
-            Err(error) => {
-                let error = Error::from(error);
-                match error.kind() {
-                    ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
-                        Ok(Released::Unknown)
-                    }
-                    _ => Err(lock.with_lock(error)),
-                }
-            }
-        }
+    pub async fn release(self) -> Result<Released> {
+        self.hold.release().await
     }
 }
 
 impl fmt::Debug for TwoKeyGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TwoKeyGuard")
-            .field("lock", &self.hold.lock)
-            .field("mode", &self.mode())
+            .field("lock", &self.hold.0.name())
+            .field("mode", &self.mode)
             .field("remaining", &self.remaining())
             .finish()
-    }
-}
-
-/// What may be at the server for one acquisition; dropped, it is given back.
-struct Hold {
-    lock: TwoKeyRwLock,
-    mode: Mode,
-    id: AcquisitionId,
-    holds: bool,
-    /// Until when an attempt without an answer can still be carried out.
-    loose_until: Option<Moment>,
-    runtime: Handle,
-}
-
-impl Hold {
-    fn new(lock: &TwoKeyRwLock, mode: Mode) -> Hold {
-        Hold {
-            lock: lock.clone(),
-            mode,
-            id: lock.locks.client().stranger(),
-            holds: false,
-            loose_until: None,
-            runtime: Handle::current(),
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.holds || self.loose_until.is_some() {
-            let (lock, mode, id, in_doubt) =
-                (self.lock.clone(), self.mode, self.id, self.loose_until);
-            self.runtime.spawn(async move {
-                give_back(&lock, mode, id).await;
-                if let Some(until) = in_doubt {
-                    lock.locks.client().clock.sleep_until(until.after(SLACK)).await;
-                    give_back(&lock, mode, id).await;
-                }
-            });
-        }
-    }
-}
-
-/// As far as it can be: what is left ends with its lease.
-async fn give_back(lock: &TwoKeyRwLock, mode: Mode, id: AcquisitionId) {
-    let client = lock.locks.client();
-    let until = lock.after(client.settings.call_timeout);
-    let outcome = client.router.call(&lock.keys.give_back(mode, id), until).await;
-    if let Err(error) = outcome {
-        crate::client::telemetry::release_failed(&lock.name, lock.slot(), &error);
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::key::{AcquisitionId, Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
+#[cfg(feature = "legacy")]
+use super::two_key;
 use super::{Mode, Scripts};
 use crate::clock::Moment;
 use crate::node::{Command, Reply};
@@ -58,8 +60,8 @@ pub(crate) struct Wait {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     Granted(Grant),
-    Queued { ticket: u64, ahead: u64, holder_ends: u64 },
-    Refused { holder_ends: u64 },
+    Queued { ticket: u64, ahead: u64 },
+    Refused,
     Full { waiters: u64 },
     Stale,
     Conflict,
@@ -89,6 +91,10 @@ impl Acquire {
         lock: &LockKey,
         not_after: Moment,
     ) -> Call {
+        #[cfg(feature = "legacy")]
+        if let Some(other_key) = &lock.other_key {
+            return two_key::acquire(self, id, (lock, other_key), not_after);
+        }
         let args = Command::new().word(id.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
             Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
@@ -124,12 +130,8 @@ impl Acquire {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let acquired = match status.as_bytes() {
             b"granted" => Acquired::Granted(Grant::read(&mut rest)?),
-            b"queued" => Acquired::Queued {
-                ticket: rest.number()?,
-                ahead: rest.number()?,
-                holder_ends: rest.number()?,
-            },
-            b"refused" => Acquired::Refused { holder_ends: rest.number()? },
+            b"queued" => Acquired::Queued { ticket: rest.number()?, ahead: rest.number()? },
+            b"refused" => Acquired::Refused,
             b"full" => Acquired::Full { waiters: rest.number()? },
             b"stale" => Acquired::Stale,
             b"conflict" => Acquired::Conflict,

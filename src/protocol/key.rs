@@ -26,6 +26,9 @@ pub(crate) struct LockKey {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) key: Bytes,
+    /// The other key of a lock in two.
+    #[cfg(feature = "legacy")]
+    pub(crate) other_key: Option<Bytes>,
     pub(crate) slot: Slot,
 }
 
@@ -40,7 +43,14 @@ impl LockKey {
         }
         let key = Bytes::from([prefix, name].concat());
         let slot = Slot::of(&key);
-        Ok(LockKey { kind, name: name.into(), key, slot })
+        Ok(LockKey {
+            kind,
+            name: name.into(),
+            key,
+            #[cfg(feature = "legacy")]
+            other_key: None,
+            slot,
+        })
     }
 
     /// What is said in an error about this lock.

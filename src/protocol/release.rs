@@ -4,6 +4,8 @@ use super::Scripts;
 use super::acquire::Grant;
 use super::key::{AcquisitionId, Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
+#[cfg(feature = "legacy")]
+use super::two_key;
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
@@ -36,6 +38,10 @@ impl Release {
         id: AcquisitionId,
         lock: &LockKey,
     ) -> Call {
+        #[cfg(feature = "legacy")]
+        if lock.other_key.is_some() {
+            return two_key::release(id, lock);
+        }
         let args = Command::new().word(id.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),

@@ -1,16 +1,15 @@
 //! The calls of the two-key lock of older fleets.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::acquire::{Acquire, Goal};
+use super::key::{AcquisitionId, LockKey};
 use crate::clock::Moment;
-use crate::node::{Command, Reply};
-use crate::protocol::reply::{BadReply, Elements};
-use crate::protocol::{AcquisitionId, Mode};
+use crate::node::Command;
+use crate::protocol::Mode;
 use crate::router::{Call, Script};
-use crate::slot::Slot;
 
 /// Its scripts.
 #[derive(Debug)]
@@ -35,77 +34,38 @@ impl TwoKeyScripts {
     }
 }
 
-/// The two keys, which are of one slot.
-#[derive(Clone, Debug)]
-pub(crate) struct TwoKeys {
-    pub(crate) read: Bytes,
-    pub(crate) write: Bytes,
-    pub(crate) slot: Slot,
-}
-
-/// How a try went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// With what is left of the key.
-    Granted(Duration),
-    Refused,
-    Stale,
-}
-
-impl TwoKeys {
-    pub(crate) fn take(
-        &self,
-        mode: Mode,
-        id: AcquisitionId,
-        seconds: u64,
-        not_after: Moment,
-    ) -> Call {
-        let scripts = TwoKeyScripts::built_in();
-        Call {
-            script: match mode {
-                Mode::Read => &scripts.acquire_read,
-                Mode::Write => &scripts.acquire_write,
-            },
-            slot: self.slot,
-            key: self.read.clone(),
-            second_key: Some(self.write.clone()),
-            args: Command::new().word(id.as_str()).number(seconds),
-            not_after: Some(not_after),
+/// The readers' key comes first, whichever is this acquisition's own.
+pub(super) fn acquire(
+    acquire: &Acquire,
+    id: AcquisitionId,
+    (lock, other_key): (&LockKey, &Bytes),
+    not_after: Moment,
+) -> Call {
+    let scripts = TwoKeyScripts::built_in();
+    let (script, [read, write]) = match acquire.goal {
+        Goal::Take(Mode::Read, _) => (&scripts.acquire_read, [&lock.key, other_key]),
+        Goal::Take(Mode::Write, _) | Goal::Upgrade { .. } => {
+            (&scripts.acquire_write, [other_key, &lock.key])
         }
-    }
-
-    /// With the one key that the acquisition has, so that it goes on while the slot migrates.
-    pub(crate) fn give_back(&self, mode: Mode, id: AcquisitionId) -> Call {
-        Call {
-            script: &TwoKeyScripts::built_in().release,
-            slot: self.slot,
-            key: match mode {
-                Mode::Read => self.read.clone(),
-                Mode::Write => self.write.clone(),
-            },
-            second_key: None,
-            args: Command::new().word(id.as_str()),
-            not_after: None,
-        }
+    };
+    Call {
+        script,
+        slot: lock.slot,
+        key: read.clone(),
+        second_key: Some(write.clone()),
+        args: Command::new().word(id.as_str()).number(acquire.lease.as_secs()),
+        not_after: Some(not_after),
     }
 }
 
-pub(crate) fn taken(reply: Reply) -> Result<Taken, BadReply> {
-    let (_, status, mut rest) = Elements::open(reply)?;
-    match status.as_bytes() {
-        b"granted" => Ok(Taken::Granted(Duration::from_millis(rest.number()?))),
-        b"refused" => Ok(Taken::Refused),
-        b"stale" => Ok(Taken::Stale),
-        _ => Err(status.unknown()),
-    }
-}
-
-/// Whether it was the acquisition's.
-pub(crate) fn given_back(reply: Reply) -> Result<bool, BadReply> {
-    let (_, status, _) = Elements::open(reply)?;
-    match status.as_bytes() {
-        b"released" => Ok(true),
-        b"absent" => Ok(false),
-        _ => Err(status.unknown()),
+/// With the one key that the acquisition has, so that it goes on while the slot migrates.
+pub(super) fn release(id: AcquisitionId, lock: &LockKey) -> Call {
+    Call {
+        script: &TwoKeyScripts::built_in().release,
+        slot: lock.slot,
+        key: lock.key.clone(),
+        second_key: None,
+        args: Command::new().word(id.as_str()),
+        not_after: None,
     }
 }

@@ -235,12 +235,12 @@ impl Acquiring {
             Acquired::Granted(grant) => {
                 self.granted(grant, envelope, (sent, received), node, at, fx)
             }
-            Acquired::Refused { .. } if envelope.more && self.sweeps < SWEEPS_OF_A_TRY => {
+            Acquired::Refused if envelope.more && self.sweeps < SWEEPS_OF_A_TRY => {
                 self.sweeps += 1;
                 Turn::Next(Next::Again)
             }
-            Acquired::Refused { .. } => Turn::Nothing(Next::Refused),
-            Acquired::Queued { ticket, ahead, .. } => {
+            Acquired::Refused => Turn::Nothing(Next::Refused),
+            Acquired::Queued { ticket, ahead } => {
                 // The one upgrader goes before all: what is said of it is how many read.
                 (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
                 if !self.queued {
@@ -272,7 +272,10 @@ impl Acquiring {
         at: &Context<'_>,
         fx: &mut Effects,
     ) -> Turn {
-        let ends = deadline::ends(grant, envelope.now, sent, self.margin(at));
+        let margin = self.margin(at);
+        // The readers' key of a lock in two keys can last longer, by another reader's lease.
+        let longest = sent.after(self.options.lease).before(margin);
+        let ends = deadline::ends(grant, envelope.now, sent, margin).min(longest);
         if ends <= received {
             // The answer took longer than the lease is good for: it is as if it had never been had.
             fx.note = Some(Note::GrantedLate { mode: self.mode(), node });
