@@ -120,14 +120,12 @@ impl Registry {
         waiters.filter_map(|count| self.get(*count)).collect()
     }
 
-    /// True if it is the first one who waits in this slot.
+    /// True if the client has no subscription in this slot yet.
     pub(super) fn begin_wait(&mut self, slot: Slot, count: u64, now: Moment) -> bool {
-        let waiting = self
-            .waiting
-            .entry(slot)
-            .or_insert_with(|| Waiting { waiters: BTreeSet::new(), idle_since: now });
-        waiting.waiters.insert(count);
-        waiting.waiters.len() == 1
+        let is_new = !self.waiting.contains_key(&slot);
+        let new = || Waiting { waiters: BTreeSet::new(), idle_since: now };
+        self.waiting.entry(slot).or_insert_with(new).waiters.insert(count);
+        is_new
     }
 
     pub(super) fn end_wait(&mut self, slot: Slot, count: u64, now: Moment) {

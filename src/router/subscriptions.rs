@@ -14,7 +14,7 @@ mod reports;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,8 +23,8 @@ use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
+use crate::router::read;
 use crate::router::topology::Topology;
-use crate::router::{lock, read};
 use crate::slot::Slot;
 use keeper::{Keeper, KeeperCommand};
 
@@ -71,10 +71,9 @@ impl fmt::Debug for Events {
 /// address may lead elsewhere.
 type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
-/// The channels that are wanted, one for each slot.
+/// The subscriptions of a client, one for each slot that it wants; the keeper knows which.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    wanted: Mutex<HashMap<Slot, Bytes>>,
     joined: Joined,
     commands: mpsc::UnboundedSender<KeeperCommand>,
     events: Events,
@@ -101,36 +100,24 @@ impl Subscriptions {
             joined.clone(),
         );
         let keeper = tokio::spawn(keeper.run(taken)).abort_handle();
-        Subscriptions { wanted: Mutex::default(), joined, commands, events, keeper }
+        Subscriptions { joined, commands, events, keeper }
     }
 
     /// Keeps the channel joined at the master of its slot from now on. Returns at once, and may be
     /// said again.
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
-        let mut wanted = lock(&self.wanted);
-        if wanted.get(&slot) != Some(&channel) {
-            wanted.insert(slot, channel.clone());
-            self.tell(KeeperCommand::Want { slot, channel });
-        }
+        self.tell(KeeperCommand::Want { slot, channel });
     }
 
     /// Leaves the slot's channel.
     pub(crate) fn unwant(&self, slot: Slot) {
-        if lock(&self.wanted).remove(&slot).is_some() {
-            self.tell(KeeperCommand::Unwant { slot });
-        }
+        self.tell(KeeperCommand::Unwant { slot });
     }
 
     /// Takes note that a call for that slot was sent on with ASK: while it migrates, messages come
     /// from both servers.
     pub(crate) fn asked(&self, slot: Slot, source: &Address, target: &Address) {
-        if lock(&self.wanted).contains_key(&slot) {
-            self.tell(KeeperCommand::LockRequest {
-                slot,
-                source: source.clone(),
-                target: target.clone(),
-            });
-        }
+        self.tell(KeeperCommand::Ask { slot, source: source.clone(), target: target.clone() });
     }
 
     /// The name of the server where the slot's channel is joined right now, if that is the master

@@ -1,6 +1,6 @@
 //! Which joins are under way on one connection, and which wait for their turn.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,18 +21,18 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Joins {
-    asked: HashMap<Bytes, LockRequest>,
+    /// Those that have no answer yet.
+    sent: BTreeMap<Bytes, Sent>,
     /// With whether it is joined after ASK.
     queued: HashMap<Bytes, bool>,
     /// The order of `queued`. A channel that is not there any more was left meanwhile.
     turns: VecDeque<Bytes>,
 }
 
-/// A join that has no answer yet.
 #[derive(Debug)]
-struct LockRequest {
+struct Sent {
     asking: bool,
-    sent: Moment,
+    at: Moment,
 }
 
 impl Joins {
@@ -44,13 +44,13 @@ impl Joins {
 
     /// Takes a channel off. False if it was not sent yet: then there is nothing to leave.
     pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
-        self.asked.remove(channel);
+        self.sent.remove(channel);
         self.queued.remove(channel).is_none()
     }
 
     /// The next one to send, if there is room in the window.
     pub(super) fn next(&mut self, now: Moment) -> Option<LinkCommand> {
-        if self.asked.len() >= WINDOW {
+        if self.sent.len() >= WINDOW {
             return None;
         }
         loop {
@@ -64,26 +64,26 @@ impl Joins {
 
     /// Notes one that is sent.
     pub(super) fn sent(&mut self, now: Moment, channel: Bytes, asking: bool) {
-        self.asked.insert(channel, LockRequest { asking, sent: now });
+        self.sent.insert(channel, Sent { asking, at: now });
     }
 
     /// Takes an answer. Whether the channel was subscribed after ASK.
     pub(super) fn answered(&mut self, channel: &Bytes) -> bool {
-        self.asked.remove(channel).is_some_and(|asked| asked.asking)
+        self.sent.remove(channel).is_some_and(|sent| sent.asking)
     }
 
     pub(super) fn has_unanswered(&self) -> bool {
-        !self.asked.is_empty()
+        !self.sent.is_empty()
     }
 
     /// Those to send again.
     pub(super) fn overdue(&mut self, now: Moment, last_heard: Moment) -> Vec<LinkCommand> {
         let mut overdue = Vec::new();
-        for (channel, asked) in &mut self.asked {
-            let silence = now.since(asked.sent.max(last_heard));
-            if silence >= SILENCE || now.since(asked.sent) >= LONGEST {
-                asked.sent = now;
-                overdue.push(LinkCommand::Join { channel: channel.clone(), asking: asked.asking });
+        for (channel, sent) in &mut self.sent {
+            let silence = now.since(sent.at.max(last_heard));
+            if silence >= SILENCE || now.since(sent.at) >= LONGEST {
+                sent.at = now;
+                overdue.push(LinkCommand::Join { channel: channel.clone(), asking: sent.asking });
             }
         }
         overdue
@@ -98,7 +98,7 @@ mod tests {
         Moment::from_origin(Duration::from_millis(ms))
     }
 
-    fn asked(channel: &'static str) -> Joins {
+    fn sent(channel: &'static str) -> Joins {
         let mut joins = Joins::default();
         joins.queue(channel.into(), true);
         assert!(joins.next(at(0)).is_some());
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_join_is_sent_again_when_the_connection_is_silent() {
-        let mut joins = asked("a");
+        let mut joins = sent("a");
         assert!(joins.overdue(at(999), at(0)).is_empty());
         assert!(joins.overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
         assert_eq!(joins.overdue(at(1600), at(600)).len(), 1);
@@ -118,14 +118,14 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
-        let mut joins = asked("a");
+        let mut joins = sent("a");
         assert!(joins.overdue(at(9_999), at(9_998)).is_empty());
         assert_eq!(joins.overdue(at(10_000), at(9_999)).len(), 1);
     }
 
     #[test]
     fn what_is_left_is_not_sent_again() {
-        let mut joins = asked("a");
+        let mut joins = sent("a");
         joins.queue("b".into(), false);
         assert!(joins.leave(&"a".into()));
         assert!(!joins.leave(&"b".into()), "it was never sent");

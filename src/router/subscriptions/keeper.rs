@@ -25,7 +25,7 @@ use crate::slot::Slot;
 pub(super) enum KeeperCommand {
     Want { slot: Slot, channel: Bytes },
     Unwant { slot: Slot },
-    LockRequest { slot: Slot, source: Address, target: Address },
+    Ask { slot: Slot, source: Address, target: Address },
 }
 
 pub(super) struct Keeper {
@@ -100,14 +100,15 @@ impl Keeper {
     fn obey(&mut self, command: KeeperCommand) {
         match command {
             KeeperCommand::Want { slot, channel } => {
+                if self.wanted.get(&slot).is_some_and(|wanted| wanted.channel == channel) {
+                    return;
+                }
                 self.forget(slot);
                 self.wanted.insert(slot, Wanted { channel, places: Vec::new() });
                 self.settle(slot);
             }
             KeeperCommand::Unwant { slot } => self.forget(slot),
-            KeeperCommand::LockRequest { slot, source, target } => {
-                self.add_guest(slot, &source, target)
-            }
+            KeeperCommand::Ask { slot, source, target } => self.add_guest(slot, &source, target),
         }
     }
 
