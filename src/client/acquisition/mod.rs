@@ -10,6 +10,8 @@ mod holding;
 mod pending;
 mod releasing;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
