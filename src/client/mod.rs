@@ -152,7 +152,7 @@ impl Client {
         self.registry().get(count)
     }
 
-    /// Everyone of this client who waits in a slot, in the order in which they came.
+    /// The acquisitions of this client that wait in a slot, in the order in which they came.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         self.registry().waiters_in(slot)
     }
@@ -162,7 +162,7 @@ impl Client {
         self.registry().all()
     }
 
-    /// Someone begins to wait: the client subscribes in the lock's slot. Ends when the result is
+    /// An acquisition begins to wait: the client subscribes in the lock's slot. Ends when the result is
     /// dropped.
     pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
         let slot = acquisition.lock.slot;

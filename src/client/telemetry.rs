@@ -27,7 +27,7 @@ pub(crate) fn describe() {
             "Requests for a lock, from the call to its outcome"
         );
         describe_histogram!("rwlease_wait_seconds", Unit::Seconds, "Time in a lock's queue");
-        describe_counter!("rwlease_handoffs_total", "Grants to those who waited");
+        describe_counter!("rwlease_handoffs_total", "Grants to requests that waited");
         describe_histogram!(
             "rwlease_hold_seconds",
             Unit::Seconds,

@@ -39,8 +39,8 @@ use crate::slot::Slot;
 ///
 /// # Fairness
 ///
-/// None: a plain mutex tells nobody that it is free. Those who wait try again after a
-/// [pause](crate::Retry), and who tries first has it.
+/// None: no server tells that a plain mutex is free. Waiting requests try again after a
+/// [pause](crate::Retry), and the first try after the release has it.
 #[derive(Clone)]
 pub struct Mutex {
     pub(crate) client: Arc<Handle>,

@@ -38,7 +38,7 @@ const INTERVAL: Duration = Duration::from_millis(75);
 ///   earlier one still reads. (An earlier one's does not, among clients of this type: the key names
 ///   the reader that came last. In the old fleet any reader's release deletes the key of all.) A
 ///   reader whose answer was lost and whose call was repeated counts as one that came later than
-///   those who came between.
+///   the readers that came between.
 /// - A release of the old fleet deletes whatever is there, also a key that this type set.
 /// - A reader of the old fleet that comes sets the readers' key to its own time to live, without a
 ///   look. Where that is the shorter one, the readers before it are cut short and are not told:

@@ -10,15 +10,15 @@ use crate::protocol::Scripts;
 use crate::router::{ClusterAdapter, Transport};
 
 impl Builder {
-    /// Uses a cluster connection that the application has already, for those who may open no
-    /// further connections. No round trip.
+    /// Uses a cluster connection that the application has already, where no further
+    /// connections may be opened. No round trip.
     ///
     /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and
-    /// which versions and settings it needs. In short: those who wait poll the servers now and then
-    /// and are not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection
-    /// does in a failover or when a connection breaks (stalls of all shards, a timeout that is not
-    /// heeded) befalls the locks as well. Its response timeout must be set, and an overall one that
-    /// is longer, and it must not be in use for subscriptions. One attempt of a call waits for its
+    /// which versions and settings it needs. In short: waiting requests poll the servers and are
+    /// not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection does in a
+    /// failover or when a connection breaks (stalls of all shards, a timeout that is not heeded)
+    /// happens to the locks as well. Its response timeout must be set, and an overall one that is
+    /// longer, and it must not be in use for subscriptions. One attempt of a call waits for its
     /// answer at least 2 s, also where [`response_timeout`](Builder::response_timeout) says less:
     /// that connection repeats commands by itself, and needs the time; its overall timeout must
     /// leave it too.
