@@ -4,7 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use crate::support::{
-    Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single,
+    Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single, WaitLimit,
+    is_subscribed,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
@@ -187,7 +188,15 @@ async fn a_hand_off_is_pushed() -> Result {
         let lock = lock.clone();
         async move { lock.write().await }
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let wait_limit = WaitLimit::new("the waiter to be pushed to");
+    let master = cluster.node(cluster.master_of(lock.slot().get()).await?);
+    loop {
+        let entries: Vec<String> = master.say("HVALS rwlease:pushed").await?;
+        if entries.iter().any(|entry| is_subscribed(entry)) {
+            break;
+        }
+        wait_limit.pause("it polls").await?;
+    }
     held.release().await?;
     drop(timeout(LONG / 2, waiting).await???);
     Ok(())

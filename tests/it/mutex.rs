@@ -65,7 +65,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
         let mutex = mutex.clone();
         async move { mutex.lock().timeout(LONG).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
     assert_eq!(python.say("release").unwrap(), "released");
     let held = waiting.await.unwrap().unwrap();
@@ -77,7 +77,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
         ("True".into(), "False".into())
     );
     python.begin("wait").unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.until_called("set", 2).await.unwrap(); // it tries
     assert!(held.is_held());
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert_eq!(python.answer().unwrap(), "True");
@@ -178,7 +178,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
         let mutex = mutex.clone();
         async move { mutex.lock().cancel_on(async { drop(cancelled.await) }).await }
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
     drop(cancel);
     let cancelled = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();

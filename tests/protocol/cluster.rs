@@ -1,13 +1,11 @@
 //! What only a cluster, or a user with few rights, can show.
 
-use std::time::Duration;
-
 use redis::cmd;
 use rwlease::Slot;
 
 use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, id, start};
-use super::support::{Server, ServerSettings};
+use super::support::{Server, ServerSettings, WaitLimit};
 
 /// A cluster of one node that serves all slots but the last.
 fn cluster() -> Server {
@@ -20,8 +18,13 @@ fn cluster() -> Server {
         let server = Server::start(&settings).await.unwrap();
         let all = (0..16_383).collect::<Vec<u16>>();
         let _: String = server.run(cmd("CLUSTER").arg("ADDSLOTS").arg(all)).await.unwrap();
-        while !server.say::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        let wait_limit = WaitLimit::new("the node to serve its slots");
+        loop {
+            let info: String = server.say("CLUSTER INFO").await.unwrap();
+            if info.contains("cluster_state:ok") {
+                break;
+            }
+            wait_limit.pause(info).await.unwrap();
         }
         server
     })
