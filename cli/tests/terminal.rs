@@ -88,11 +88,11 @@ async fn the_command_has_the_terminal_when_it_wants_it() -> Result {
 #[tokio::test]
 async fn ctrl_c_reaches_the_command_once() -> Result {
     let server = Single::start().await?;
-    // Once where the command leaves the terminal alone, once where it has it. The first of its
-    // sleeps ends with the key, and the second one leaves time to be hit again.
+    // Once where the command leaves the terminal alone, once where it has it. A sleep that has
+    // begun ends with the key, and the other one leaves time to be hit again.
     for wants in ["", "stty -a > /dev/null; stty echo;"] {
         let script = format!(
-            "run a -- sh -c '{wants} trap \"echo hit\" INT; echo ready; sleep 60; sleep 1; echo done'"
+            "run a -- sh -c '{wants} trap \"echo hit\" INT; echo ready; sleep 1; sleep 1; echo done'"
         );
         let mut run = OnTerminal::start(&server, &script)?;
         run.shows("ready").await?;
