@@ -14,7 +14,7 @@ use rwlease::Locks;
 use rwlease::embedded::Engine;
 
 #[tokio::test]
-async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_there_is() {
+async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_there_is() {
     let builder = PrometheusBuilder::new().set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0]).unwrap();
     let prometheus = builder.install_recorder().unwrap();
     use_locks(&prometheus).await;
@@ -122,15 +122,15 @@ fn check_dashboard(text: &str) {
         .filter_map(|part| part.split_once("=\""))
         .map(|(name, _)| name.to_owned())
         .collect();
-    let mut asked = BTreeSet::new();
+    let mut queried = BTreeSet::new();
     for query in &queries {
         for word in query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             if word.starts_with("rwlease_") {
                 assert!(
                     there.contains(word),
-                    "{query} asks for {word}, which there is not: {there:?}"
+                    "{query} queries {word}, which there is not: {there:?}"
                 );
-                asked.insert(word.to_owned());
+                queried.insert(word.to_owned());
             }
         }
         let by = query
@@ -155,7 +155,7 @@ fn check_dashboard(text: &str) {
         "rwlease_",
     ) {
         assert!(
-            asked.iter().any(|name| name.starts_with(&metric)),
+            queried.iter().any(|name| name.starts_with(&metric)),
             "the dashboard shows nothing of {metric}"
         );
     }

@@ -126,7 +126,7 @@ async fn a_holder_hears_that_somebody_has_taken_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_lost_is_asked_for_again() {
+async fn a_call_whose_answer_was_lost_is_sent_again() {
     let server = Single::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
@@ -190,7 +190,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_write_lock_is_retried_where_that_is_asked_for() {
+async fn a_read_write_lock_is_retried_where_that_is_requested() {
     let (server, locks) = single().await;
     let lock = locks.rwlock("retried").unwrap();
     let held = lock.write().await.unwrap();

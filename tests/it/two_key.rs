@@ -467,7 +467,7 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
     Ok(())
 }
 
-/// Each step of the change-over. `node` is the server of the two keys, whom the old fleet asks.
+/// Each step of the change-over. `node` is the server of the two keys, which the old fleet calls.
 async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result {
     let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
     let both = async || -> Result<Member> {
