@@ -7,7 +7,7 @@
 VALKEY := target/servers/valkey-server
 REDIS_8 := target/servers/redis-8.2
 # What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
-VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry questions
+VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
 # How many tests of a program run at a time: most of them wait most of the time. The servers that they start have a bound
 # of their own, in tests/support/turn.rs.
 # A suite of the command goes with one of the library: alone, it has all built again, with fewer features.

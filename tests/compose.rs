@@ -250,10 +250,10 @@ mod partition {
         for number in compose.masters().await? {
             let wait_limit = WaitLimit::new("the replicas to have everything");
             loop {
-                let mut ask = redis::pipe();
-                ask.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);
+                let mut wait = redis::pipe();
+                wait.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);
                 let mut connection = compose.node(number).connect().await?;
-                let (replicas,): (u64,) = ask.query_async(&mut connection).await?;
+                let (replicas,): (u64,) = wait.query_async(&mut connection).await?;
                 if replicas >= 1 {
                     break;
                 }

@@ -63,8 +63,8 @@ async fn on_a_cluster() -> Result {
         cluster.node(0).reset_stats().await?;
         let said = run(example, Some(cluster.urls().join(","))).await?;
         assert!(!said.trim().is_empty(), "{example} says nothing");
-        let asked = cluster.node(0).calls("cluster|slots").await?;
-        assert!(asked > 0, "{example} did not ask the cluster");
+        let queries = cluster.node(0).calls("cluster|slots").await?;
+        assert!(queries > 0, "{example} did not query the cluster");
     }
     Ok(())
 }

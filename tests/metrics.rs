@@ -14,11 +14,13 @@ use rwlease::Locks;
 use rwlease::embedded::Engine;
 
 #[tokio::test]
-async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_there_is() {
+async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_there_is() {
     let builder = PrometheusBuilder::new().set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0]).unwrap();
     let prometheus = builder.install_recorder().unwrap();
-    use_locks().await;
-    let text = settled(&prometheus).await;
+    use_locks(&prometheus).await;
+    // What goes on in the background is done.
+    let last = [r#"rwlease_releases_total{outcome="absent"}"#, r#"kind="moved""#];
+    let text = until(&prometheus, &last).await;
 
     for line in [
         r#"rwlease_acquire_seconds_count{mode="write",outcome="granted"} 2"#,
@@ -62,7 +64,7 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_asks_for_what_the
 }
 
 /// Each step once.
-async fn use_locks() {
+async fn use_locks(prometheus: &PrometheusHandle) {
     let engine = Engine::builder().masters(2).build();
     let settings = Locks::builder().lease(Duration::from_millis(600));
     let locks = settings.connect_embedded(&engine).await.unwrap();
@@ -77,7 +79,8 @@ async fn use_locks() {
         let lock = lock.clone();
         async move { lock.read().await.unwrap() }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await; // renewals; and the one who waits has its subscription
+    observing::until_subscribed(&engine, &lock).await;
+    until(prometheus, &[r#"rwlease_renewals_total{outcome="held"}"#]).await;
     writing.release().await.unwrap();
     drop(waiting.await.unwrap());
 
@@ -92,19 +95,19 @@ async fn use_locks() {
     guard.keep().await.unwrap();
 }
 
-/// The text, once what goes on in the background is done.
-async fn settled(prometheus: &PrometheusHandle) -> String {
-    let mut text = String::new();
-    for _ in 0..400 {
-        text = prometheus.render();
-        if text.contains(r#"rwlease_releases_total{outcome="absent"}"#)
-            && text.contains(r#"kind="moved""#)
-        {
-            break;
+/// The text, once it has all of these.
+async fn until(prometheus: &PrometheusHandle, words: &[&str]) -> String {
+    let found = async {
+        loop {
+            let text = prometheus.render();
+            if words.iter().all(|word| text.contains(word)) {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    text
+    };
+    let text = tokio::time::timeout(Duration::from_secs(20), found).await;
+    text.unwrap_or_else(|_| panic!("not all of {words:?} in:\n{}", prometheus.render()))
 }
 
 fn check_dashboard(text: &str) {
@@ -119,15 +122,15 @@ fn check_dashboard(text: &str) {
         .filter_map(|part| part.split_once("=\""))
         .map(|(name, _)| name.to_owned())
         .collect();
-    let mut asked = BTreeSet::new();
+    let mut queried = BTreeSet::new();
     for query in &queries {
         for word in query.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             if word.starts_with("rwlease_") {
                 assert!(
                     there.contains(word),
-                    "{query} asks for {word}, which there is not: {there:?}"
+                    "{query} queries {word}, which there is not: {there:?}"
                 );
-                asked.insert(word.to_owned());
+                queried.insert(word.to_owned());
             }
         }
         let by = query
@@ -152,7 +155,7 @@ fn check_dashboard(text: &str) {
         "rwlease_",
     ) {
         assert!(
-            asked.iter().any(|name| name.starts_with(&metric)),
+            queried.iter().any(|name| name.starts_with(&metric)),
             "the dashboard shows nothing of {metric}"
         );
     }

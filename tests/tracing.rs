@@ -137,8 +137,7 @@ async fn each_step_of_a_lock_is_told() {
     assert_eq!(told["mode"], "read");
     let joined = tape.has("rwlease.subscribe", "joined", &["slot", "node"]).await;
     assert_eq!((&joined["slot"], &joined["node"]), (&told["slot"], &told["node"]));
-    // Not before it has its subscription: then it is pushed to.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    observing::until_subscribed(&engine, &lock).await;
     first.release().await.unwrap();
     tape.has("rwlease.release", "released", &["lock", "slot", "node", "seconds"]).await;
     let second = waiting.await.unwrap();

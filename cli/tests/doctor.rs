@@ -92,7 +92,7 @@ async fn a_user_that_lacks_rights() -> Result {
     for right in ["+info", "memory", "+wait", "+ssubscribe", "+scan"] {
         assert!(ran.out.contains(right), "{right}: {}", ran.out);
     }
-    // What tells nodes apart is asked for in a cluster alone.
+    // What tells nodes apart is queried in a cluster alone.
     let vague = "user vague on >p ~* &* +@all -cluster|myid -cluster|info";
     let cluster = Cluster::start_with(Shape::of(1, 0).line(vague)).await?;
     let url = cluster.node(0).url().replace("redis://", "redis://vague:p@");

@@ -1,18 +1,18 @@
 //! The command `rwlease`, as a shell sees it: what it prints, how it ends, and what becomes of the
 //! commands that it runs.
 
-// The ban on direct clocks is for the library; and the test support asks for features of the
-// library by their names.
+// The ban on direct clocks is for the library; and the test support names features of the
+// library.
 #![allow(clippy::disallowed_methods, unexpected_cfgs)]
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-mod asking;
 mod counter;
 mod doctor;
 mod generated;
 mod losing;
+mod queries;
 mod revoking;
 mod running;
 mod secure;

@@ -2,15 +2,18 @@
 
 use std::process::Stdio;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::support::{Error, Result, Single};
 use crate::tool::{HEARING, LONG, RWLEASE, Tool};
 
-/// A run on a terminal of its own, with what is typed there.
-struct OnTerminal(Child);
+/// A run on a terminal of its own, with what is typed there and what was shown so far.
+struct OnTerminal {
+    process: Child,
+    shown: String,
+}
 
 impl OnTerminal {
     fn start(server: &Single, args: &str) -> Result<OnTerminal> {
@@ -37,21 +40,35 @@ impl OnTerminal {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        Ok(OnTerminal(process))
+        Ok(OnTerminal { process, shown: String::new() })
     }
 
     async fn types(&mut self, keys: &str) -> Result {
-        let stdin = self.0.stdin.as_mut().ok_or_else(|| Error::new("no input"))?;
+        let stdin = self.process.stdin.as_mut().ok_or_else(|| Error::new("no input"))?;
         stdin.write_all(keys.as_bytes()).await?;
         Ok(stdin.flush().await?)
     }
 
+    /// Waits until these words are shown.
+    async fn shows(&mut self, words: &str) -> Result {
+        while !self.shown.contains(words) {
+            let stdout = self.process.stdout.as_mut().ok_or_else(|| Error::new("no output"))?;
+            let mut part = [0; 1024];
+            let late = |_| Error::new(format!("waited for {words:?}: {:?}", self.shown));
+            match timeout(LONG, stdout.read(&mut part)).await.map_err(late)?? {
+                0 => return Err(Error::new(format!("no {words:?} in {:?}", self.shown))),
+                read => self.shown += &String::from_utf8_lossy(&part[..read]),
+            }
+        }
+        Ok(())
+    }
+
     /// Its exit status and all that was shown.
     async fn ended(mut self) -> Result<(Option<i32>, String)> {
-        let stdin = self.0.stdin.take(); // its end would end `script`
-        let output = timeout(LONG, self.0.wait_with_output()).await??;
+        let stdin = self.process.stdin.take(); // its end would end `script`
+        let output = timeout(LONG, self.process.wait_with_output()).await??;
         drop(stdin);
-        Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+        Ok((output.status.code(), self.shown + &String::from_utf8_lossy(&output.stdout)))
     }
 }
 
@@ -71,14 +88,14 @@ async fn the_command_has_the_terminal_when_it_wants_it() -> Result {
 #[tokio::test]
 async fn ctrl_c_reaches_the_command_once() -> Result {
     let server = Single::start().await?;
-    let tool = Tool::new([server.url()]);
-    // Once where the command leaves the terminal alone, once where it has it.
+    // Once where the command leaves the terminal alone, once where it has it. A sleep that has
+    // begun ends with the key, and the other one leaves time to be hit again.
     for wants in ["", "stty -a > /dev/null; stty echo;"] {
-        let script =
-            format!("run a -- sh -c '{wants} trap \"echo hit\" INT; sleep 1; sleep 1; echo done'");
+        let script = format!(
+            "run a -- sh -c '{wants} trap \"echo hit\" INT; echo ready; sleep 1; sleep 1; echo done'"
+        );
         let mut run = OnTerminal::start(&server, &script)?;
-        tool.until("a", |status| status["locked"] == true).await?;
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        run.shows("ready").await?;
         run.types("\x03").await?;
         let (status, shown) = run.ended().await?;
         assert_eq!((status, shown.matches("hit").count()), (Some(0), 1), "{shown}");
@@ -91,11 +108,10 @@ async fn ctrl_c_reaches_the_command_once() -> Result {
 #[tokio::test]
 async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
     let server = Single::start().await?;
-    let tool = Tool::new([server.url()]);
     for begin in ["exec", "true; "] {
-        let command = "run a -- sh -c 'sleep 1; sleep 1; exit 5'";
+        let command = "run a -- sh -c 'echo ready; sleep 1; exit 5'";
         let mut run = OnTerminal::shell(&server, &format!("{begin} {RWLEASE} {command}; exit $?"))?;
-        tool.until("a", |status| status["locked"] == true).await?;
+        run.shows("ready").await?;
         run.types("\x1a").await?;
         assert_eq!(run.ended().await?.0, Some(5), "{begin}");
     }
@@ -121,13 +137,12 @@ async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
 #[tokio::test]
 async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
     let server = Single::start().await?;
-    let tool = Tool::new([server.url()]);
-    let command = "run --lease 60s a -- sh -c 'sleep 1; sleep 1; exit 5'";
+    let command = "run --lease 60s a -- sh -c 'echo ready; sleep 1; exit 5'";
     let mut run = OnTerminal::shell(
         &server,
         &format!("set -m; {RWLEASE} {command}; echo stopped; fg; exit $?"),
     )?;
-    tool.until("a", |status| status["locked"] == true).await?;
+    run.shows("ready").await?;
     run.types("\x1a").await?;
     let (status, shown) = run.ended().await?;
     assert_eq!(status, Some(5), "{shown}");
@@ -145,7 +160,7 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
     tool.until("a", |status| status["waiters"] == 1).await?;
     let mut run = OnTerminal::start(&server, "run a -- true")?;
     tool.until("a", |status| status["waiters"] == 2).await?;
-    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    run.shows("1 before you").await?;
     run.types("\x03").await?;
     let (status, shown) = run.ended().await?;
     assert_eq!(status, Some(130), "{shown}");

@@ -10,6 +10,7 @@ mod redirects;
 mod replicated;
 #[cfg(feature = "metrics")]
 mod seen;
+mod standalone;
 mod subscriptions;
 mod texts;
 mod trouble;
@@ -83,4 +84,13 @@ fn redirect(kind: &str, key: &str, host: &str) -> Act {
 fn line(command: &str, key: &str, host: &str) -> String {
     let name: String = format!("{host}-0123456789abcdef").chars().take(12).collect();
     format!("{command} 1 {key} {name} 0 arg")
+}
+
+/// A client of these servers.
+async fn connect(fakes: &Fakes, seeds: &[&str]) -> Result<Arc<Router>, CallError> {
+    let settings = RouterSettings {
+        seeds: seeds.iter().map(|host| address(host)).collect(),
+        ..RouterSettings::default()
+    };
+    Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings).await
 }

@@ -27,7 +27,7 @@ pub struct Excuses {
 }
 
 impl Excuses {
-    /// Those of a worker that asks for a lock, in order and apart.
+    /// Those of a worker that requests a lock, in order and apart.
     fn of(&self, name: usize, worker: usize) -> Vec<Span> {
         let all = [self.names.get(&name), self.workers.get(&worker)];
         let mut spans: Vec<Span> = all.into_iter().flatten().flatten().copied().collect();
@@ -67,7 +67,7 @@ pub struct Findings {
     pub writes: usize,
     /// Two believed to hold at once, one of them for writing.
     pub overlaps: Seen,
-    /// A token that is not above one that was granted before it was asked for, or whose holder had
+    /// A token that is not above one that was granted before it was requested, or whose holder had
     /// gone before it was granted; or that two have.
     pub tokens: Seen,
     /// Writes that the store accepted after one with a newer token.
@@ -176,13 +176,13 @@ impl Findings {
         }
     }
 
-    /// Who asks after another was granted gets a higher token.
+    /// A request after another's grant gets a higher token.
     fn tokens(&mut self, holds: &[Held<'_>]) {
-        let mut asked: Vec<&Held<'_>> = holds.iter().collect();
-        asked.sort_by_key(|held| held.hold.requested);
+        let mut requested: Vec<&Held<'_>> = holds.iter().collect();
+        requested.sort_by_key(|held| held.hold.requested);
         let mut granted = holds.iter().peekable();
         let mut highest = 0;
-        for held in asked {
+        for held in requested {
             while let Some(before) = granted.next_if(|before| before.grant.at < held.hold.requested)
             {
                 highest = highest.max(before.grant.token);
@@ -210,7 +210,7 @@ impl Findings {
     }
 
     /// Who is granted after another has gone, and excludes it, has a higher token, whenever it
-    /// asked.
+    /// requested.
     fn tokens_after_holds(&mut self, holds: &[Held<'_>]) {
         let mut ended: Vec<&Held<'_>> = holds.iter().collect();
         ended.sort_by_key(|held| held.end);
@@ -321,14 +321,14 @@ impl Findings {
                 Mode::Write => all_gone,
                 Mode::Read => writers_gone,
             };
-            let (asked, excuses) = (wait.hold.requested, excuses(wait.hold.worker));
+            let (requested, excuses) = (wait.hold.requested, excuses(wait.hold.worker));
             if wait.is_timed_out
-                && excused((asked, wait.until), &excuses) < (wait.until - asked) / 2
+                && excused((requested, wait.until), &excuses) < (wait.until - requested) / 2
             {
                 self.timed_out
                     .note(|| format!("{} was given up at {}", shown(wait.hold), wait.until));
             }
-            let from = gone.max(asked);
+            let from = gone.max(requested);
             if wait.until > from
                 && wait.until - from > wait_limit + excused((from, wait.until), &excuses)
             {
@@ -418,7 +418,7 @@ impl<'a> Held<'a> {
 fn shown(hold: &Hold) -> String {
     let token = hold.granted.map_or(0, |grant| grant.token);
     format!(
-        "worker {}'s {:?} of lock {} (token {token}, asked for at {})",
+        "worker {}'s {:?} of lock {} (token {token}, requested at {})",
         hold.worker, hold.mode, hold.name, hold.requested
     )
 }

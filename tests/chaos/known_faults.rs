@@ -134,7 +134,7 @@ fn a_token_that_falls_or_is_given_twice_is_found() {
     let at_once = ["1 R 0 7 w", "2 G 0 9 1000", "6 E 0 held"];
     assert_eq!(findings(&[&first, &lower]).tokens.count, 2, "by either rule");
     assert_eq!(findings(&[&first, &same]).tokens.count, 1);
-    // Both had asked before either was granted, and neither had gone: any order is one.
+    // Both had come before either was granted, and neither had gone: any order is one.
     assert_eq!(findings(&[&first, &at_once]).tokens.count, 0);
 }
 

@@ -72,12 +72,12 @@ pub struct Told {
 pub struct Census(pub BTreeMap<usize, Told>);
 
 impl Census {
-    /// Asks all that were neither killed nor frozen by order. One that has ended by itself is
+    /// Queries all that were neither killed nor frozen by order. One that has ended by itself is
     /// missing.
     pub async fn take(cluster: &Cluster) -> Result<Census> {
         let mut all = BTreeMap::new();
         for number in cluster.running() {
-            all.extend(ask(cluster, number).await?.map(|told| (number, told)));
+            all.extend(query(cluster, number).await?.map(|told| (number, told)));
         }
         Ok(Census(all))
     }
@@ -105,7 +105,7 @@ impl Census {
 }
 
 /// Nothing if its process has ended.
-async fn ask(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
+async fn query(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
     let node = cluster.node(number);
     let wait_limit = WaitLimit::new(format!("node {number} to say what it is"));
     while !node.has_ended()? {

@@ -59,14 +59,14 @@ const COUNTED: &[Promise] = &[];
 /// otherwise.
 const LONG: u32 = 15_000;
 
-/// Where replicas take over by order: a replica is not asked again for four times as long.
+/// Where replicas take over by order: a replica gets no second order for four times as long.
 const ORDERED: u32 = 3_000;
 
 pub fn rows() -> Vec<Row> {
     vec![
         Row {
             name: "steady",
-            title: "nothing is done",
+            title: "no fault",
             nemesis: Nemesis::Nothing,
             least: 1_000_000,
             smoke: 2_000,
@@ -82,7 +82,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "moves",
-            title: "a slot moves key by key, agreed between moves",
+            title: "a slot moves key by key, and all nodes agree before the next move",
             nemesis: Nemesis::Moves,
             least: 2_000,
             smoke: 30,
@@ -100,7 +100,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "drain",
-            title: "a node is added, a whole shard moves over to it, and its old node is removed",
+            title: "a node joins and takes over a whole shard, and the shard's old node leaves",
             nemesis: Nemesis::Drain,
             least: 10,
             smoke: 1,
@@ -127,7 +127,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "pause",
-            title: "a master stops until a replica was promoted, and goes on",
+            title: "a master stops until a replica takes over, and goes on",
             nemesis: Nemesis::Pause,
             least: 50,
             smoke: 1,
@@ -136,7 +136,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "partition",
-            title: "a master and the clients beside it are cut off, and come back",
+            title: "a partition cuts off a master and the clients beside it, and ends",
             nemesis: Nemesis::Partition,
             least: 20,
             smoke: 1,
@@ -196,7 +196,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "permission-publish",
-            title: "the right to tell those who wait (`SPUBLISH`) is taken away for half a second",
+            title: "clients may not notify waiters (`SPUBLISH`) for half a second",
             nemesis: Nemesis::Permission("spublish"),
             least: 20,
             smoke: 1,
@@ -205,7 +205,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "permission-set",
-            title: "the right to change a lock (`HSET`) is taken away for half a second",
+            title: "clients may not change a lock (`HSET`) for half a second",
             nemesis: Nemesis::Permission("hset"),
             least: 20,
             smoke: 1,
@@ -229,7 +229,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "skew",
-            title: "servers' clocks differ by up to 400 ms, and locks go from one to the other",
+            title: "servers' clocks differ by up to 400 ms while a slot moves and a replica takes over",
             nemesis: Nemesis::Skew,
             least: 50,
             smoke: 1,

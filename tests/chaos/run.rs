@@ -121,7 +121,7 @@ async fn play(
             let mut ending = vec![format!("the run ended early: {error}")];
             let looked = scene.settle(Ended::CutShort).await;
             ending.extend(
-                looked.err().map(|error| format!("the servers could not be asked: {error}")),
+                looked.err().map(|error| format!("the servers could not be queried: {error}")),
             );
             (ending, 0)
         }

@@ -279,7 +279,7 @@ impl Scene {
     }
 
     /// Waits until locks of each shard (of all of them, without shards) were granted to somebody
-    /// who asked after now.
+    /// who came after now.
     pub async fn advance(&mut self) -> Result {
         self.granted_to(None).await
     }

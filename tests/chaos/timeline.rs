@@ -80,12 +80,12 @@ fn draw_hold(
     if end < from || hold.requested > to {
         return;
     }
-    let (asked, got) = (place(hold.requested), place(granted.unwrap_or(end)));
-    if got - asked > 1.0 {
+    let (requested, got) = (place(hold.requested), place(granted.unwrap_or(end)));
+    if got - requested > 1.0 {
         let middle = y + LINE / 2.0;
         let _ = write!(
             svg,
-            "<path d='M{asked:.1} {middle}H{got:.1}' stroke='#c9a227' stroke-width='.7'/>"
+            "<path d='M{requested:.1} {middle}H{got:.1}' stroke='#c9a227' stroke-width='.7'/>"
         );
     }
     if granted.is_some() {

@@ -169,7 +169,7 @@ async fn work(orders: Orders, log: &Path) -> Result {
     while let Some(ended) = tasks.join_next().await {
         ended?;
     }
-    // What has had no answer is asked for again until its lease has ended.
+    // A release without an answer is sent again until its lease has ended.
     let left = bench.locks.shutdown(CALL_TIMEOUT + bench.orders.lease).await;
     if left.is_empty() { Ok(()) } else { Err(Error::new(format!("not released: {left:?}"))) }
 }
@@ -244,7 +244,7 @@ impl Bench {
         };
         if let Err(error) = taken {
             self.log.note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
-            // So that what cannot be had now is not asked for without pause.
+            // So that what cannot be had now is not requested without pause.
             sleep(Duration::from_millis(20)).await;
         }
     }

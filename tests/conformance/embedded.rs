@@ -95,7 +95,7 @@ impl Servers for Embedded {
         Ok(())
     }
 
-    /// Its source sends on those who ask for what it no longer has.
+    /// Its source redirects calls for what it no longer has.
     async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
         let said = self.say(step.from, &["EXISTS", key]).await?;
         Ok(said[0].starts_with("-ASK "))

@@ -20,7 +20,7 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
     (connect(0).await, connect(1).await, cluster)
 }
 
-/// Above all, who asks for certificates must not be connected without.
+/// Above all, a client that is set to verify certificates must not connect without.
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn what_only_urls_go_with_is_refused() {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::LONG;
-use crate::support::Inside;
+use crate::support::{Inside, renewed, until_waiting};
 
 pub async fn readers_share_and_writers_exclude(one: &Locks, other: &Locks) {
     for name in ["a", "order:{42}", "b{1}", "Größe", "d d"] {
@@ -52,14 +52,14 @@ pub async fn locks_of_many_slots_are_held_at_once(one: &Locks, other: &Locks) {
 pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
     let held = one.rwlock("turn").unwrap().write().await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    for (number, locks) in [one, other, one, other].into_iter().enumerate() {
+    for (number, locks) in (0..).zip([one, other, one, other]) {
         let (lock, tell) = (locks.rwlock("turn").unwrap(), tell.clone());
         tokio::spawn(async move {
             let writing = lock.write().await.unwrap();
             tell.send((number, writing.token())).unwrap();
             writing.release().await.unwrap();
         });
-        sleep(Duration::from_millis(300)).await;
+        until_waiting(&one.rwlock("turn").unwrap(), number + 1).await.unwrap();
     }
     let first = held.token();
     held.release().await.unwrap();
@@ -76,7 +76,7 @@ pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
         let lock = locks.rwlock("turn").unwrap();
         tokio::spawn(async move { lock.read().await.unwrap() })
     });
-    sleep(Duration::from_millis(300)).await;
+    until_waiting(&one.rwlock("turn").unwrap(), 3).await.unwrap();
     held.release().await.unwrap();
     let reading = timeout(LONG, join_all(readers)).await.unwrap();
     assert!(reading.iter().all(|guard| guard.as_ref().unwrap().is_held()));
@@ -144,9 +144,8 @@ pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Locks, other:
         lock.write().lease(lease).await.unwrap()
     }))
     .await;
-    sleep(lease * 2).await;
-    for (guard, name) in held.iter().zip(&names) {
-        assert!(guard.is_held(), "{name}: {guard:?}");
+    try_join_all(held.iter().map(|guard| renewed(guard, 3))).await.unwrap();
+    for name in &names {
         assert!(other.rwlock(name).unwrap().try_read().await.unwrap().is_none(), "{name}");
     }
     drop(held);

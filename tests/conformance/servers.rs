@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Locks, Released, RwLock};
+use rwlease::{ErrorKind, Locks, Released, RwLock, Slot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::LONG;
 use super::site::Servers;
-use crate::support::{Backend, Inside, Result, ServerSettings, Single, WaitLimit};
+use crate::support::{
+    Backend, Inside, Result, ServerSettings, Single, WaitLimit, is_subscribed, renewed,
+    until_waiting,
+};
 
 /// What a lock's key begins with.
 const PREFIX: &str = "rwlease:";
@@ -28,11 +31,20 @@ async fn patient(servers: &impl Servers) -> Locks {
     }
 }
 
-/// A lock whose key some other node can be asked for, and who has it.
+/// A lock, and the master that has its key.
 async fn lock_in(locks: &Locks, servers: &impl Servers, name: &str) -> Result<(RwLock, usize)> {
     let lock = locks.rwlock(name)?;
     let master = servers.master_of(lock.slot()).await?;
     Ok((lock, master))
+}
+
+/// The entry of one who waits for the lock, as the server has it.
+async fn waiter(servers: &impl Servers, name: &str) -> Result<Option<String>> {
+    let key = format!("{PREFIX}{name}");
+    let master = servers.master_of(Slot::of(&key)).await?;
+    let fields = servers.say(master, &["HGETALL", &key]).await?;
+    let place = fields.iter().position(|field| field.starts_with("q:"));
+    Ok(place.map(|place| fields[place + 1].clone()))
 }
 
 /// The next master that has slots.
@@ -54,8 +66,7 @@ pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
         servers.move_slot(lock.slot(), master).await?;
         assert!(other.rwlock("followed")?.try_read().await?.is_none());
         if turn == 0 {
-            sleep(Duration::from_secs(4)).await;
-            assert!(writing.is_held(), "renewed where it is now");
+            renewed(&writing, 3).await?; // where it is now
         }
         assert_eq!(writing.release().await?, Released::Released);
     }
@@ -84,7 +95,7 @@ pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -
         let lock = other.rwlock("{tag}stays")?;
         async move { lock.write().await }
     });
-    sleep(Duration::from_millis(300)).await;
+    until_waiting(&stays, 1).await?;
     servers.move_keys(step).await?;
     assert_eq!(at_source.release().await?, Released::Released);
     let next = timeout(LONG, waiting).await???;
@@ -185,9 +196,13 @@ pub async fn one_who_waits_follows_the_slot(servers: &impl Servers) -> Result {
         let lock = other.rwlock("waited")?;
         async move { lock.write().await }
     });
-    sleep(Duration::from_millis(500)).await;
+    until_waiting(&lock, 1).await?;
     servers.move_slot(lock.slot(), another(servers, master).await?).await?;
-    sleep(Duration::from_millis(500)).await;
+    let before = waiter(servers, "waited").await?;
+    let wait_limit = WaitLimit::new("the waiter to poll at the new master");
+    while waiter(servers, "waited").await? == before {
+        wait_limit.pause(format!("{before:?}")).await?;
+    }
     assert!(!waiting.is_finished());
     let token = held.token();
     assert_eq!(held.release().await?, Released::Released);
@@ -210,7 +225,10 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
         let lock = other.rwlock("pushed")?;
         async move { lock.write().await }
     });
-    sleep(Duration::from_secs(1)).await;
+    let wait_limit = WaitLimit::new("the waiter to be pushed to");
+    while !waiter(servers, "pushed").await?.is_some_and(|entry| is_subscribed(&entry)) {
+        wait_limit.pause("it polls").await?;
+    }
     held.release().await?;
     let held = timeout(LONG / 2, &mut waiting).await???;
     held.release().await?;
@@ -268,7 +286,7 @@ pub async fn a_failover_by_order_loses_no_lock(servers: &impl Servers) -> Result
         let lock = other.rwlock("ordered")?;
         async move { lock.write().await }
     });
-    sleep(Duration::from_millis(300)).await;
+    until_waiting(&lock, 1).await?;
     servers.fail_over(master).await?;
     assert!(other.rwlock("ordered")?.try_read().await?.is_none());
     assert!(held.is_held());

@@ -85,10 +85,10 @@ impl<C: Borrow<Cluster>> Servers for (Backend, C) {
     }
 
     async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
-        let mut ask = redis::pipe();
-        ask.cmd("ASKING").ignore().cmd("EXISTS").arg(key);
+        let mut asking = redis::pipe();
+        asking.cmd("ASKING").ignore().cmd("EXISTS").arg(key);
         let mut connection = self.1.borrow().node(step.to).connect().await?;
-        let (is_there,): (bool,) = ask.query_async(&mut connection).await?;
+        let (is_there,): (bool,) = asking.query_async(&mut connection).await?;
         Ok(is_there)
     }
 

@@ -83,9 +83,9 @@ async fn slots_move_with_their_keys() -> Result {
 
     let step = cluster.begin_move(slot, to).await?;
     cluster.move_key(step, "{move}7").await?;
-    let asked =
+    let refusal =
         cluster.node(from).say::<i64>("GET {move}7").await.expect_err("not redirected").to_string();
-    assert!(asked.to_uppercase().contains("ASK"), "{asked}");
+    assert!(refusal.to_uppercase().contains("ASK"), "{refusal}");
     assert_eq!(cluster.node(from).say::<i64>("GET {move}8").await?, 8);
     assert_eq!(cluster.move_keys(step).await?, 249);
     cluster.finish_move(step).await?;

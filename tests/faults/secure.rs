@@ -4,7 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use crate::support::{
-    Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single,
+    Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single, WaitLimit,
+    is_subscribed,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
@@ -187,7 +188,15 @@ async fn a_hand_off_is_pushed() -> Result {
         let lock = lock.clone();
         async move { lock.write().await }
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let wait_limit = WaitLimit::new("the waiter to be pushed to");
+    let master = cluster.node(cluster.master_of(lock.slot().get()).await?);
+    loop {
+        let entries: Vec<String> = master.say("HVALS rwlease:pushed").await?;
+        if entries.iter().any(|entry| is_subscribed(entry)) {
+            break;
+        }
+        wait_limit.pause("it polls").await?;
+    }
     held.release().await?;
     drop(timeout(LONG / 2, waiting).await???);
     Ok(())
@@ -221,7 +230,7 @@ async fn a_missing_right_is_named() -> Result {
     Ok(())
 }
 
-/// Who may not ask for ids and epochs knows less of the servers, but is no stranger to them.
+/// A user that may not query ids and epochs knows less of the servers, but is no stranger to them.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_rights_to_tell_nodes_apart_locks_work() -> Result {
     let lacking = format!("{RIGHTS} -cluster|myid -cluster|info");
@@ -298,7 +307,7 @@ async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
     Ok(())
 }
 
-/// A server that asks for a certificate lets in who has one, and nobody else.
+/// A server that requires a certificate lets in clients that have one, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_has_a_certificate_of_its_own() -> Result {
     let certificates = certificates();
@@ -435,8 +444,8 @@ async fn who_is_not_let_in_is_told_why() -> Result {
 #[derive(Clone)]
 struct Rotated {
     password: std::sync::Arc<std::sync::Mutex<&'static str>>,
-    /// How often it was asked for.
-    asked: tokio::sync::watch::Sender<u32>,
+    /// How often it was called.
+    calls: tokio::sync::watch::Sender<u32>,
 }
 
 #[cfg(feature = "redis-tls")]
@@ -444,7 +453,7 @@ impl Rotated {
     fn new(password: &'static str) -> Self {
         Rotated {
             password: std::sync::Arc::new(password.into()),
-            asked: tokio::sync::watch::Sender::new(0),
+            calls: tokio::sync::watch::Sender::new(0),
         }
     }
 
@@ -452,13 +461,13 @@ impl Rotated {
         *self.password.lock().unwrap() = password;
     }
 
-    /// Waits until it was asked for that many times more.
-    async fn until_asked(&self, times: u32) {
-        let enough = *self.asked.borrow() + times;
-        let mut asked = self.asked.subscribe();
-        timeout(Duration::from_secs(20), asked.wait_for(|asked| *asked >= enough))
+    /// Waits until it was called that many times more.
+    async fn until_called(&self, times: u32) {
+        let enough = *self.calls.borrow() + times;
+        let mut calls = self.calls.subscribe();
+        timeout(Duration::from_secs(20), calls.wait_for(|calls| *calls >= enough))
             .await
-            .expect("asked in time")
+            .expect("called in time")
             .unwrap();
     }
 }
@@ -466,7 +475,7 @@ impl Rotated {
 #[cfg(feature = "redis-tls")]
 impl rwlease::CredentialsProvider for Rotated {
     fn credentials(&self) -> rwlease::CredentialsFuture<'_> {
-        self.asked.send_modify(|asked| *asked += 1);
+        self.calls.send_modify(|calls| *calls += 1);
         let password = *self.password.lock().unwrap();
         Box::pin(async move { Ok(rwlease::Credentials::new(USER, password)) })
     }
@@ -483,7 +492,7 @@ async fn change_password(server: &Server, password: &str) -> Result {
 /// The server knows the new password before the provider does.
 #[cfg(feature = "redis-tls")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_of_credentials_is_asked_again_when_they_are_refused() -> Result {
+async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Result {
     let certificates = certificates();
     let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
     let url = format!("rediss://127.0.0.1:{}", server.tls_port().expect("a server with TLS"));
@@ -498,11 +507,11 @@ async fn a_provider_of_credentials_is_asked_again_when_they_are_refused() -> Res
     let fixed = builder().credentials(rwlease::Credentials::new(USER, PASSWORD)).connect().await?;
 
     change_password(&server, "another").await?;
-    let asking = tokio::spawn(async move { lock.write().await });
-    rotated.until_asked(4).await;
-    assert!(!asking.is_finished(), "{:?}", asking.await);
+    let waiting = tokio::spawn(async move { lock.write().await });
+    rotated.until_called(4).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
     rotated.set("another");
-    let held = timeout(Duration::from_secs(20), asking).await???;
+    let held = timeout(Duration::from_secs(20), waiting).await???;
     assert_eq!(held.release().await?, Released::Released);
 
     // What cannot change is not tried again.

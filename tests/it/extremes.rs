@@ -25,7 +25,7 @@ const EXTREMES: [Duration; 8] = [
     Duration::MAX,
 ];
 
-/// What was asked for, for so long: it may go on for ever. Errors are those that such a request may
+/// What the request came to, after so long: it may go on without end. Errors are those that it may
 /// end in.
 async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Option<T> {
     match timeout(3 * SECOND, work).await {
@@ -102,8 +102,8 @@ async fn setters_of_requests(extreme: Duration) {
     let engine = Engine::builder().masters(1).replicas(0).build();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
     let other = Locks::builder().connect_embedded(&engine).await.unwrap();
-    let (lock, mutex) = (locks.rwlock("asked").unwrap(), locks.mutex("mutex").unwrap());
-    let (others, others_mutex) = (other.rwlock("asked").unwrap(), other.mutex("mutex").unwrap());
+    let (lock, mutex) = (locks.rwlock("extreme").unwrap(), locks.mutex("mutex").unwrap());
+    let (others, others_mutex) = (other.rwlock("extreme").unwrap(), other.mutex("mutex").unwrap());
     let mut members = vec![locks.clone()];
     for _ in 0..2 {
         members.push(Locks::embedded().await.unwrap());
@@ -125,8 +125,8 @@ async fn setters_of_requests(extreme: Duration) {
         macro_rules! each {
             ($($request:expr),* $(,)?) => {$(
                 let theirs = begin().await;
-                let asking = for_a_while(&what, $request);
-                let (had, ()) = tokio::join!(asking, async {
+                let requesting = for_a_while(&what, $request);
+                let (had, ()) = tokio::join!(requesting, async {
                     sleep(SECOND).await;
                     drop(theirs);
                 });
@@ -144,22 +144,22 @@ async fn setters_of_requests(extreme: Duration) {
             lock.try_write().timeout(extreme).into_future(),
             lock.try_write().lease(extreme).into_future(),
             lock.try_read().max_hold(extreme).into_future(),
-            locks.multi().write("asked").timeout(extreme).into_future(),
-            locks.multi().write("asked").lease(extreme).into_future(),
-            locks.multi().write("asked").max_hold(extreme).into_future(),
-            locks.multi().write("asked").timeout(extreme).try_all(),
-            quorum.write("asked").timeout(extreme).into_future(),
-            quorum.write("asked").lease(extreme).into_future(),
-            quorum.write("asked").max_hold(extreme).into_future(),
-            quorum.write("asked").member_timeout(extreme).into_future(),
-            quorum.write("asked").drift(extreme).into_future(),
+            locks.multi().write("extreme").timeout(extreme).into_future(),
+            locks.multi().write("extreme").lease(extreme).into_future(),
+            locks.multi().write("extreme").max_hold(extreme).into_future(),
+            locks.multi().write("extreme").timeout(extreme).try_all(),
+            quorum.write("extreme").timeout(extreme).into_future(),
+            quorum.write("extreme").lease(extreme).into_future(),
+            quorum.write("extreme").max_hold(extreme).into_future(),
+            quorum.write("extreme").member_timeout(extreme).into_future(),
+            quorum.write("extreme").drift(extreme).into_future(),
         );
         for retry in &retries {
             each!(
                 lock.write().retry(retry.clone()).into_future(),
                 mutex.lock().retry(retry.clone()).into_future(),
-                locks.multi().write("asked").retry(retry.clone()).into_future(),
-                quorum.write("asked").retry(retry.clone()).into_future(),
+                locks.multi().write("extreme").retry(retry.clone()).into_future(),
+                quorum.write("extreme").retry(retry.clone()).into_future(),
             );
         }
         #[cfg(feature = "legacy")]

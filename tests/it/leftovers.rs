@@ -68,12 +68,12 @@ async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
     drop(lock.read().await.unwrap());
     sleep(SECOND).await;
     engine.faults().pause(0);
-    let asking = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
+    let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
     sleep(SECOND / 10).await;
     let shutdown = tokio::spawn(async move { locks.shutdown(20 * SECOND).await });
     sleep(SECOND / 10).await;
     engine.faults().resume(0);
-    let outcome = timeout(5 * SECOND, asking).await.expect("it is told").unwrap();
+    let outcome = timeout(5 * SECOND, waiting).await.expect("it is told").unwrap();
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(shutdown.await.unwrap().is_empty());
     assert!(others.try_write().await.unwrap().is_some(), "nothing is left");

@@ -30,7 +30,7 @@ mod multi;
 mod mutex;
 #[cfg(feature = "embedded")]
 mod pushed;
-mod questions;
+mod queries;
 mod quorum;
 mod reentry;
 mod replicas;

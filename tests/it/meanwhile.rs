@@ -130,7 +130,7 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
         });
         let write = write.unwrap();
         assert!(OnGrant::has_acted());
-        sleep(SECOND).await; // and whatever was asked for has been carried out
+        sleep(SECOND).await; // and whatever was requested has been carried out
         assert_eq!(write.mode(), Some(Mode::Write), "waits: {waits}, reads on: {reads_on}");
         assert!(bench.others.try_read().await.unwrap().is_none(), "a reader beside a writer");
         assert_eq!(write.release().await.unwrap(), Released::Released);
@@ -185,12 +185,12 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
             drop(goes);
             panic!("as the test wants");
         });
-        let (lock, asking) = (bench.lock.clone(), reentrant.clone());
-        let asking =
-            tokio::spawn(async move { asking.write(&lock).await.map(|write| write.token()) });
+        let (lock, writer) = (bench.lock.clone(), reentrant.clone());
+        let writing =
+            tokio::spawn(async move { writer.write(&lock).await.map(|write| write.token()) });
         sleep(SECOND).await;
         drop(theirs);
-        let ended = timeout(5 * SECOND, asking).await.expect("it ends");
+        let ended = timeout(5 * SECOND, writing).await.expect("it ends");
         assert!(ended.unwrap_err().is_panic() && OnGrant::has_acted());
         sleep(SECOND).await;
         if let Some(read) = read {
@@ -256,7 +256,7 @@ async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
         *counted.lock().unwrap() += u32::from(served.words()[0] == b"WAIT");
     });
     let write = reentrant.write(&bench.lock).await.unwrap();
-    assert!(*waits.lock().unwrap() > 0, "a replica was asked for the write");
+    assert!(*waits.lock().unwrap() > 0, "a replica was to confirm the write");
     let status = bench.lock.status().await.unwrap();
     let left = status.writer.unwrap().remaining;
     assert!(left > 6 * SECOND && left <= 7 * SECOND, "{left:?}");
@@ -376,7 +376,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() 
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// The server that is asked for the release of what took a lost lease's place says nothing at
+/// The server that gets the release of what took a lost lease's place says nothing at
 /// first.
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers_again() {
@@ -461,7 +461,7 @@ async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released()
 /// What took the place has ended by itself when its lease has, and nothing more is sent for it,
 /// however long the guard is kept.
 #[tokio::test(start_paused = true)]
-async fn what_took_the_place_of_a_lost_lease_is_not_asked_back_when_it_has_ended() {
+async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended() {
     let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_write");

@@ -65,7 +65,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
         let mutex = mutex.clone();
         async move { mutex.lock().timeout(LONG).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
     assert_eq!(python.say("release").unwrap(), "released");
     let held = waiting.await.unwrap().unwrap();
@@ -77,7 +77,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
         ("True".into(), "False".into())
     );
     python.begin("wait").unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.until_called("set", 2).await.unwrap(); // it tries
     assert!(held.is_held());
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert_eq!(python.answer().unwrap(), "True");
@@ -126,7 +126,7 @@ async fn a_holder_hears_that_somebody_has_taken_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_lost_is_asked_for_again() {
+async fn a_call_whose_answer_was_lost_is_sent_again() {
     let server = Single::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
@@ -178,7 +178,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
         let mutex = mutex.clone();
         async move { mutex.lock().cancel_on(async { drop(cancelled.await) }).await }
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
     drop(cancel);
     let cancelled = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
@@ -190,7 +190,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_write_lock_is_retried_where_that_is_asked_for() {
+async fn a_read_write_lock_is_retried_where_that_is_requested() {
     let (server, locks) = single().await;
     let lock = locks.rwlock("retried").unwrap();
     let held = lock.write().await.unwrap();

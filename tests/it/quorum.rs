@@ -46,7 +46,7 @@ impl Bench {
         Quorum::new(members).unwrap()
     }
 
-    /// At how many of the servers that can be asked the key is there.
+    /// At how many of the servers that answer the key is there.
     async fn keys(&self, key: &str) -> usize {
         let mut found = 0;
         for server in self.servers.iter().filter(|server| server.is_running()) {
@@ -144,7 +144,7 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     bench.gone("hang").await;
     bench.servers[1].thaw().unwrap();
     bench.servers[2].thaw().unwrap();
-    // What they were asked while they hung they carry out, or refuse as stale, now; the release
+    // The calls that came while they hung they carry out, or refuse as stale, now; the release
     // comes after it.
     bench.gone("hang").await;
     let held = taken(bench.quorum.mutex("hang")).await;
@@ -185,7 +185,7 @@ async fn a_try_whose_answers_are_lost_leaves_nothing() {
     bench.proxies.iter().for_each(Proxy::heal);
     bench.gone("lost").await;
 
-    // Cut after it was carried out: asked again, it is the same one's.
+    // Cut after it was carried out: sent again, it is the same one's.
     let sprung = bench.proxies[0].trap(script.digest(), Cut::AfterIt);
     bench.servers[3].kill().unwrap();
     bench.servers[4].kill().unwrap();

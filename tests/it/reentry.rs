@@ -43,7 +43,7 @@ async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_owner_waits_and_is_told_of_its_limits() {
-    let (_server, locks) = single().await;
+    let (server, locks) = single().await;
     let (one, other, mutex) =
         (locks.reentrant(), locks.reentrant(), locks.mutex("others").unwrap());
     let first = one.lock(&mutex).await.unwrap();
@@ -57,7 +57,7 @@ async fn another_owner_waits_and_is_told_of_its_limits() {
         async move { other.lock(&mutex).await.unwrap().release().await.unwrap() }
     });
     first.release().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.until_called("evalsha", 3).await.unwrap(); // it tries, and had it released by then
     assert!(!waiting.is_finished(), "one is left");
     second.release().await.unwrap();
     assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), Released::Released);

@@ -86,7 +86,7 @@ fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_asked_for_again_is_not_confirmed_by_a_replica_that_stands_still() {
+async fn a_write_that_is_requested_again_is_not_confirmed_by_a_replica_that_stands_still() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let write = || lock.write().lease(LONG).replicas(1).into_future();
@@ -146,8 +146,8 @@ async fn nor_is_a_mutex() {
     assert!(stage.losing_the_answer(lock()).await.unwrap().is_held());
 }
 
-/// Each renewal asks for the end of the longest hold. One that takes longer on its way makes the
-/// lease a little longer than the one after it asks for, which changes nothing then.
+/// Each renewal requests the end of the longest hold. One that takes longer on its way makes the
+/// lease a little longer than the one after it requests, which changes nothing then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stands_still() {
     let stage = Stage::new().await;
@@ -184,7 +184,7 @@ async fn nor_is_one_that_the_client_makes_by_itself() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let lease = Duration::from_secs(12);
-    // The first renewal, at a third of the lease, asks for the end of the hold.
+    // The first renewal, at a third of the lease, requests the end of the hold.
     let request = lock.write().lease(lease).max_hold(lease + lease / 4);
     let guard = request.replicas(1).await.unwrap();
     guard.renew().await.unwrap(); // the server knows the script from here on

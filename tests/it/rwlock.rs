@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, connect};
+use crate::support::{Cluster, connect, renewed};
 use rwlease::{ErrorKind, LeaseState, Released, Renewal};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +33,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     let cluster = Cluster::start().await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let lock = locks.rwlock("turn").unwrap();
-    let holding = lock.write().lease(Duration::from_secs(2)).await.unwrap();
+    let holding = lock.write().lease(Duration::from_secs(1)).await.unwrap();
     let timed_out = lock.read().timeout(Duration::from_millis(400)).await.unwrap_err();
     assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
     assert_eq!(timed_out.lock(), Some("turn"));
@@ -41,8 +41,8 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
         let lock = lock.clone();
         async move { lock.write().await.map(|guard| guard.token()) }
     });
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(holding.state(), LeaseState::Held, "renewed beyond its lease");
+    renewed(&holding, 3).await.unwrap(); // and so held for longer than its lease
+    assert!(!waiting.is_finished());
     let token = holding.token();
     holding.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap() > token);
@@ -51,6 +51,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     tokio::time::timeout(Duration::from_secs(5), manual.lost()).await.unwrap();
     assert_eq!(manual.state(), LeaseState::Lost);
     assert_eq!(manual.renew().await.unwrap_err().kind(), ErrorKind::Lost);
-    tokio::time::sleep(Duration::from_millis(100)).await; // the margin: here it ends before it ends at the server
+    // Here it ends before it ends at the server.
+    drop(lock.read().await.unwrap());
     assert_eq!(manual.release().await.unwrap(), Released::AlreadyLost);
 }

@@ -62,11 +62,11 @@ async fn slots_are_those_of_a_server() -> Result {
 
     let mut connection = cluster.node(0).connect().await?;
     for names in names.chunks(BATCH) {
-        let mut question = pipe();
+        let mut query = pipe();
         for name in names {
-            question.cmd("CLUSTER").arg("KEYSLOT").arg(name);
+            query.cmd("CLUSTER").arg("KEYSLOT").arg(name);
         }
-        let slots: Vec<u16> = question.query_async(&mut connection).await?;
+        let slots: Vec<u16> = query.query_async(&mut connection).await?;
         for (name, slot) in names.iter().zip(slots) {
             assert_eq!(Slot::of(name).get(), slot, "{}", name.escape_ascii());
         }

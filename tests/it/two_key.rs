@@ -228,8 +228,8 @@ async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
     let proxy = Proxy::start(&server).await?;
     let lock = TwoKeyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
     assert!(old_client(&server).await?.acquire_write().await?);
-    let waiting = tokio::spawn(async move { lock.write(LEASE, Duration::from_secs(3)).await });
-    sleep(Duration::from_millis(2_750)).await;
+    let waiting = tokio::spawn(async move { lock.write(LEASE, Duration::from_secs(1)).await });
+    sleep(Duration::from_millis(750)).await;
     proxy.replies(Flow::Held);
     assert_eq!(waiting.await?.unwrap_err().kind(), ErrorKind::TimedOut);
     Ok(())
@@ -467,7 +467,7 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
     Ok(())
 }
 
-/// Each step of the change-over. `node` is the server of the two keys, whom the old fleet asks.
+/// Each step of the change-over. `node` is the server of the two keys, which the old fleet calls.
 async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result {
     let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
     let both = async || -> Result<Member> {

@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use rwlease::Slot;
 use rwlease::embedded::Engine;
+use rwlease::{RwLock, Slot};
 
 pub const DOCUMENTATION: &str = include_str!("../../docs/observing.md");
 pub const DASHBOARD: &str = include_str!("../../docs/grafana.json");
@@ -40,6 +41,25 @@ pub fn names(text: &str, starts: &[&str], prefix: &str) -> BTreeSet<String> {
         .filter(|rest| rest.starts_with(prefix))
         .map(|rest| rest.chars().take_while(|letter| is_name(*letter)).collect())
         .collect()
+}
+
+/// Waits until a waiter of the lock has told the server where it is subscribed: then it is pushed
+/// to.
+pub async fn until_subscribed(engine: &Engine, lock: &RwLock) {
+    let key = format!("rwlease:{}", lock.name());
+    let subscribed = async {
+        loop {
+            let master = engine.faults().master_of(lock.slot());
+            let entries = engine.say(master, &[b"HVALS", key.as_bytes()]);
+            let node = |entry: &String| entry.split(' ').nth(9).map(str::to_owned);
+            if entries.iter().filter_map(node).any(|node| node != "-") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), subscribed).await;
+    waited.unwrap_or_else(|_| panic!("no waiter of `{}` is subscribed", lock.name()));
 }
 
 /// Moves a slot to another master; nobody is told.

@@ -1,8 +1,8 @@
 //! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that
 //! came later.
 
-use super::ask::Ask;
 use super::lab::{Expect, GRACE, HERE, Lab, id};
+use super::request::Request;
 
 /// How far a raised token may be ahead of the server's clock.
 const AHEAD_US: u64 = 60_000_000;
@@ -36,7 +36,7 @@ fn a_downgrade_keeps_the_token_and_lets_readers_in() {
 #[test]
 fn a_downgrade_never_shortens() {
     let mut lab = Lab::new();
-    let ann = lab.ask(&Ask::write("ann1").lease(50_000)).granted();
+    let ann = lab.request(&Request::write("ann1").lease(50_000)).granted();
     assert_eq!(lab.downgrade("ann1", ann.token, 10).granted(), ann);
 }
 
@@ -55,9 +55,9 @@ fn only_the_holder_of_that_token_downgrades() {
 #[test]
 fn the_only_reader_is_upgraded_at_once() {
     let mut lab = Lab::new();
-    let read = lab.ask(&Ask::read("ann1").lease(50_000)).granted();
+    let read = lab.request(&Request::read("ann1").lease(50_000)).granted();
     lab.wait_write("w1").queued();
-    let write = lab.twice("upgrade", &Ask::upgrade("ann1", read.token).args()).granted();
+    let write = lab.twice("upgrade", &Request::upgrade("ann1", read.token).args()).granted();
     assert!(write.token > read.token);
     assert_eq!(write.deadline, read.deadline, "never shorter");
     assert_eq!(lab.state().writes(), Some(id("ann1")));
@@ -87,9 +87,9 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     assert_eq!((refused.status.as_str(), refused.number(0), refused.number(1)), ("refused", 0, 1));
     let queued = lab.wait_upgrade("ann1", ann.token).unwrap();
     assert_eq!((queued.status.as_str(), queued.number(1)), ("queued", 1));
-    lab.twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args()).queued();
+    lab.twice("upgrade", &Request::upgrade("ann1", ann.token).waiting().args()).queued();
     assert_eq!(lab.read("cat1").status(), "refused");
-    assert_eq!(lab.ask(&Ask::read("cat1").readers_first()).status(), "refused");
+    assert_eq!(lab.request(&Request::read("cat1").readers_first()).status(), "refused");
     lab.wait_read("cat1").queued();
     assert_eq!(lab.release("w1").status(), "left");
     assert_eq!(
@@ -105,7 +105,8 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     assert_eq!((granted.rest.clone(), granted.claimed), (id("ann1"), false));
     assert!(granted.token > ann.token);
     assert!(granted.deadline >= ann.deadline, "never shorter than the read was");
-    let claimed = lab.twice("upgrade", &Ask::upgrade("ann1", ann.token).waiting().args()).granted();
+    let claimed =
+        lab.twice("upgrade", &Request::upgrade("ann1", ann.token).waiting().args()).granted();
     assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 10_000));
     lab.release("ann1").status();
     assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("cat1")]);
@@ -160,10 +161,10 @@ fn a_release_ends_the_read_and_the_wait_for_its_upgrade() {
 fn an_upgrader_that_is_gone_stops_nobody() {
     for lease in [3_000, 60_000] {
         let mut lab = Lab::new();
-        let ann = lab.ask(&Ask::read("ann1").lease(lease)).granted();
-        lab.ask(&Ask::read("bob1").lease(60_000)).granted();
+        let ann = lab.request(&Request::read("ann1").lease(lease)).granted();
+        lab.request(&Request::read("bob1").lease(60_000)).granted();
         lab.wait_upgrade("ann1", ann.token).queued();
-        lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
+        lab.request(&Request::read("cat1").waiting().ttl(60_000)).queued();
         lab.pass(5_000);
         lab.pump().status();
         assert_eq!(lab.state().fields.get("upgrader"), None);
@@ -176,12 +177,12 @@ fn an_upgrader_that_is_gone_stops_nobody() {
 #[test]
 fn dead_readers_do_not_stop_an_upgrade() {
     let mut lab = Lab::new();
-    let ann = lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+    let ann = lab.request(&Request::read("ann1").lease(60_000)).granted();
     for reader in 0..50 {
-        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+        lab.request(&Request::read(&format!("x{reader}")).lease(1_000)).granted();
     }
-    let upgrade = Ask::upgrade("ann1", ann.token).waiting().ttl(60_000);
-    lab.ask(&upgrade).queued();
+    let upgrade = Request::upgrade("ann1", ann.token).waiting().ttl(60_000);
+    lab.request(&upgrade).queued();
     lab.pass(1_000);
     lab.pump_dry();
     assert_eq!(lab.state().writes(), Some(id("ann1")));
@@ -191,21 +192,21 @@ fn dead_readers_do_not_stop_an_upgrade() {
 fn late_duplicates_undo_nothing() {
     let mut lab = Lab::new();
     let first = lab.read("ann1").granted();
-    let upgrade = |token| Ask::upgrade("ann1", token);
-    let second = lab.ask(&upgrade(first.token)).granted();
-    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token))).granted(), second);
+    let upgrade = |token| Request::upgrade("ann1", token);
+    let second = lab.request(&upgrade(first.token)).granted();
+    assert_eq!(lab.unchanged(|lab| lab.request(&upgrade(first.token))).granted(), second);
     let read = lab.downgrade("ann1", second.token, 10_000).granted();
     assert_eq!(read.token, second.token);
-    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token))).status(), "lost");
-    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(first.token).waiting())).status(), "lost");
-    let third = lab.ask(&upgrade(second.token)).granted();
+    assert_eq!(lab.unchanged(|lab| lab.request(&upgrade(first.token))).status(), "lost");
+    assert_eq!(lab.unchanged(|lab| lab.request(&upgrade(first.token).waiting())).status(), "lost");
+    let third = lab.request(&upgrade(second.token)).granted();
     assert!(third.token > second.token);
     assert_eq!(lab.unchanged(|lab| lab.downgrade("ann1", second.token, 10_000)).status(), "lost");
     assert_eq!(lab.state().writes(), Some(id("ann1")));
-    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(second.token))).granted(), third);
+    assert_eq!(lab.unchanged(|lab| lab.request(&upgrade(second.token))).granted(), third);
     lab.release("ann1").status();
     assert_eq!(lab.unchanged(|lab| lab.downgrade("ann1", third.token, 10_000)).status(), "lost");
-    assert_eq!(lab.unchanged(|lab| lab.ask(&upgrade(third.token))).status(), "lost");
+    assert_eq!(lab.unchanged(|lab| lab.request(&upgrade(third.token))).status(), "lost");
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn a_revoked_grant_is_claimed_but_not_made_longer() {
         let mut lab = Lab::new();
         lab.write("ann1").granted();
         lab.wait_write("bob1").queued();
-        lab.ask(&Ask::write("bob2").waiting().ttl(60_000)).queued();
+        lab.request(&Request::write("bob2").waiting().ttl(60_000)).queued();
         lab.release("ann1").status();
         let granted = lab.state().writer().unwrap();
         assert_eq!(lab.revoke().status(), "revoked");
@@ -362,7 +363,7 @@ fn a_forced_release_in_the_middle_of_a_sweep_overlooks_nobody() {
     let mut lab = Lab::new();
     for reader in 0..40 {
         let lease = if reader == 0 { 100 } else { 60_000 };
-        lab.ask(&Ask::read(&format!("x{reader}")).lease(lease)).granted();
+        lab.request(&Request::read(&format!("x{reader}")).lease(lease)).granted();
     }
     lab.pass(100);
     assert!(lab.write("ann1").unwrap().more, "a sweep is under way");
@@ -407,7 +408,7 @@ fn an_owner_is_told_whether_it_holds() {
     assert_eq!(holds(&mut lab, "bob1").status, "reads");
     lab.pass(1_000);
     assert_eq!(holds(&mut lab, "bob1").status, "absent");
-    lab.ask(&Ask::write("cat1").lease(1_000)).granted();
+    lab.request(&Request::write("cat1").lease(1_000)).granted();
     lab.pass(1_000);
     assert_eq!(holds(&mut lab, "cat1").status, "absent");
     for reader in 0..20 {

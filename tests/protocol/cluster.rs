@@ -1,13 +1,11 @@
 //! What only a cluster, or a user with few rights, can show.
 
-use std::time::Duration;
-
 use redis::cmd;
 use rwlease::Slot;
 
-use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, id, start};
-use super::support::{Server, ServerSettings};
+use super::request::Request;
+use super::support::{Server, ServerSettings, WaitLimit};
 
 /// A cluster of one node that serves all slots but the last.
 fn cluster() -> Server {
@@ -20,8 +18,13 @@ fn cluster() -> Server {
         let server = Server::start(&settings).await.unwrap();
         let all = (0..16_383).collect::<Vec<u16>>();
         let _: String = server.run(cmd("CLUSTER").arg("ADDSLOTS").arg(all)).await.unwrap();
-        while !server.say::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        let wait_limit = WaitLimit::new("the node to serve its slots");
+        loop {
+            let info: String = server.say("CLUSTER INFO").await.unwrap();
+            if info.contains("cluster_state:ok") {
+                break;
+            }
+            wait_limit.pause(info).await.unwrap();
         }
         server
     })
@@ -37,7 +40,7 @@ fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_n
         let tag = if wrong { Slot::new(16_383).unwrap().tag() } else { slot.tag() };
         let bob = lab.listen(&format!("{{{}}}rwlease:bob________", slot.tag()));
         lab.write("ann1").granted();
-        lab.ask(&Ask::write("bob1").waiting().subscribed(HERE).arg(11, tag)).queued();
+        lab.request(&Request::write("bob1").waiting().subscribed(HERE).arg(11, tag)).queued();
         assert_eq!(lab.release("ann1").status(), "released");
         let writer = lab.state().writer().unwrap();
         assert_eq!((writer.rest, writer.claimed), (id("bob1"), false));
@@ -78,16 +81,16 @@ fn the_least_rights_are_enough() {
     lab.command::<()>(cmd("ACL").arg("SETUSER").arg("least").arg(rights));
     lab.command::<()>(cmd("AUTH").arg("least").arg("secret"));
 
-    let subscribed = |ask: Ask| ask.waiting().subscribed("there");
+    let subscribed = |request: Request| request.waiting().subscribed("there");
     let ann = lab.write("ann1").granted();
-    lab.ask(&subscribed(Ask::write("bob1"))).queued();
-    lab.ask(&subscribed(Ask::read("cat1"))).queued();
-    lab.ask(&subscribed(Ask::read("dan1"))).queued();
+    lab.request(&subscribed(Request::write("bob1"))).queued();
+    lab.request(&subscribed(Request::read("cat1"))).queued();
+    lab.request(&subscribed(Request::read("dan1"))).queued();
     assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
     lab.downgrade("ann1", ann.token, 10_000).granted();
     assert_eq!(lab.release("dan1").status(), "released");
     let cat = lab.renew("cat1", 20_000).unwrap().held();
-    lab.ask(&subscribed(Ask::upgrade("cat1", cat.token))).queued();
+    lab.request(&subscribed(Request::upgrade("cat1", cat.token))).queued();
     assert_eq!(lab.release("ann1").status(), "released");
     lab.upgrade("cat1", cat.token).granted();
     assert_eq!(lab.pump().status(), "pumped");

@@ -1,7 +1,7 @@
 //! A server whose memory is full: what takes is refused, what frees and what keeps alive is not.
 
-use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, id, start};
+use super::request::Request;
 use super::support::Server;
 
 fn server() -> Server {
@@ -14,13 +14,13 @@ fn who_wants_is_refused_and_nothing_is_written() {
     for others in [0, 1, 8, 20] {
         let mut lab = Lab::on(&server);
         lab.set_full(true);
-        for ask in [
-            Ask::read("ann1"),
-            Ask::write("ann1"),
-            Ask::read("ann1").waiting(),
-            Ask::write("ann1").waiting(),
+        for request in [
+            Request::read("ann1"),
+            Request::write("ann1"),
+            Request::read("ann1").waiting(),
+            Request::write("ann1").waiting(),
         ] {
-            lab.unchanged(|lab| lab.ask(&ask)).refused_with("OOM");
+            lab.unchanged(|lab| lab.request(&request)).refused_with("OOM");
             assert_eq!(lab.ends(), None);
         }
         lab.set_full(false);
@@ -42,15 +42,15 @@ fn who_wants_is_refused_and_nothing_is_written() {
     }
     // An idle lock, and one whose writer is dead.
     let mut lab = Lab::on(&server);
-    lab.ask(&Ask::write("bob1").lease(100)).granted();
+    lab.request(&Request::write("bob1").lease(100)).granted();
     lab.pass(100);
     lab.set_full(true);
-    for ask in [Ask::read("ann1"), Ask::write("ann1").waiting()] {
-        lab.unchanged(|lab| lab.ask(&ask)).refused_with("OOM");
+    for request in [Request::read("ann1"), Request::write("ann1").waiting()] {
+        lab.unchanged(|lab| lab.request(&request)).refused_with("OOM");
     }
     assert_eq!(lab.release("bob1").status(), "expired");
-    for ask in [Ask::read("ann1"), Ask::write("ann1").waiting()] {
-        lab.unchanged(|lab| lab.ask(&ask)).refused_with("OOM");
+    for request in [Request::read("ann1"), Request::write("ann1").waiting()] {
+        lab.unchanged(|lab| lab.request(&request)).refused_with("OOM");
     }
 }
 
@@ -58,21 +58,21 @@ fn who_wants_is_refused_and_nothing_is_written() {
 fn what_frees_and_keeps_alive_goes_on() {
     let server = server();
     let mut lab = Lab::on(&server);
-    let ann = lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    let ann = lab.request(&Request::write("ann1").lease(60_000)).granted();
     for name in ["r1", "r2", "r3"] {
-        lab.ask(&Ask::read(name).waiting().ttl(60_000)).queued();
+        lab.request(&Request::read(name).waiting().ttl(60_000)).queued();
     }
     for name in ["w1", "x2", "y3"] {
-        lab.ask(&Ask::write(name).waiting().ttl(60_000)).queued();
+        lab.request(&Request::write(name).waiting().ttl(60_000)).queued();
     }
     lab.pass(1_000);
     lab.set_full(true);
     assert_eq!(lab.renew("ann1", 100_000).status(), "renewed");
     assert_eq!(lab.release("x2").status(), "left");
-    lab.ask(&Ask::write("w1").waiting().ttl(200_000)).queued();
+    lab.request(&Request::write("w1").waiting().ttl(200_000)).queued();
     lab.downgrade("ann1", ann.token, 10_000).granted();
     assert_eq!(lab.state().reads().len(), 4, "the downgrade granted");
-    lab.ask(&Ask::read("r1").waiting()).granted();
+    lab.request(&Request::read("r1").waiting()).granted();
     assert_eq!(lab.renew("r2", 10_000).status(), "renewed");
     for reader in ["ann1", "r1", "r2", "r3"] {
         assert_eq!(lab.release(reader).status(), "released");
@@ -122,9 +122,9 @@ fn a_sweep_goes_on() {
     let server = server();
     let mut lab = Lab::on(&server);
     for reader in 0..100 {
-        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+        lab.request(&Request::read(&format!("x{reader}")).lease(1_000)).granted();
     }
-    lab.ask(&Ask::write("w1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("w1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.set_full(true);
     lab.pump_dry();

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use redis::cmd;
 
-use super::ask::Ask;
 use super::lab::{Answer, HERE, Lab, MACHINERY, channel, id, start};
+use super::request::Request;
 
 const ROUNDS: u32 = 300;
 
@@ -35,22 +35,23 @@ fn the_short_cut_does_what_the_machinery_does() {
 /// `ann1` holds, alone for the most part, and some wait, most of them to write.
 fn queue_up(lab: &mut Lab, random: &mut Rng) {
     let reads = random.u32(..3) == 0;
-    lab.ask(&if reads { Ask::read("ann1") } else { Ask::write("ann1") }).unwrap();
+    lab.request(&if reads { Request::read("ann1") } else { Request::write("ann1") }).unwrap();
     if reads && random.u32(..4) == 0 {
         lab.read("ann2").unwrap();
     }
     for number in 1..=random.u32(1..5) {
         let name = format!("{}{number}", random.choice(["bob", "cat", "gone"]).unwrap());
-        let ask = if random.u32(..8) == 0 { Ask::read(&name) } else { Ask::write(&name) };
-        let ask = ask.waiting().ttl(random.choice([300, 5_000]).unwrap());
-        let ask = ask.window(random.choice([500, 15_000, 60_000]).unwrap());
-        let ask = if random.u32(..4) == 0 { ask.readers_first() } else { ask };
-        let ask = match random.u32(..4) {
-            0 => ask,
-            1 => ask.subscribed("there"),
-            _ => ask.subscribed(HERE),
+        let request =
+            if random.u32(..8) == 0 { Request::read(&name) } else { Request::write(&name) };
+        let request = request.waiting().ttl(random.choice([300, 5_000]).unwrap());
+        let request = request.window(random.choice([500, 15_000, 60_000]).unwrap());
+        let request = if random.u32(..4) == 0 { request.readers_first() } else { request };
+        let request = match random.u32(..4) {
+            0 => request,
+            1 => request.subscribed("there"),
+            _ => request.subscribed(HERE),
         };
-        lab.ask(&ask).unwrap();
+        lab.request(&request).unwrap();
         lab.pass(random.u64(..200));
     }
     if random.u32(..6) == 0 {

@@ -1,7 +1,7 @@
 //! Holding: who is let in, until when, with which token, and how long the key lives.
 
-use super::ask::Ask;
 use super::lab::{Answer, Expect, GRACE, HERE, Lab, SLACK, id, start};
+use super::request::Request;
 
 #[test]
 fn a_writer_holds_alone() {
@@ -38,32 +38,32 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     for others in [0, 1, 8, 20] {
         let mut lab = Lab::new();
         for other in 0..others {
-            lab.twice("acquire_read", &Ask::read(&format!("other{other}")).args()).granted();
+            lab.twice("acquire_read", &Request::read(&format!("other{other}")).args()).granted();
         }
         let mine = id("ann1");
-        lab.twice("acquire_read", &Ask::read("ann1").args()).granted();
+        lab.twice("acquire_read", &Request::read("ann1").args()).granted();
         lab.pass(1);
         assert_eq!(lab.twice("renew", &[HERE, "0", &mine, "20000"]).status(), "renewed");
-        assert_eq!(lab.twice("upgrade", &Ask::upgrade("ann1", 1).args()).status(), "lost");
+        assert_eq!(lab.twice("upgrade", &Request::upgrade("ann1", 1).args()).status(), "lost");
         lab.send("release", &[HERE, "0", &mine, "all"]).status();
         assert_eq!(lab.twice("release", &[HERE, "0", &mine, "all"]).status(), "absent");
     }
     let mut lab = Lab::new();
-    lab.twice("acquire_write", &Ask::write("ann1").args()).granted();
-    lab.twice("acquire_write", &Ask::write("ann1").waiting().args()).granted();
-    lab.twice("acquire_write", &Ask::write("bob1").args()).unwrap();
-    lab.twice("acquire_write", &Ask::write("bob1").waiting().args()).queued();
-    lab.twice("acquire_write", &Ask::write("bob1").args()).queued();
-    lab.twice("acquire_read", &Ask::read("cat1").waiting().args()).queued();
+    lab.twice("acquire_write", &Request::write("ann1").args()).granted();
+    lab.twice("acquire_write", &Request::write("ann1").waiting().args()).granted();
+    lab.twice("acquire_write", &Request::write("bob1").args()).unwrap();
+    lab.twice("acquire_write", &Request::write("bob1").waiting().args()).queued();
+    lab.twice("acquire_write", &Request::write("bob1").args()).queued();
+    lab.twice("acquire_read", &Request::read("cat1").waiting().args()).queued();
     assert_eq!(lab.twice("renew", &[HERE, "0", &id("ann1"), "30000"]).status(), "renewed");
     assert_eq!(lab.twice("renew", &[HERE, "0", &id("dan1"), "30000"]).status(), "lost");
-    lab.twice("acquire_write", &Ask::write("bob1").waiting().ticket(1).args()).queued();
+    lab.twice("acquire_write", &Request::write("bob1").waiting().ticket(1).args()).queued();
     lab.twice("pump", &[HERE, "0"]).unwrap();
     let token = lab.last_token().to_string();
     lab.twice("revoke", &[HERE, "0", &token]).unwrap();
     lab.twice("inspect", &[HERE, "0", "0", "-", "-", "10"]).unwrap();
     assert_eq!(lab.release("ann1").status(), "released");
-    lab.twice("acquire_read", &Ask::read("cat1").waiting().ticket(2).args()).granted();
+    lab.twice("acquire_read", &Request::read("cat1").waiting().ticket(2).args()).granted();
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn what_changes_nothing_writes_nothing() {
     lab.leave_upgrade("bob1").status();
     lab.pump().status();
     lab.inspect().status();
-    lab.ask(&Ask::write("bob1").waiting().not_after(1)).status();
-    lab.ask(&Ask::write("bob1").waiting().limit(0)).status();
+    lab.request(&Request::write("bob1").waiting().not_after(1)).status();
+    lab.request(&Request::write("bob1").waiting().limit(0)).status();
     assert_eq!(changes(&mut lab), written);
 
     lab.revoke().status();
@@ -99,7 +99,7 @@ pub fn changes(lab: &mut Lab) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// `WAIT` counts replicas for what was written before it, so a call that finds what it asks for
+/// `WAIT` counts replicas for what was written before it, so a call that finds what it wants
 /// must write it again.
 #[test]
 fn what_is_granted_already_is_written_again_as_it_is() {
@@ -114,16 +114,16 @@ fn what_is_granted_already_is_written_again_as_it_is() {
             assert!(changes(lab) > written, "{what}, memory full {full}: nothing is written");
         }
     };
-    for ask in [Ask::write("ann1"), Ask::read("ann1")] {
+    for request in [Request::write("ann1"), Request::read("ann1")] {
         for others in [0, 20] {
             let mut lab = Lab::on_server_time(&server);
-            let reads = ask.script() == "acquire_read";
+            let reads = request.script() == "acquire_read";
             (0..others).filter(|_| reads).for_each(|other| {
                 lab.read(&format!("x{other}")).granted();
             });
-            lab.ask(&ask).granted();
-            again(&mut lab, "a try", &|lab| lab.ask(&ask));
-            again(&mut lab, "a wait", &|lab| lab.ask(&ask.clone().waiting()));
+            lab.request(&request).granted();
+            again(&mut lab, "a try", &|lab| lab.request(&request));
+            again(&mut lab, "a wait", &|lab| lab.request(&request.clone().waiting()));
             again(&mut lab, "a renewal", &|lab| lab.renew("ann1", 10));
             lab.wait_write("bob1").queued();
             again(&mut lab, "a renewal beside a waiter", &|lab| lab.renew("ann1", 10));
@@ -134,10 +134,13 @@ fn what_is_granted_already_is_written_again_as_it_is() {
     for waits in [false, true] {
         let mut lab = Lab::on_server_time(&server);
         let token = lab.read("ann1").granted().token;
-        let ask =
-            if waits { Ask::upgrade("ann1", token).waiting() } else { Ask::upgrade("ann1", token) };
-        lab.ask(&ask).granted();
-        again(&mut lab, "an upgrade", &|lab| lab.ask(&ask));
+        let request = if waits {
+            Request::upgrade("ann1", token).waiting()
+        } else {
+            Request::upgrade("ann1", token)
+        };
+        lab.request(&request).granted();
+        again(&mut lab, "an upgrade", &|lab| lab.request(&request));
     }
 }
 
@@ -147,7 +150,7 @@ fn an_ended_lease_holds_nobody_off() {
         let mut lab = Lab::new();
         lab.read("ann1").granted();
         for other in 0..others {
-            lab.ask(&Ask::read(&format!("x{other}")).lease(5_000)).granted();
+            lab.request(&Request::read(&format!("x{other}")).lease(5_000)).granted();
         }
         lab.pass(9_999);
         assert_eq!(lab.write("bob1").status(), "refused");
@@ -167,7 +170,7 @@ fn held_means_before_the_deadline() {
     let mut lab = Lab::new();
     let start = lab.now_us() / 1000 * 1000;
     lab.set_clock(start);
-    lab.ask(&Ask::write("ann1").lease(1)).granted();
+    lab.request(&Request::write("ann1").lease(1)).granted();
     lab.set_clock(start + 999);
     assert_eq!(lab.write("bob1").status(), "refused");
     lab.set_clock(start + 1000);
@@ -180,12 +183,12 @@ fn a_release_says_what_it_ended() {
     let mut lab = Lab::new();
     assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
     assert_eq!(lab.ends(), None, "a release makes no key");
-    for ask in [Ask::read("ann1"), Ask::write("ann1")] {
-        lab.ask(&ask).granted();
+    for request in [Request::read("ann1"), Request::write("ann1")] {
+        lab.request(&request).granted();
         assert_eq!(lab.unchanged(|lab| lab.release("bob1")).status(), "absent");
         assert_eq!(lab.release("ann1").status(), "released");
         assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
-        lab.ask(&ask).granted();
+        lab.request(&request).granted();
         lab.pass(10_000);
         assert_eq!(lab.release("ann1").status(), "expired");
         assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
@@ -215,9 +218,9 @@ fn a_release_from_the_middle_of_many_readers() {
 
 #[test]
 fn a_renewal_never_shortens() {
-    for ask in [Ask::read("ann1"), Ask::write("ann1")] {
+    for request in [Request::read("ann1"), Request::write("ann1")] {
         let mut lab = Lab::new();
-        let first = lab.ask(&ask).granted();
+        let first = lab.request(&request).granted();
         let renewed = lab.unchanged(|lab| lab.renew("ann1", 1)).unwrap();
         assert_eq!((renewed.status.as_str(), renewed.held()), ("renewed", first));
         lab.pass(4_000);
@@ -250,10 +253,10 @@ fn an_owner_has_one_mode() {
 #[test]
 fn the_key_lives_as_long_as_the_longest_lease() {
     let mut lab = Lab::new();
-    let long = lab.ask(&Ask::read("ann1").lease(60_000)).granted();
+    let long = lab.request(&Request::read("ann1").lease(60_000)).granted();
     let ends = lab.ends();
     assert_eq!(ends, Some(long.deadline + GRACE + SLACK));
-    lab.ask(&Ask::read("bob1").lease(100)).granted();
+    lab.request(&Request::read("bob1").lease(100)).granted();
     assert_eq!(lab.ends(), ends, "a short lease cuts nothing");
     lab.renew("bob1", 1_000).status();
     lab.release("bob1").status();
@@ -268,7 +271,7 @@ fn the_key_lives_as_long_as_the_longest_lease() {
     let renewed = lab.renew("ann1", 60_000 + SLACK).unwrap().held();
     assert_eq!(lab.ends(), Some(renewed.deadline + GRACE + SLACK));
 
-    lab.ask(&Ask::write("dan1").waiting().ttl(200_000)).queued();
+    lab.request(&Request::write("dan1").waiting().ttl(200_000)).queued();
     assert_eq!(lab.ends(), Some(lab.now() + 200_000 + GRACE + SLACK), "a waiter is remembered");
 }
 
@@ -293,12 +296,12 @@ fn an_idle_key_is_gone_after_the_grace() {
             lab.release("bob1").status();
         },
         |lab| {
-            lab.ask(&Ask::write("ann1").lease(100)).granted();
+            lab.request(&Request::write("ann1").lease(100)).granted();
             lab.pass(200);
             lab.pump().status();
         },
         |lab| {
-            lab.ask(&Ask::read("ann1").lease(100)).granted();
+            lab.request(&Request::read("ann1").lease(100)).granted();
             lab.pass(200);
             lab.pump().status();
         },
@@ -328,7 +331,7 @@ fn the_server_ends_the_key_itself() {
     let server = start("hz 100");
     let mut lab = Lab::on_server_time(&server);
     lab.checked = false;
-    lab.ask(&Ask::write("ann1").lease(200)).granted();
+    lab.request(&Request::write("ann1").lease(200)).granted();
     assert_eq!(lab.write("bob1").status(), "refused");
     let left = |lab: &mut Lab| {
         let key = lab.key().to_string();
@@ -347,8 +350,8 @@ fn tokens_rise() {
     let mut last = 0;
     for round in 0..20 {
         let name = format!("x{round}");
-        let ask = if round % 3 == 0 { Ask::write(&name) } else { Ask::read(&name) };
-        let token = lab.ask(&ask).granted().token;
+        let request = if round % 3 == 0 { Request::write(&name) } else { Request::read(&name) };
+        let token = lab.request(&request).granted().token;
         assert!(token > last, "{token} after {last}");
         assert!(token >= lab.now_us());
         last = token;
@@ -372,9 +375,9 @@ fn tokens_rise_when_the_clock_is_behind() {
     lab.set_clock(ahead - back);
     for round in 0..30 {
         let name = format!("x{round}");
-        let ask = if round % 2 == 0 { Ask::write(&name) } else { Ask::read(&name) };
-        let ask = if round % 3 == 0 { ask.lease(100) } else { ask };
-        let token = lab.ask(&ask).granted().token;
+        let request = if round % 2 == 0 { Request::write(&name) } else { Request::read(&name) };
+        let request = if round % 3 == 0 { request.lease(100) } else { request };
+        let token = lab.request(&request).granted().token;
         assert!(token > last, "{token} after {last}");
         last = token;
         lab.release(&name).status();
@@ -413,9 +416,9 @@ fn dead_readers_are_swept_a_few_at_a_time() {
     let mut lab = Lab::new();
     for reader in 0..1_000 {
         lab.checked = reader % 100 == 0;
-        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+        lab.request(&Request::read(&format!("x{reader}")).lease(1_000)).granted();
     }
-    lab.ask(&Ask::read("alive1").lease(3_000)).granted();
+    lab.request(&Request::read("alive1").lease(3_000)).granted();
     lab.pass(1_000);
     let mut left = lab.state().number("readers");
     let queued = lab.wait_write("ann1").unwrap();
@@ -439,7 +442,7 @@ fn dead_readers_are_swept_a_few_at_a_time() {
 fn the_dead_cost_the_living_readers_little() {
     let mut lab = Lab::new();
     for reader in 0..200 {
-        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+        lab.request(&Request::read(&format!("x{reader}")).lease(1_000)).granted();
     }
     lab.pass(1_000);
     let mut left = 200;
@@ -457,7 +460,7 @@ fn the_dead_cost_the_living_readers_little() {
 #[test]
 fn a_dead_reader_comes_again() {
     let mut lab = Lab::new();
-    let first = lab.ask(&Ask::read("ann1").lease(100)).granted();
+    let first = lab.request(&Request::read("ann1").lease(100)).granted();
     lab.read("bob1").granted();
     lab.pass(100);
     let again = lab.read("ann1").granted();
@@ -468,16 +471,16 @@ fn a_dead_reader_comes_again() {
 #[test]
 fn a_clock_that_goes_back_lets_nobody_in() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::read("ann1").lease(1_000)).granted();
+    lab.request(&Request::read("ann1").lease(1_000)).granted();
     for reader in 0..30 {
-        lab.ask(&Ask::read(&format!("x{reader}")).lease(1_000)).granted();
+        lab.request(&Request::read(&format!("x{reader}")).lease(1_000)).granted();
     }
     lab.pass(1_000);
     lab.wait_write("cat1").status();
     let ahead = lab.now_us();
     lab.set_clock(ahead - 900_000);
     lab.release("cat1").status();
-    lab.ask(&Ask::read("bob1").lease(300)).granted();
+    lab.request(&Request::read("bob1").lease(300)).granted();
     lab.set_clock(ahead - 500_000);
     lab.pump_dry();
     assert_eq!(lab.write("dan1").status(), "refused");
@@ -555,7 +558,9 @@ fn an_idle_lock_has_these_fields_and_no_more() {
         lab.pump_dry();
     });
     left(&["wide"], &|lab| {
-        (0..30).for_each(|number| drop(lab.ask(&Ask::read(&format!("x{number}")).lease(1_000))));
+        (0..30).for_each(|number| {
+            drop(lab.request(&Request::read(&format!("x{number}")).lease(1_000)))
+        });
         lab.pass(1_000);
         // Nobody is blocked by them: two are looked at in a call.
         (0..15).for_each(|_| assert_eq!(lab.pump().status(), "pumped"));

@@ -1,6 +1,6 @@
 //! A lock on a real server, with a clock that stands still until the test moves it.
 //!
-//! The scripts are the crate's own, except that the line that asks the server for its time reads a
+//! The scripts are the crate's own, except that the line that reads the server's time reads a
 //! key instead. Every call is followed by a check of the whole hash, whatever the test is about.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use redis::{Client, Connection, FromRedisValue, Value, cmd};
 use rwlease::embedded::Engine;
 use rwlease::{Locks, Script};
 
-use super::ask::Ask;
+use super::request::Request;
 use super::state::State;
 use super::support::{Server, ServerSettings};
 
@@ -223,25 +223,25 @@ impl Lab {
         answer
     }
 
-    pub fn ask(&mut self, ask: &Ask) -> Answer {
-        self.send(ask.script(), &ask.args())
+    pub fn request(&mut self, request: &Request) -> Answer {
+        self.send(request.script(), &request.args())
     }
 
     pub fn read(&mut self, name: &str) -> Answer {
-        self.ask(&Ask::read(name))
+        self.request(&Request::read(name))
     }
 
     pub fn write(&mut self, name: &str) -> Answer {
-        self.ask(&Ask::write(name))
+        self.request(&Request::write(name))
     }
 
     /// Reads or waits for it.
     pub fn wait_read(&mut self, name: &str) -> Answer {
-        self.ask(&Ask::read(name).waiting())
+        self.request(&Request::read(name).waiting())
     }
 
     pub fn wait_write(&mut self, name: &str) -> Answer {
-        self.ask(&Ask::write(name).waiting())
+        self.request(&Request::write(name).waiting())
     }
 
     pub fn release(&mut self, name: &str) -> Answer {
@@ -262,11 +262,11 @@ impl Lab {
     }
 
     pub fn upgrade(&mut self, name: &str, token: u64) -> Answer {
-        self.ask(&Ask::upgrade(name, token))
+        self.request(&Request::upgrade(name, token))
     }
 
     pub fn wait_upgrade(&mut self, name: &str, token: u64) -> Answer {
-        self.ask(&Ask::upgrade(name, token).waiting())
+        self.request(&Request::upgrade(name, token).waiting())
     }
 
     pub fn pump(&mut self) -> Answer {

@@ -12,8 +12,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod ask;
 mod lab;
+mod request;
 mod state;
 
 mod arguments;

@@ -1,4 +1,4 @@
-//! The plain mutex, and what a quorum asks of a lock.
+//! The plain mutex, and what a quorum needs of a lock.
 
 use redis::cmd;
 
@@ -60,7 +60,7 @@ fn a_repeated_call_of_the_holder_changes_nothing() {
 }
 
 #[test]
-fn what_the_holder_asks_for_again_is_written_again_as_it_is() {
+fn what_the_holder_requests_again_is_written_again_as_it_is() {
     let server = start("maxmemory-policy noeviction");
     let mut lab = Lab::on_server_time(&server);
     lab.lock("ann1", 50_000).granted();

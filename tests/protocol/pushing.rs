@@ -2,8 +2,8 @@
 //! channels refuses the commands for them and tells nobody: there the grant stands for its claim
 //! window, and the poll finds it.
 
-use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, channel, id, start};
+use super::request::Request;
 use super::support::Server;
 
 /// What a message says of one grant.
@@ -28,13 +28,13 @@ fn a_grant_is_told_to_its_waiter() {
     let pushes = lab.has_push();
     let (bob, cat) = (lab.listen(&channel("bob")), lab.listen(&channel("cat")));
     lab.write("ann1").granted();
-    lab.ask(&Ask::write("bob1").waiting().subscribed(HERE)).queued();
-    lab.ask(&Ask::write("cat1").waiting().subscribed(HERE)).queued();
+    lab.request(&Request::write("bob1").waiting().subscribed(HERE)).queued();
+    lab.request(&Request::write("cat1").waiting().subscribed(HERE)).queued();
     lab.release("ann1").status();
     let message = format!("{} 0 {}", lab.now(), told(&mut lab, "bob1"));
     assert_eq!(bob.heard(), if pushes { vec![message] } else { vec![] });
     assert!(cat.heard().is_empty(), "nobody else is woken");
-    lab.ask(&Ask::write("bob1").waiting().subscribed(HERE)).granted();
+    lab.request(&Request::write("bob1").waiting().subscribed(HERE)).granted();
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn one_message_a_client() {
     let (mut bob, mut cat) = (lab.listen(&channel("bob")), lab.listen(&channel("cat")));
     lab.write("ann1").granted();
     for name in ["bob1", "cat1", "bob2", "bob3"] {
-        lab.ask(&Ask::read(name).waiting().subscribed(HERE)).queued();
+        lab.request(&Request::read(name).waiting().subscribed(HERE)).queued();
     }
     lab.release("ann1").status();
     let now = lab.now();
@@ -57,14 +57,14 @@ fn one_message_a_client() {
 }
 
 #[test]
-fn the_one_who_asks_is_answered_and_not_told() {
+fn a_waiter_that_polls_is_answered_and_not_pushed_to() {
     let (_server, mut lab) = alone();
     let bob = lab.listen(&channel("bob"));
-    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
-    let ask = Ask::write("bob1").waiting().subscribed(HERE);
-    lab.ask(&ask).queued();
+    lab.request(&Request::write("ann1").lease(1_000)).granted();
+    let request = Request::write("bob1").waiting().subscribed(HERE);
+    lab.request(&request).queued();
     lab.pass(1_000);
-    lab.ask(&ask).granted();
+    lab.request(&request).granted();
     assert!(bob.heard().is_empty());
 }
 
@@ -75,7 +75,7 @@ fn more_is_told_too() {
     let mut bob = lab.listen(&channel("bob"));
     lab.write("ann1").granted();
     for number in 0..40 {
-        lab.ask(&Ask::read(&format!("bob{number}")).waiting().subscribed(HERE)).queued();
+        lab.request(&Request::read(&format!("bob{number}")).waiting().subscribed(HERE)).queued();
     }
     let mut left = 40;
     let mut more = lab.release("ann1").unwrap().more;
@@ -107,9 +107,9 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     let cat = lab.listen(&channel("cat"));
     lab.write("ann1").granted();
     for number in 0..30 {
-        lab.ask(&Ask::write(&format!("gone{number}")).waiting().subscribed(HERE)).queued();
+        lab.request(&Request::write(&format!("gone{number}")).waiting().subscribed(HERE)).queued();
     }
-    lab.ask(&Ask::write("cat1").waiting().subscribed(HERE)).queued();
+    lab.request(&Request::write("cat1").waiting().subscribed(HERE)).queued();
     let mut more = lab.release("ann1").unwrap().more;
     if !pushes {
         // Nothing says that it is gone before its window has passed.
@@ -123,7 +123,10 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     assert_eq!(lab.state().writes(), Some(id("cat1")));
     assert_eq!(cat.heard().len(), 1);
     // It was only reconnecting, and has its place again.
-    assert_eq!(lab.ask(&Ask::write("gone1").waiting().subscribed(HERE).ticket(2)).queued(), 2);
+    assert_eq!(
+        lab.request(&Request::write("gone1").waiting().subscribed(HERE).ticket(2)).queued(),
+        2
+    );
 }
 
 #[test]
@@ -132,10 +135,10 @@ fn readers_that_are_gone_are_passed_over_too() {
     let pushes = lab.has_push();
     lab.write("ann1").granted();
     for name in ["gone1", "gone2"] {
-        lab.ask(&Ask::read(name).waiting().subscribed(HERE)).queued();
+        lab.request(&Request::read(name).waiting().subscribed(HERE)).queued();
     }
     lab.wait_read("poll1").queued();
-    lab.ask(&Ask::read("gone3").waiting().subscribed(HERE)).queued();
+    lab.request(&Request::read("gone3").waiting().subscribed(HERE)).queued();
     lab.wait_write("poll2").queued();
     lab.release("ann1").status();
     if !pushes {
@@ -153,8 +156,8 @@ fn all_gone_leaves_the_lock_idle() {
     let pushes = lab.has_push();
     lab.write("ann1").granted();
     for name in ["gone1", "gone2"] {
-        lab.ask(&Ask::write(name).waiting().subscribed(HERE)).queued();
-        lab.ask(&Ask::read(&format!("{name}1")).waiting().subscribed(HERE)).queued();
+        lab.request(&Request::write(name).waiting().subscribed(HERE)).queued();
+        lab.request(&Request::read(&format!("{name}1")).waiting().subscribed(HERE)).queued();
     }
     lab.release("ann1").status();
     if !pushes {
@@ -170,9 +173,9 @@ fn whose_subscription_is_elsewhere_has_its_claim_window() {
     for (server, node) in [(HERE, "there"), (HERE, "-"), ("-", HERE), ("-", "-")] {
         let (_server, mut lab) = alone();
         lab.write("ann1").granted();
-        let ask = Ask::write("bob1").waiting().window(800).ttl(60_000);
-        let ask = if node == "-" { ask } else { ask.subscribed(node) };
-        lab.ask(&ask).queued();
+        let request = Request::write("bob1").waiting().window(800).ttl(60_000);
+        let request = if node == "-" { request } else { request.subscribed(node) };
+        lab.request(&request).queued();
         lab.send("release", &[server, "0", &id("ann1"), "all"]).status();
         let granted = lab.state().writer().unwrap();
         assert_eq!(
@@ -188,8 +191,8 @@ fn a_moved_subscription_is_told_by_the_next_poll() {
     let (_server, mut lab) = alone();
     let pushes = lab.has_push();
     lab.write("ann1").granted();
-    lab.ask(&Ask::write("bob1").waiting().subscribed("there")).queued();
-    lab.ask(&Ask::write("bob1").waiting().subscribed(HERE)).queued();
+    lab.request(&Request::write("bob1").waiting().subscribed("there")).queued();
+    lab.request(&Request::write("bob1").waiting().subscribed(HERE)).queued();
     lab.release("ann1").status();
     let granted = (!pushes).then(|| id("bob1"));
     assert_eq!(lab.state().writes(), granted, "nobody hears it here");
@@ -200,7 +203,7 @@ fn an_upgrader_is_told_and_keeps_its_window_unheard() {
     let (_server, mut lab) = alone();
     let ann = lab.read("ann1").granted();
     lab.read("bob1").granted();
-    lab.ask(&Ask::upgrade("ann1", ann.token).waiting().subscribed(HERE)).queued();
+    lab.request(&Request::upgrade("ann1", ann.token).waiting().subscribed(HERE)).queued();
     lab.release("bob1").status();
     assert_eq!(lab.state().writes(), Some(id("ann1")), "its read is in there");
     let claimed = lab.renew("ann1", 10_000).unwrap();
@@ -212,15 +215,15 @@ fn grants_by_a_poll_a_renewal_and_a_pump_are_told() {
     for way in ["renew", "pump", "poll", "leave"] {
         let (_server, mut lab) = alone();
         let bob = lab.listen(&channel("bob"));
-        lab.ask(&Ask::read("ann1").lease(60_000)).granted();
-        lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
-        lab.ask(&Ask::read("bob1").waiting().ttl(60_000).subscribed(HERE)).queued();
-        lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
+        lab.request(&Request::read("ann1").lease(60_000)).granted();
+        lab.request(&Request::write("w1").waiting().ttl(1_000)).queued();
+        lab.request(&Request::read("bob1").waiting().ttl(60_000).subscribed(HERE)).queued();
+        lab.request(&Request::read("cat1").waiting().ttl(60_000)).queued();
         lab.pass(1_000);
         match way {
             "renew" => lab.renew("ann1", 60_000),
             "pump" => lab.pump(),
-            "poll" => lab.ask(&Ask::read("cat1").waiting()),
+            "poll" => lab.request(&Request::read("cat1").waiting()),
             _ => lab.release("w1"),
         }
         .status();

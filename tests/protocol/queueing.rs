@@ -1,7 +1,7 @@
 //! The queue: whose turn it is.
 
-use super::ask::Ask;
 use super::lab::{Expect, HERE, Lab, Reply, id};
+use super::request::Request;
 
 /// How far a ticket that comes back may be ahead of the last one given.
 const LEAP: u64 = 1_000_000_000;
@@ -46,14 +46,14 @@ fn writers_go_first_in_first_out() {
 fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
-    let bob = Ask::write("bob1").waiting().window(700).lease(20_000);
-    lab.ask(&bob).queued();
+    let bob = Request::write("bob1").waiting().window(700).lease(20_000);
+    lab.request(&bob).queued();
     lab.release("ann1").status();
     let granted = lab.state().writer().unwrap();
     assert!(!granted.claimed);
     assert_eq!(granted.deadline, lab.now() + 700);
     lab.pass(100);
-    let claimed = lab.ask(&bob).granted();
+    let claimed = lab.request(&bob).granted();
     assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 20_000));
     assert!(lab.state().writer().unwrap().claimed);
 
@@ -73,23 +73,23 @@ fn a_claim_never_shortens() {
     for by_renewal in [false, true] {
         let mut lab = Lab::new();
         lab.write("ann1").granted();
-        let bob = Ask::write("bob1").waiting().window(5_000).lease(100);
-        lab.ask(&bob).queued();
+        let bob = Request::write("bob1").waiting().window(5_000).lease(100);
+        lab.request(&bob).queued();
         lab.release("ann1").unwrap();
         let granted = lab.state().writer().unwrap().deadline;
-        let claimed = if by_renewal { lab.renew("bob1", 100) } else { lab.ask(&bob) };
+        let claimed = if by_renewal { lab.renew("bob1", 100) } else { lab.request(&bob) };
         assert_eq!(claimed.unwrap().held().deadline, granted);
     }
 }
 
 #[test]
-fn the_one_who_asks_has_its_full_lease_at_once() {
+fn a_waiter_that_polls_has_its_full_lease_at_once() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
-    let bob = Ask::read("bob1").waiting().window(700).lease(20_000).ttl(60_000);
-    lab.ask(&bob).queued();
+    let bob = Request::read("bob1").waiting().window(700).lease(20_000).ttl(60_000);
+    lab.request(&bob).queued();
     lab.pass(10_000);
-    assert_eq!(lab.ask(&bob).granted().deadline, lab.now() + 20_000);
+    assert_eq!(lab.request(&bob).granted().deadline, lab.now() + 20_000);
     assert!(lab.state().reader(&id("bob1")).unwrap().claimed);
 }
 
@@ -126,7 +126,7 @@ fn readers_and_writers_take_turns() {
 #[test]
 fn a_write_that_runs_out_is_a_write_that_ends() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
+    lab.request(&Request::write("ann1").lease(1_000)).granted();
     lab.wait_write("w1").queued();
     lab.wait_read("r1").queued();
     lab.pass(1_000);
@@ -138,10 +138,10 @@ fn a_write_that_runs_out_is_a_write_that_ends() {
 fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
     for dies in [false, true] {
         let mut lab = Lab::new();
-        lab.ask(&Ask::read("ann1").lease(60_000)).granted();
-        lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
+        lab.request(&Request::read("ann1").lease(60_000)).granted();
+        lab.request(&Request::write("w1").waiting().ttl(1_000)).queued();
         for reader in 1..=3 {
-            lab.ask(&Ask::read(&format!("r{reader}")).waiting().ttl(30_000)).queued();
+            lab.request(&Request::read(&format!("r{reader}")).waiting().ttl(30_000)).queued();
         }
         if dies {
             lab.pass(1_000);
@@ -156,8 +156,8 @@ fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
 #[test]
 fn a_renewal_lets_in_whom_nothing_stops() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::read("ann1").lease(60_000)).granted();
-    lab.ask(&Ask::write("w1").waiting().ttl(1_000)).queued();
+    lab.request(&Request::read("ann1").lease(60_000)).granted();
+    lab.request(&Request::write("w1").waiting().ttl(1_000)).queued();
     lab.wait_read("r1").queued();
     lab.pass(1_000);
     lab.renew("ann1", 60_000).status();
@@ -168,12 +168,12 @@ fn a_renewal_lets_in_whom_nothing_stops() {
 fn readers_first_go_past_writers_of_their_kind_only() {
     let mut lab = Lab::new();
     lab.read("ann1").granted();
-    lab.ask(&Ask::write("w1").waiting().readers_first()).queued();
-    lab.ask(&Ask::read("r1").readers_first()).granted();
+    lab.request(&Request::write("w1").waiting().readers_first()).queued();
+    lab.request(&Request::read("r1").readers_first()).granted();
     assert_eq!(lab.read("r2").status(), "refused", "a fair reader waits its turn");
     lab.wait_write("w2").queued();
-    assert_eq!(lab.ask(&Ask::read("r3").readers_first()).status(), "refused");
-    lab.ask(&Ask::read("r4").waiting().readers_first()).queued();
+    assert_eq!(lab.request(&Request::read("r3").readers_first()).status(), "refused");
+    lab.request(&Request::read("r4").waiting().readers_first()).queued();
     lab.release("w2").status();
     assert_eq!(holders(&mut lab), ["ann1", "r1", "r4"]);
     for reader in ["ann1", "r1", "r4"] {
@@ -198,11 +198,11 @@ fn nobody_goes_past_those_who_wait() {
 #[test]
 fn the_silent_are_passed_over() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
     for name in ["dead1", "dead2", "dead3"] {
-        lab.ask(&Ask::write(name).waiting().ttl(1_000)).queued();
+        lab.request(&Request::write(name).waiting().ttl(1_000)).queued();
     }
-    lab.ask(&Ask::write("bob1").waiting().ttl(20_000)).queued();
+    lab.request(&Request::write("bob1").waiting().ttl(20_000)).queued();
     lab.pass(1_000);
     lab.release("ann1").status();
     assert_eq!(holders(&mut lab), ["bob1"]);
@@ -212,11 +212,11 @@ fn the_silent_are_passed_over() {
 #[test]
 fn the_dead_and_the_granted_share_one_budget() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
     for number in 0..50 {
-        lab.ask(&Ask::write(&format!("dead{number}")).waiting().ttl(1_000)).queued();
+        lab.request(&Request::write(&format!("dead{number}")).waiting().ttl(1_000)).queued();
     }
-    lab.ask(&Ask::write("bob1").waiting().ttl(20_000)).queued();
+    lab.request(&Request::write("bob1").waiting().ttl(20_000)).queued();
     lab.pass(1_000);
     let mut left = 51;
     let mut more = lab.release("ann1").unwrap().more;
@@ -236,11 +236,11 @@ fn the_dead_and_the_granted_share_one_budget() {
 #[test]
 fn a_try_among_the_dead_stays_in_its_budget() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
+    lab.request(&Request::write("ann1").lease(1_000)).granted();
     for number in 0..50 {
         let dead = format!("dead{number}");
-        let ask = if number % 2 == 0 { Ask::write(&dead) } else { Ask::read(&dead) };
-        lab.ask(&ask.waiting().ttl(1_000)).queued();
+        let request = if number % 2 == 0 { Request::write(&dead) } else { Request::read(&dead) };
+        lab.request(&request.waiting().ttl(1_000)).queued();
     }
     lab.pass(1_000);
     let mut left = 50;
@@ -287,15 +287,15 @@ fn a_hundred_readers_come_in_by_sixteens() {
 fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
     for size in [3, 12, 60] {
         let mut lab = Lab::new();
-        lab.ask(&Ask::write("ann1").lease(600_000)).granted();
+        lab.request(&Request::write("ann1").lease(600_000)).granted();
         let mut tickets = Vec::new();
         for number in 0..size {
-            let ask = Ask::write(&format!("w{number}")).waiting().ttl(if number == 1 {
+            let request = Request::write(&format!("w{number}")).waiting().ttl(if number == 1 {
                 100
             } else {
                 500_000
             });
-            tickets.push(lab.ask(&ask).queued());
+            tickets.push(lab.request(&request).queued());
         }
         // The first goes, so that the second is found dead.
         lab.pass(100);
@@ -304,7 +304,7 @@ fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
         lab.release("w0").status();
         assert!(!lab.state().queue("w").contains(&id("w1")), "w1 was silent");
         lab.wait_write("w1").status();
-        let back = lab.ask(&Ask::write("w1").waiting().ticket(tickets[1])).unwrap();
+        let back = lab.request(&Request::write("w1").waiting().ticket(tickets[1])).unwrap();
         assert!(back.number(0) > 0);
     }
 }
@@ -312,37 +312,37 @@ fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
 #[test]
 fn a_returning_waiter_has_its_old_place() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(600_000)).granted();
+    lab.request(&Request::write("ann1").lease(600_000)).granted();
     for number in 1..=4 {
         lab.wait_write(&format!("w{number}")).queued();
     }
     lab.release("w2").status();
     lab.release("w3").status();
-    let back = lab.ask(&Ask::write("w3").waiting().ticket(3)).unwrap();
+    let back = lab.request(&Request::write("w3").waiting().ticket(3)).unwrap();
     assert_eq!(place(&back), (3, 2));
-    let back = lab.ask(&Ask::write("w2").waiting().ticket(2)).unwrap();
+    let back = lab.request(&Request::write("w2").waiting().ticket(2)).unwrap();
     assert_eq!(place(&back), (2, 1));
     let order = ["w1", "w2", "w3", "w4"].map(id);
     assert_eq!(lab.state().queue("w"), order);
     lab.release("w1").status();
     lab.release("w4").status();
-    lab.ask(&Ask::write("w1").waiting().ticket(1)).queued();
-    lab.ask(&Ask::write("w4").waiting().ticket(4)).queued();
+    lab.request(&Request::write("w1").waiting().ticket(1)).queued();
+    lab.request(&Request::write("w4").waiting().ticket(4)).queued();
     assert_eq!(lab.state().queue("w"), order);
 }
 
 #[test]
 fn a_returning_waiter_never_goes_before_its_place() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(600_000)).granted();
+    lab.request(&Request::write("ann1").lease(600_000)).granted();
     for number in 1..=80 {
         lab.wait_write(&format!("w{number}")).queued();
     }
     for number in [5, 20, 40, 60, 75] {
         let name = format!("w{number}");
         lab.release(&name).status();
-        let back = Ask::write(&name).waiting().ticket(number);
-        assert_eq!(lab.ask(&back).queued(), number);
+        let back = Request::write(&name).waiting().ticket(number);
+        assert_eq!(lab.request(&back).queued(), number);
         let queue = lab.state().queue("w");
         let at = queue.iter().position(|waiter| *waiter == id(&name)).unwrap() as u64 + 1;
         assert!(at >= number, "{name} is at {at}");
@@ -355,12 +355,12 @@ fn a_returning_waiter_never_goes_before_its_place() {
 fn a_ticket_of_a_lost_history_counts() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
-    assert_eq!(lab.ask(&Ask::write("w7").waiting().ticket(7)).queued(), 7);
+    assert_eq!(lab.request(&Request::write("w7").waiting().ticket(7)).queued(), 7);
     assert_eq!(lab.wait_write("w8").queued(), 8);
-    assert_eq!(lab.ask(&Ask::write("w3").waiting().ticket(3)).queued(), 3);
+    assert_eq!(lab.request(&Request::write("w3").waiting().ticket(3)).queued(), 3);
     assert_eq!(lab.state().queue("w"), ["w3", "w7", "w8"].map(id));
     lab.delete();
-    lab.ask(&Ask::write("w8").waiting().ticket(8)).granted();
+    lab.request(&Request::write("w8").waiting().ticket(8)).granted();
 }
 
 /// However far a ticket leaps, those that come later can still poll with theirs.
@@ -370,13 +370,16 @@ fn no_ticket_locks_later_arrivals_out() {
         let mut lab = Lab::new();
         lab.write("ann1").granted();
         assert_eq!(lab.wait_write("w1").queued(), 1);
-        let far = Ask::write("w2").waiting().arg(8, given);
-        assert_eq!(lab.ask(&far).queued(), 1 + LEAP, "cut to the last one and LEAP");
-        assert_eq!(lab.ask(&far).queued(), 1 + LEAP, "its own poll, whatever it names");
+        let far = Request::write("w2").waiting().arg(8, given);
+        assert_eq!(lab.request(&far).queued(), 1 + LEAP, "cut to the last one and LEAP");
+        assert_eq!(lab.request(&far).queued(), 1 + LEAP, "its own poll, whatever it names");
         let later = lab.wait_write("w3").queued();
         assert_eq!(later, 2 + LEAP);
-        assert_eq!(lab.ask(&Ask::write("w3").waiting().ticket(later)).queued(), later);
-        assert_eq!(lab.ask(&Ask::write("w4").waiting().arg(8, given)).queued(), later + LEAP);
+        assert_eq!(lab.request(&Request::write("w3").waiting().ticket(later)).queued(), later);
+        assert_eq!(
+            lab.request(&Request::write("w4").waiting().arg(8, given)).queued(),
+            later + LEAP
+        );
         assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4"].map(id));
     }
 }
@@ -392,9 +395,9 @@ fn tickets_end_at_the_highest() {
     for name in ["w2", "w3", "w4"] {
         let ticket = lab.wait_write(name).queued();
         assert_eq!(ticket, HIGHEST);
-        assert_eq!(lab.ask(&Ask::write(name).waiting().ticket(ticket)).queued(), ticket);
+        assert_eq!(lab.request(&Request::write(name).waiting().ticket(ticket)).queued(), ticket);
     }
-    assert_eq!(lab.ask(&Ask::write("w5").waiting().ticket(HIGHEST)).queued(), HIGHEST);
+    assert_eq!(lab.request(&Request::write("w5").waiting().ticket(HIGHEST)).queued(), HIGHEST);
     assert_eq!(lab.state().queue("w"), ["w1", "w2", "w3", "w4", "w5"].map(id));
     for pair in ["ann1", "w1", "w2", "w3", "w4", "w5"].windows(2) {
         lab.release(pair[0]).unwrap();
@@ -405,11 +408,11 @@ fn tickets_end_at_the_highest() {
 #[test]
 fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
     for number in 1..=20 {
-        lab.ask(&Ask::write(&format!("gone{number}")).waiting().ttl(60_000)).queued();
+        lab.request(&Request::write(&format!("gone{number}")).waiting().ttl(60_000)).queued();
     }
-    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     assert_eq!(holders(&mut lab), ["gone1"]);
     lab.pass(1_000);
@@ -418,8 +421,8 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
 
     // It was stopped and comes back: it has its places again.
     lab.pass(10);
-    lab.ask(&Ask::write("gone9").waiting().ticket(9)).queued();
-    lab.ask(&Ask::write("gone5").waiting().ticket(5)).queued();
+    lab.request(&Request::write("gone9").waiting().ticket(9)).queued();
+    lab.request(&Request::write("gone5").waiting().ticket(5)).queued();
     lab.release("bob1").status();
     assert_eq!(holders(&mut lab), ["gone5"]);
 }
@@ -428,13 +431,14 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
 /// waits three times.
 fn windows_lost(gone: &[&str]) -> u32 {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
     for number in 1..=3 {
         for client in gone {
-            lab.ask(&Ask::write(&format!("{client}{number}")).waiting().ttl(60_000)).queued();
+            lab.request(&Request::write(&format!("{client}{number}")).waiting().ttl(60_000))
+                .queued();
         }
     }
-    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     let mut windows = 0;
     while holders(&mut lab) != ["bob1"] {
@@ -458,10 +462,10 @@ fn four_clients_that_let_a_grant_lapse_are_remembered() {
 #[test]
 fn a_reader_that_let_a_grant_lapse_counts_too() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
-    lab.ask(&Ask::read("gone1").waiting().ttl(60_000)).queued();
-    lab.ask(&Ask::write("gone2").waiting().ttl(60_000)).queued();
-    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    lab.request(&Request::read("gone1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("gone2").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("bob1").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     assert_eq!(holders(&mut lab), ["gone1"]);
     lab.pass(1_000);
@@ -472,9 +476,9 @@ fn a_reader_that_let_a_grant_lapse_counts_too() {
 #[test]
 fn a_claimed_lease_that_runs_out_is_no_lapse() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(1_000)).granted();
-    lab.ask(&Ask::write("ann2").waiting().ttl(60_000)).queued();
-    lab.ask(&Ask::write("bob1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("ann1").lease(1_000)).granted();
+    lab.request(&Request::write("ann2").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("bob1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.pump().status();
     assert_eq!(holders(&mut lab), ["ann2"]);
@@ -499,10 +503,10 @@ fn readers_are_let_in_when_the_sweep_shows_that_the_waiting_writer_is_gone() {
     lab.write("ann1").granted();
     lab.wait_read("bob1").queued();
     lab.wait_read("gone1").queued();
-    lab.ask(&Ask::write("gone2").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("gone2").waiting().ttl(60_000)).queued();
     lab.release("ann1").status();
     lab.renew("bob1", 60_000).status();
-    lab.ask(&Ask::read("cat1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::read("cat1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.pump().status();
     assert_eq!(holders(&mut lab), ["bob1", "cat1"]);
@@ -512,17 +516,17 @@ fn readers_are_let_in_when_the_sweep_shows_that_the_waiting_writer_is_gone() {
 fn a_queue_has_a_limit() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
-    lab.ask(&Ask::write("w1").waiting().limit(2)).queued();
-    lab.ask(&Ask::read("r1").waiting().limit(2)).queued();
-    for ask in [Ask::write("w2"), Ask::read("r2")] {
-        let full = lab.unchanged(|lab| lab.ask(&ask.clone().waiting().limit(2))).unwrap();
+    lab.request(&Request::write("w1").waiting().limit(2)).queued();
+    lab.request(&Request::read("r1").waiting().limit(2)).queued();
+    for request in [Request::write("w2"), Request::read("r2")] {
+        let full = lab.unchanged(|lab| lab.request(&request.clone().waiting().limit(2))).unwrap();
         assert_eq!((full.status.as_str(), full.number(0)), ("full", 2));
     }
-    lab.ask(&Ask::write("w1").waiting().limit(2)).queued();
-    lab.ask(&Ask::write("w3").waiting().limit(3)).queued();
-    assert_eq!(lab.ask(&Ask::write("w4").waiting().limit(0)).status(), "full");
+    lab.request(&Request::write("w1").waiting().limit(2)).queued();
+    lab.request(&Request::write("w3").waiting().limit(3)).queued();
+    assert_eq!(lab.request(&Request::write("w4").waiting().limit(0)).status(), "full");
     let mut free = Lab::new();
-    free.ask(&Ask::write("w1").waiting().limit(0)).granted();
+    free.request(&Request::write("w1").waiting().limit(0)).granted();
 }
 
 #[test]
@@ -538,12 +542,12 @@ fn a_try_by_one_who_waits_is_a_look() {
 #[test]
 fn a_poll_keeps_a_waiter_alive_and_changes_its_wishes() {
     let mut lab = Lab::new();
-    lab.ask(&Ask::write("ann1").lease(60_000)).granted();
-    let ticket = lab.ask(&Ask::write("bob1").waiting().ttl(1_000)).queued();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    let ticket = lab.request(&Request::write("bob1").waiting().ttl(1_000)).queued();
     for _ in 0..5 {
         lab.pass(900);
-        let poll = Ask::write("bob1").waiting().ttl(1_000).window(300).ticket(ticket);
-        assert_eq!(lab.ask(&poll).queued(), ticket);
+        let poll = Request::write("bob1").waiting().ttl(1_000).window(300).ticket(ticket);
+        assert_eq!(lab.request(&poll).queued(), ticket);
     }
     lab.pass(900);
     lab.release("ann1").status();
@@ -559,13 +563,13 @@ fn a_late_poll_finds_its_claim_lapsed_and_waits_again() {
     lab.wait_write("cat1").queued();
     lab.release("ann1").status();
     lab.pass(1_000);
-    // Nobody else has looked: bob is first by its ticket, and as it asks, it lives.
-    lab.ask(&Ask::write("bob1").waiting().ticket(ticket)).granted();
+    // Nobody else has looked: bob is first by its ticket, and as it polls, it lives.
+    lab.request(&Request::write("bob1").waiting().ticket(ticket)).granted();
     lab.release("bob1").status();
     assert_eq!(holders(&mut lab), ["cat1"]);
     lab.pass(1_000);
     lab.write("dan1").granted();
-    assert_eq!(lab.ask(&Ask::write("cat1").waiting().ticket(2)).queued(), 2);
+    assert_eq!(lab.request(&Request::write("cat1").waiting().ticket(2)).queued(), 2);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use super::ask::Ask;
 use super::lab::{Answer, GRACE, HERE, Held, Lab, id};
+use super::request::Request;
 
 const STEPS: u32 = 2_500;
 
@@ -104,47 +104,47 @@ impl Model {
             format!("{}{}", self.random.choice(["a", "b", "c", "d", "e"]).unwrap(), self.ids);
         let write = self.random.u32(..5) < 2;
         let waits = self.random.u32(..3) > 0;
-        self.ask(&name, write, waits, 0);
+        self.request(&name, write, waits, 0);
     }
 
     fn poll(&mut self) {
         if let Some((name, Told::Waits { write, ticket })) =
             self.any(|told| matches!(told, Told::Waits { .. }))
         {
-            self.ask(&name, write, true, ticket);
+            self.request(&name, write, true, ticket);
         }
     }
 
-    fn ask(&mut self, name: &str, write: bool, waits: bool, ticket: u64) {
-        let mut ask = if write { Ask::write(name) } else { Ask::read(name) };
-        ask = self.wishes(ask, waits);
+    fn request(&mut self, name: &str, write: bool, waits: bool, ticket: u64) {
+        let mut request = if write { Request::write(name) } else { Request::read(name) };
+        request = self.wishes(request, waits);
         if self.random.u32(..4) == 0 {
-            ask = ask.readers_first();
+            request = request.readers_first();
         }
         if waits {
-            ask = ask.ticket(ticket);
+            request = request.ticket(ticket);
         }
-        let answer = self.send(ask.script(), &ask.args());
+        let answer = self.send(request.script(), &request.args());
         self.hear(name, write, &answer);
     }
 
     /// A random lease, window, ttl, subscription; and a call is good for half a second.
-    fn wishes(&mut self, ask: Ask, waits: bool) -> Ask {
+    fn wishes(&mut self, request: Request, waits: bool) -> Request {
         let random = &mut self.random;
-        let mut ask = ask;
+        let mut request = request;
         if waits {
-            ask = ask
+            request = request
                 .waiting()
                 .window(random.u64(20..400))
                 .ttl(random.u64(100..2_000))
                 .limit(if random.u32(..20) == 0 { 3 } else { 1_000 });
-            ask = match random.u32(..4) {
-                0 => ask.subscribed(HERE),
-                1 => ask.subscribed("there"),
-                _ => ask,
+            request = match random.u32(..4) {
+                0 => request.subscribed(HERE),
+                1 => request.subscribed("there"),
+                _ => request,
             };
         }
-        ask.lease(random.u64(50..1_500)).not_after(self.lab.now() + 500)
+        request.lease(random.u64(50..1_500)).not_after(self.lab.now() + 500)
     }
 
     fn hear(&mut self, name: &str, write: bool, answer: &Answer) {
@@ -210,9 +210,9 @@ impl Model {
         {
             let Told::Holds { held, .. } = told else { unreachable!() };
             let waits = self.random.bool();
-            let ask = self.wishes(Ask::upgrade(&name, held.token), waits);
-            let ask = if waits { ask.limit(0) } else { ask };
-            let answer = self.send(ask.script(), &ask.args());
+            let request = self.wishes(Request::upgrade(&name, held.token), waits);
+            let request = if waits { request.limit(0) } else { request };
+            let answer = self.send(request.script(), &request.args());
             let reply = answer.as_ref().unwrap();
             match reply.status.as_str() {
                 "granted" => self.hold(&name, true, reply.held()),
@@ -239,7 +239,7 @@ impl Model {
         self.lab.revoke().unwrap();
     }
 
-    /// An overlap: who held believes so still, and is not asked about it.
+    /// An overlap: the holder still believes that it holds, and its side is not looked at.
     fn force(&mut self) {
         if self.lab.force().unwrap().status == "forced" {
             self.told.retain(|_, told| matches!(told, Told::Waits { .. }));

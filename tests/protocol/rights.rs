@@ -3,8 +3,8 @@
 
 use redis::cmd;
 
-use super::ask::Ask;
 use super::lab::{Answer, Lab, start};
+use super::request::Request;
 
 /// What ann calls, with her token.
 type Call = fn(&mut Lab, u64) -> Answer;
@@ -15,28 +15,34 @@ fn who_may_not_set_changes_nothing() {
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
     // Readers of whom one in the middle goes, and the last; one writer after another; readers after
     // a writer; a lease that is made longer; a downgrade; an upgrade; what is granted already.
-    let cases: [(&[Ask], Call); 8] = [
-        (&[Ask::read("ann1"), Ask::read("bob1"), Ask::read("cat1")], |lab, _| lab.release("ann1")),
-        (&[Ask::read("bob1"), Ask::read("ann1")], |lab, _| lab.release("ann1")),
-        (&[Ask::write("ann1"), Ask::write("bob1").waiting()], |lab, _| lab.release("ann1")),
+    let cases: [(&[Request], Call); 8] = [
+        (&[Request::read("ann1"), Request::read("bob1"), Request::read("cat1")], |lab, _| {
+            lab.release("ann1")
+        }),
+        (&[Request::read("bob1"), Request::read("ann1")], |lab, _| lab.release("ann1")),
+        (&[Request::write("ann1"), Request::write("bob1").waiting()], |lab, _| lab.release("ann1")),
         (
-            &[Ask::write("ann1"), Ask::read("bob1").waiting(), Ask::write("cat1").waiting()],
+            &[
+                Request::write("ann1"),
+                Request::read("bob1").waiting(),
+                Request::write("cat1").waiting(),
+            ],
             |lab, _| lab.release("ann1"),
         ),
-        (&[Ask::write("ann1")], |lab, _| lab.renew("ann1", 60_000)),
-        (&[Ask::write("ann1"), Ask::read("bob1").waiting()], |lab, token| {
+        (&[Request::write("ann1")], |lab, _| lab.renew("ann1", 60_000)),
+        (&[Request::write("ann1"), Request::read("bob1").waiting()], |lab, token| {
             lab.downgrade("ann1", token, 10_000)
         }),
-        (&[Ask::read("ann1")], |lab, token| lab.upgrade("ann1", token)),
-        (&[Ask::write("ann1")], |lab, _| lab.write("ann1")),
+        (&[Request::read("ann1")], |lab, token| lab.upgrade("ann1", token)),
+        (&[Request::write("ann1")], |lab, _| lab.write("ann1")),
     ];
-    for (number, (asks, call)) in cases.into_iter().enumerate() {
+    for (number, (requests, call)) in cases.into_iter().enumerate() {
         let mut lab = Lab::on(&server);
         lab.checked = false;
         lab.command::<()>(cmd("ACL").arg("SETUSER").arg("unable").arg(&rights));
         let mut token = 0;
-        for ask in asks {
-            let answer = lab.ask(ask).unwrap();
+        for request in requests {
+            let answer = lab.request(request).unwrap();
             if answer.status == "granted" && token == 0 {
                 token = answer.held().token;
             }

@@ -2,28 +2,28 @@
 
 use redis::cmd;
 
-use super::ask::Ask;
 use super::lab::{Answer, Expect, HERE, Lab, id};
+use super::request::Request;
 
 /// A call of every script, by one who might hold, wait or want.
 fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
     let _ = lab;
-    let ask = |ask: Ask| {
-        let args = ask.args().into_iter().map(String::from).collect();
-        (ask.script(), args)
+    let request = |request: Request| {
+        let args = request.args().into_iter().map(String::from).collect();
+        (request.script(), args)
     };
     let words =
         |script, words: &[&str]| (script, words.iter().map(|word| word.to_string()).collect());
     let ann = id("ann1");
     vec![
-        ask(Ask::read("ann1")),
-        ask(Ask::read("ann1").waiting()),
-        ask(Ask::read("ann1").waiting().ticket(1)),
-        ask(Ask::write("ann1")),
-        ask(Ask::write("ann1").waiting()),
-        ask(Ask::write("ann1").waiting().ticket(1)),
-        ask(Ask::upgrade("ann1", 1)),
-        ask(Ask::upgrade("ann1", 1).waiting()),
+        request(Request::read("ann1")),
+        request(Request::read("ann1").waiting()),
+        request(Request::read("ann1").waiting().ticket(1)),
+        request(Request::write("ann1")),
+        request(Request::write("ann1").waiting()),
+        request(Request::write("ann1").waiting().ticket(1)),
+        request(Request::upgrade("ann1", 1)),
+        request(Request::upgrade("ann1", 1).waiting()),
         words("release", &[HERE, "0", &ann, "all"]),
         words("release", &[HERE, "0", &ann, "wait"]),
         words("renew", &[HERE, "0", &ann, "1000"]),

@@ -34,11 +34,11 @@ pub fn check(court: &Court, step: &Step<'_>) {
     check_reply(court, step, before);
 }
 
-/// Whoever asks for a lock says until when, whether its request is the first or the second of two.
+/// A request for a lock says until when it is good, be it the first or the second of two.
 fn check_lateness(court: &Court, step: &Step<'_>) {
-    let asks = step.script.starts_with("acquire") || step.script == "upgrade";
+    let requests = step.script.starts_with("acquire") || step.script == "upgrade";
     let is_late = (1..step.now).contains(&step.not_after);
-    if asks && is_late && step.status() != "stale" {
+    if requests && is_late && step.status() != "stale" {
         court.accuse("who comes too late gets nothing", || {
             format!(
                 "lock {}: {} is {} past {}",
@@ -120,12 +120,12 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     {
         return;
     }
-    let asks = step.script.starts_with("acquire") || step.script == "upgrade";
+    let requests = step.script.starts_with("acquire") || step.script == "upgrade";
     let alive = |mode: char| {
         let waiters = hash.waiters.iter().filter(move |(_, waiter)| waiter.mode == mode);
         waiters
             .filter(|(id, waiter)| {
-                (asks && *id == step.id()) || hash.is_alive(id, waiter, step.now)
+                (requests && *id == step.id()) || hash.is_alive(id, waiter, step.now)
             })
             .count()
     };

@@ -31,11 +31,11 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
     census.count(state);
 }
 
-/// How many replicas were asked for, and how many there were.
+/// How many replicas were wanted, and how many there were.
 fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
-    let asked = words.get(1).and_then(|asked| std::str::from_utf8(asked).ok()?.parse().ok());
-    match (asked, found.parse::<u64>()) {
-        (Some(asked), Ok(found)) if found >= asked => "enough replicas confirmed it",
+    let wanted = words.get(1).and_then(|wanted| std::str::from_utf8(wanted).ok()?.parse().ok());
+    match (wanted, found.parse::<u64>()) {
+        (Some(wanted), Ok(found)) if found >= wanted => "enough replicas confirmed it",
         _ => "too few replicas confirmed it",
     }
 }

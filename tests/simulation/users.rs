@@ -1,4 +1,4 @@
-//! What the users of a client do: ask, wait, lose interest, hold, write, renew, release, forget.
+//! What the users of a client do: request, wait, lose interest, hold, write, renew, release, forget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,18 +43,18 @@ impl Users {
             self.host.sleep(Duration::from_micros(rng.u64(100..150_000))).await;
             let lock = rng.usize(0..self.plan.locks);
             if let Some(quorum) = &self.quorum {
-                self.ask_most(&mut rng, quorum, lock).await;
+                self.request_most(&mut rng, quorum, lock).await;
                 continue;
             }
             match rng.u8(0..60) {
                 0 => self.crowd(&mut rng, lock).await,
                 1..5 => self.several(&mut rng).await,
-                _ => self.ask(&mut rng, lock).await,
+                _ => self.request(&mut rng, lock).await,
             }
         }
     }
 
-    async fn ask(&self, rng: &mut Rng, lock: usize) {
+    async fn request(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
         let renewal = [Renewal::Automatic, Renewal::Automatic, Renewal::AtMost(1), Renewal::Manual]
@@ -126,7 +126,7 @@ impl Users {
     }
 
     /// A lock on most of the members.
-    async fn ask_most(&self, rng: &mut Rng, quorum: &Quorum, lock: usize) {
+    async fn request_most(&self, rng: &mut Rng, quorum: &Quorum, lock: usize) {
         let writes = rng.bool();
         let request = match writes {
             true => quorum.write(name_at_members(lock)),
@@ -386,7 +386,7 @@ impl Users {
     fn enter_by_name(&self, lease: &Lease) -> u64 {
         let lock = (0..self.plan.locks).find(|lock| name(*lock) == lease.name());
         let held =
-            Held { lock: lock.expect("one of those that were asked for"), is_replicated: false };
+            Held { lock: lock.expect("one of those that were requested"), is_replicated: false };
         self.enter(held, lease)
     }
 

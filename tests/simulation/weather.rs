@@ -29,7 +29,7 @@ impl Storm {
     pub fn new(plan: &Plan, census: Census) -> Storm {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5707_2d00);
         let odds = match plan.is_about_replicas {
-            true => 0.03, // much must be asked again while a replica lags
+            true => 0.03, // much must be sent again while a replica lags
             false => [0.002, 0.01, 0.03][rng.usize(0..3)],
         };
         let (faults, doubled) = (plan.faults.clone(), BTreeSet::new());

@@ -16,7 +16,7 @@ pub enum Clients {
 }
 
 impl Server {
-    /// Ends the connections of one kind, other than the one that asks for it; how many there were.
+    /// Ends the connections of one kind, other than the one that orders it; how many there were.
     pub async fn kill_clients(&self, which: Clients) -> Result<u64> {
         self.say(which.command()).await
     }

@@ -1,4 +1,4 @@
-//! Masters that change: asked for, or after a death.
+//! Masters that change: by order, or after a death.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{Cluster, Result, View, WaitLimit};
 pub enum Failover {
     /// In agreement with its master: no acknowledged write is lost.
     Orderly,
-    /// Without asking the master, but with the votes of the other masters.
+    /// Without the master's consent, but with the votes of the other masters.
     Force,
-    /// Without asking anybody.
+    /// Without anybody's consent.
     Takeover,
 }
 
 /// A server gives a manual failover up after five seconds.
-const ASK_AGAIN: Duration = Duration::from_secs(6);
+const ORDER_AGAIN: Duration = Duration::from_secs(6);
 
 /// An election counts for so long at least, however short the node timeout.
 const SHORTEST: Duration = Duration::from_secs(4);
@@ -33,11 +33,11 @@ impl Cluster {
             self.forget_election(replica).await?;
         }
         let wait_limit = WaitLimit::new(format!("node {replica} to become a master"));
-        let mut asked: Option<Instant> = None;
+        let mut ordered: Option<Instant> = None;
         while !self.is_master(replica).await? {
-            if asked.is_none_or(|at| at.elapsed() > ASK_AGAIN) {
+            if ordered.is_none_or(|at| at.elapsed() > ORDER_AGAIN) {
                 self.node(replica).say::<()>(how.command()).await?;
-                asked = Some(Instant::now());
+                ordered = Some(Instant::now());
             }
             wait_limit.pause("it is still a replica").await?;
         }
@@ -48,7 +48,7 @@ impl Cluster {
     /// Waits until a replica that was made a master by order can be again.
     ///
     /// For twice the node timeout after an election Redis counts its votes for the same replica
-    /// again: it calls itself master without having asked anybody, at an old epoch, and takes
+    /// again: it calls itself master without anybody's vote, at an old epoch, and takes
     /// writes that are lost when it hears of the newer one
     /// (<https://github.com/redis/redis/pull/8753>). For as long again it begins no new election,
     /// while its master stands paused (<https://github.com/valkey-io/valkey/pull/1274>).

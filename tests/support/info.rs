@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, Result, Server};
+use super::{Error, Result, Server, WaitLimit};
 
 /// The count of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Server {
     }
 
     /// The commands run since the last reset, by their names in lower case. Commands inside scripts
-    /// count too, and so do those of the connection that asks (`hello`, `client|setinfo`, `info`).
+    /// count too, and so do those of the connection that queries (`hello`, `client|setinfo`, `info`).
     pub async fn command_stats(&self) -> Result<BTreeMap<String, CommandStat>> {
         let fields = self.info("commandstats").await?;
         let stat = |(name, value): (String, String)| {
@@ -46,6 +46,19 @@ impl Server {
     /// How often one command was run since the last reset.
     pub async fn calls(&self, command: &str) -> Result<u64> {
         Ok(self.command_stats().await?.get(command).map_or(0, |stat| stat.calls))
+    }
+
+    /// Waits until the command was run so many times more.
+    pub async fn until_called(&self, command: &str, times: u64) -> Result {
+        let wait_limit = WaitLimit::new(format!("{times} calls of {command}"));
+        let before = self.calls(command).await?;
+        loop {
+            let calls = self.calls(command).await?.saturating_sub(before);
+            if calls >= times {
+                return Ok(());
+            }
+            wait_limit.pause(format!("{calls} calls")).await?;
+        }
     }
 
     pub async fn reset_stats(&self) -> Result {

@@ -15,7 +15,7 @@ const SCRIPT: &str = "tests/support/redis_py.py";
 #[derive(Debug)]
 pub struct RedisPy {
     process: Child,
-    asked: ChildStdin,
+    commands: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
@@ -31,10 +31,10 @@ impl RedisPy {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| Error::new(format!("python3 does not start: {error}")))?;
-        let (Some(asked), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(commands), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(Error::new("python3 has no pipes"));
         };
-        let mut lock = RedisPy { process, asked, answers: BufReader::new(answers) };
+        let mut lock = RedisPy { process, commands, answers: BufReader::new(answers) };
         match lock.answer() {
             Ok(ready) if ready == "ready" => Ok(lock),
             _ => Err(Error::new(
@@ -51,7 +51,7 @@ impl RedisPy {
 
     /// Has it do this.
     pub fn begin(&mut self, word: &str) -> Result {
-        Ok(writeln!(self.asked, "{word}")?)
+        Ok(writeln!(self.commands, "{word}")?)
     }
 
     /// What came of it.

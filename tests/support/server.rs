@@ -47,7 +47,7 @@ pub struct ServerSettings {
     pub binary: Option<PathBuf>,
     /// Lines of the configuration file, after (and so instead of) the ones given here.
     pub lines: Vec<String>,
-    /// Asked of clients and of replicas.
+    /// What clients and replicas have to show.
     pub password: Option<String>,
     /// A second port for clients, with TLS; between the nodes of a cluster all is TLS then.
     pub tls: Option<Certificates>,

@@ -7,7 +7,7 @@ fn unauthenticated() -> Act {
     refusal("NOAUTH Authentication required.")
 }
 
-/// A cluster whose clients ask for their credentials at each dial.
+/// A cluster whose clients fetch their credentials at each dial.
 async fn renewing() -> Bench {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.renew_credentials();

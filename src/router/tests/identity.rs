@@ -4,17 +4,6 @@
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
 use crate::router::RefreshFrom;
-use crate::router::belief::{Process, Stranger, Told, View};
-use crate::router::connection::Limits;
-use crate::router::map::SlotMap;
-use crate::router::membership::Membership;
-use crate::router::translation::Translation;
-
-const LIMITS: Limits = Limits {
-    connect_timeout: Duration::from_secs(1),
-    response_timeout: Duration::from_millis(500),
-    in_flight: 1,
-};
 
 /// A third node, which serves the lower half after a change.
 const TAKEN_OVER: [(u16, u16, &str); 2] = [(0, 8191, "c"), (8192, 16383, "b")];
@@ -27,14 +16,6 @@ fn master_of(bench: &Bench, key: &str) -> Option<String> {
 
 async fn refresh(bench: &Bench, first: &str) {
     bench.router.topology.refresh(RefreshFrom::First(address(first))).await;
-}
-
-async fn connect(fakes: &Fakes, seeds: &[&str]) -> Result<Arc<Router>, CallError> {
-    let settings = RouterSettings {
-        seeds: seeds.iter().map(|host| address(host)).collect(),
-        ..RouterSettings::default()
-    };
-    Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,31 +33,6 @@ async fn a_seed_that_comes_back_without_cluster_mode_takes_over_nothing() {
     assert!(said.contains("without cluster mode"), "{said}");
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
     bench.call("x").await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_servers_without_a_cluster_are_no_deployment() {
-    let fakes = Fakes::new(&[]);
-    for host in ["a", "b"] {
-        fakes.set_alone(host);
-    }
-    for seeds in [["a", "b"], ["b", "a"]] {
-        let error = connect(&fakes, &seeds).await.unwrap_err();
-        assert!(error.to_string().contains("without cluster mode"), "{error}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_one_of_two_seeds_stands_still_the_other_is_not_taken_for_all() {
-    let fakes = Fakes::new(&[]);
-    for host in ["a", "b"] {
-        fakes.set_alone(host);
-    }
-    for (stopped, seeds) in [("a", ["a", "b"]), ("b", ["a", "b"]), ("a", ["b", "a"])] {
-        fakes.stop(stopped, true);
-        assert!(connect(&fakes, &seeds).await.is_err(), "{stopped} stands still");
-        fakes.stop(stopped, false);
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +61,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_sent_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_opened_before_the_map_was_known_is_judged_by_it() {
     let fakes = Fakes::new(&HALVES);
-    // It stands at the address of a node of the cluster, is asked first, and knows no slots.
+    // It stands at the address of a node of the cluster, is queried first, and knows no slots.
     fakes.set_id_of("a", text("z-id"));
     fakes.set_slots_of("a", Reply::List(vec![]));
     let router = connect(&fakes, &["a", "b"]).await.unwrap();
@@ -122,7 +78,7 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
         fakes.set_slots_of(host, slots(&TAKEN_OVER));
         fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    // Both sides say that all is well. RefreshFrom a client asks first does not matter.
+    // Both sides say that all is well. Which one a client queries first does not matter.
     let router = connect(&fakes, &["a"]).await.unwrap();
     let lower = Slot::of("k");
     assert_eq!(router.topology.master_of(lower), Some(address("c")));
@@ -145,7 +101,7 @@ async fn a_node_that_was_cut_off_and_does_not_serve_is_not_believed() {
         bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
         bench.fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    // On its side it asks for votes in vain, each time at a higher epoch.
+    // On its side it requests votes in vain, each time at a higher epoch.
     bench.fakes.set_info_of("a", cluster_info("fail", 9));
     for _ in 0..5 {
         refresh(&bench, "a").await;
@@ -357,217 +313,7 @@ async fn a_right_that_is_missing_is_not_a_no() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_name_of_two_servers_is_the_first_one_met_until_that_is_gone() {
-    let fakes = Fakes::new(&[]);
-    for host in ["a", "b"] {
-        fakes.set_alone(host);
-    }
-    fakes.set_name("both", &["a", "b"]);
-    let router = connect(&fakes, &["both"]).await.unwrap();
-    let clock = TestClock::start();
-    let call = async |seconds| {
-        let deadline = clock.now().after(Duration::from_secs(seconds));
-        router.call(&call("k"), deadline).await
-    };
-    call(1).await.unwrap();
-    // The name leads to the other one now, but the first one is still there.
-    fakes.set_name("both", &["b", "a"]);
-    fakes.cut("a");
-    call(1).await.unwrap();
-    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (2, 0));
-    // It stands still: nobody can tell that it is gone.
-    fakes.stop("a", true);
-    fakes.cut("a");
-    call(3).await.unwrap_err();
-    assert_eq!(fakes.count("b", "EVAL"), 0);
-    // It is gone.
-    fakes.set_door("a", Door::Refuses);
-    fakes.cut("a");
-    call(10).await.unwrap();
-    assert_eq!(fakes.count("b", "EVAL"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_single_server_may_be_restarted() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
-    let router = connect(&fakes, &["a"]).await.unwrap();
-    let clock = TestClock::start();
-    for process in ["a", "again"] {
-        fakes.restart("a", process);
-        let deadline = clock.now().after(Duration::from_secs(2));
-        router.call(&call("k"), deadline).await.unwrap();
-    }
-    assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out() {
-    for door in [Door::Unreachable, Door::Hangs] {
-        let fakes = Fakes::new(&[]);
-        fakes.set_alone("a");
-        fakes.set_door("b", door);
-        fakes.set_name("both", &["b", "a"]);
-        let router = connect(&fakes, &["both"]).await.unwrap();
-        let clock = TestClock::start();
-        fakes.restart("a", "again");
-        let deadline = clock.now().after(Duration::from_secs(10));
-        router.call(&call("k"), deadline).await.unwrap();
-        assert!(fakes.log("a").iter().any(|line| line.contains("again-")), "{door:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_first_server_that_cannot_be_reached_is_not_gone() {
-    let fakes = Fakes::new(&[]);
-    for host in ["a", "b"] {
-        fakes.set_alone(host);
-    }
-    fakes.set_name("both", &["a", "b"]);
-    let router = connect(&fakes, &["both"]).await.unwrap();
-    let clock = TestClock::start();
-    let call = async || {
-        let deadline = clock.now().after(Duration::from_secs(3));
-        router.call(&call("k"), deadline).await
-    };
-    for door in [Door::Unreachable, Door::Hangs] {
-        fakes.set_door("a", door);
-        fakes.cut("a");
-        call().await.unwrap_err();
-    }
-    // The name is of the other one alone now: nobody can find the first one there.
-    fakes.set_name("both", &["b"]);
-    call().await.unwrap();
-    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (0, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
-    let fakes = Fakes::new(&[]);
-    for host in ["a", "b"] {
-        fakes.set_alone(host);
-    }
-    fakes.set_name("both", &["a", "b"]);
-    let router = connect(&fakes, &["both"]).await.unwrap();
-    let clock = TestClock::start();
-    let call = async || {
-        let deadline = clock.now().after(Duration::from_secs(3));
-        router.call(&call("k"), deadline).await
-    };
-    // The name leads to the other one, and both are new to the client.
-    fakes.set_name("both", &["b", "a"]);
-    for process in ["again", "once more"] {
-        fakes.restart("a", process);
-        call().await.unwrap();
-    }
-    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (2, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_place_of_the_first_server_is_where_it_was_found_last() {
-    let fakes = Fakes::new(&[]);
-    for host in ["a", "b"] {
-        fakes.set_alone(host);
-        fakes.restart(host, "first"); // one server with two addresses
-    }
-    fakes.set_name("both", &["a", "b"]);
-    let router = connect(&fakes, &["both"]).await.unwrap();
-    let clock = TestClock::start();
-    let call = async || {
-        let deadline = clock.now().after(Duration::from_secs(3));
-        router.call(&call("k"), deadline).await
-    };
-    // The first address is not reached any more, and the client goes on at the second.
-    fakes.set_door("a", Door::Hangs);
-    fakes.cut("a");
-    fakes.set_name("both", &["b", "a"]);
-    call().await.unwrap();
-    fakes.restart("b", "again");
-    call().await.unwrap();
-    // Now that one hangs, and another server is at the first address.
-    fakes.restart("a", "another");
-    fakes.set_door("a", Door::Open);
-    fakes.set_door("b", Door::Hangs);
-    fakes.cut("b");
-    fakes.set_name("both", &["a", "b"]);
-    call().await.unwrap_err();
-    assert_eq!((fakes.count("a", "EVAL"), fakes.count("b", "EVAL")), (0, 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cluster_node_does_not_take_the_place_of_a_single_server_that_may_come_back() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
-    fakes.set_name("both", &["a", "b"]);
-    let router = connect(&fakes, &["both"]).await.unwrap();
-    let clock = TestClock::start();
-    fakes.set_slots_of("b", slots(&[(0, 16383, "both")]));
-    fakes.set_id_of("b", Reply::Text("b's id".into()));
-    fakes.restart("b", "of a cluster");
-    fakes.set_door("a", Door::Hangs);
-    fakes.cut("a");
-    let deadline = clock.now().after(Duration::from_secs(3));
-    router.call(&call("k"), deadline).await.unwrap_err();
-    assert_eq!(fakes.count("b", "EVAL"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
-    fakes.set_name("both", &["a", "b"]);
-    fakes.set_door("b", Door::Slow(Duration::from_millis(200)));
-    let (at, clock): (_, Arc<dyn Clock>) = (address("both"), TestClock::start());
-    let told = |process: &str| {
-        let (name, place) = (process.into(), Some("a".into()));
-        Told::Alone(Some(Process { name, place }))
-    };
-    let map = SlotMap::parse(&slots(&[(0, 16383, "both")]), &at, &Translation(None)).unwrap();
-    let (epoch, serves) = (Some(1), Some(true));
-    for (events, stranger) in [
-        (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
-        (told("another"), Stranger::OtherServer),
-    ] {
-        let membership = Membership::new(Translation(None), LIMITS.response_timeout);
-        let install = |told| {
-            let node = at.clone();
-            membership.known_mut().install(View { node, told }, 0);
-        };
-        install(told("first"));
-        let opening = membership.open(&fakes, &clock, &at, LIMITS);
-        let learning = async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            install(events);
-            membership.known().kind.clone()
-        };
-        let (opened, learned) = tokio::join!(opening, learning);
-        assert_eq!(membership.known().kind, learned);
-        let why = opened.unwrap_err().source.unwrap();
-        assert_eq!(why.downcast_ref::<Stranger>(), Some(&stranger));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
-    fakes.set_name("both", &["b", "a"]);
-    fakes.set_door("b", Door::Refuses);
-    let router = connect(&fakes, &["both"]).await.unwrap();
-    let clock = TestClock::start();
-    let call = async || {
-        let deadline = clock.now().after(Duration::from_secs(5));
-        router.call(&call("k"), deadline).await
-    };
-    fakes.hang_names(true);
-    fakes.restart("a", "again");
-    call().await.expect_err("the first one may be anywhere");
-    fakes.hang_names(false);
-    call().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_seed_is_among_the_first_that_are_asked() {
+async fn a_seed_is_among_the_first_that_are_queried() {
     let many: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
     let ranges: Vec<_> =
         (0..40u16).map(|at| (at * 400, at * 400 + 399, &*many[usize::from(at)])).collect();
@@ -602,7 +348,7 @@ async fn a_takeover_is_heard_of_in_the_background_though_the_old_master_denies_i
         bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
         bench.fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    // The old master is asked first: it is the one that is connected.
+    // The old master is queried first: it is the one that is connected.
     bench.fakes.cut("b");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));

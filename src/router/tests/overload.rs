@@ -327,8 +327,8 @@ async fn masters_that_name_each_other_do_not_end_an_unlimited_wait() {
     fakes.always("b", moved("a"));
     let agreement = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let asked = fakes.count("a", "EVALSHA") + fakes.count("b", "EVALSHA");
-        assert!((18..300).contains(&asked), "{asked} in 5 s: neither given up nor a storm");
+        let calls = fakes.count("a", "EVALSHA") + fakes.count("b", "EVALSHA");
+        assert!((18..300).contains(&calls), "{calls} in 5 s: neither given up nor a storm");
         fakes.always("a", Act::Answer(granted()));
     };
     let (guard, ()) = tokio::join!(async { lock.write().await }, agreement);

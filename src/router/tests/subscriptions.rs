@@ -106,7 +106,7 @@ async fn a_channel_that_is_wanted_in_place_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_unasked_leave_it_is_joined_at_the_new_owner() {
+async fn after_a_leave_by_the_server_it_is_joined_at_the_new_owner() {
     let (bench, mut events) = joined().await;
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     bench.fakes.notify("a", Notice::Left { channel: channel() });
@@ -211,7 +211,7 @@ async fn a_server_without_shard_subscriptions_is_left_in_peace() {
     bench.fakes.on_join("a", [unknown]);
     bench.router.subscriptions().want(slot(), channel());
     settled().await;
-    // Nor is it asked for other channels.
+    // Nor is it tried for other channels.
     bench.router.subscriptions().want(Slot::of("x"), "{x}news".into());
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(joins(&bench, "a"), 1);
@@ -258,7 +258,7 @@ async fn nothing_runs_on_after_the_router_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_asked_now_and_then() {
+async fn a_silent_server_is_tried_now_and_then() {
     let (bench, mut events) = joined().await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let joins = joins(&bench, "a");

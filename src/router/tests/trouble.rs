@@ -25,15 +25,15 @@ async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_about_no_key_ends_in_time_though_there_is_no_connection() {
+async fn a_query_about_no_key_ends_in_time_though_there_is_no_connection() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.set_door("b", Door::Hangs);
     bench.fakes.cut("b");
     let begin = bench.clock.now();
     let deadline = begin.after(Duration::from_millis(300));
     let command = Command::new().word("CLUSTER").word("INFO");
-    let asked = bench.router.query(&address("b"), &command, deadline).await;
-    assert!(matches!(asked.unwrap_err().reason, Reason::TimedOut(_)));
+    let outcome = bench.router.query(&address("b"), &command, deadline).await;
+    assert!(matches!(outcome.unwrap_err().reason, Reason::TimedOut(_)));
     let took = bench.clock.now().since(begin);
     assert!(took < Duration::from_millis(400), "{took:?}");
     // The dial that hangs is done with by then, and a new one is made.

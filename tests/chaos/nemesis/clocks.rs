@@ -33,7 +33,7 @@ const STEP_MS: std::ops::RangeInclusive<i64> = 4_000..=9_000;
 const FAR_MS: i64 = 300_000;
 const WHILE: Duration = Duration::from_millis(1_500);
 
-/// How exactly a clock is read back, beside the time that it takes to ask for it, which may be so
+/// How exactly a clock is read back, beside the time that the query takes, which may be so
 /// long.
 const ABOUT_MS: i64 = 5;
 const QUICK_MS: i64 = 100;

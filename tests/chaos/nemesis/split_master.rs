@@ -43,9 +43,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
         ensure(said.contains(&address), || format!("node {at} says {said}"))?;
         proof += &format!("node {at} names node {named}; ");
     }
-    let asked = lock.write().timeout(TIMEOUT).await;
+    let outcome = lock.write().timeout(TIMEOUT).await;
     let took = Duration::from_nanos(now() - at);
-    match asked {
+    match outcome {
         // It counts its redirects; one that went round until its time is up says so.
         Err(error)
             if error.kind() == ErrorKind::Unavailable

@@ -34,7 +34,7 @@ async fn a_seed_that_comes_back_without_cluster_mode_is_given_no_lock() -> Resul
         locks.rwlock(name)?.write().await?.release().await?;
     }
     is_empty(sick).await?;
-    // It is among the seeds of new clients, and the first one that they ask.
+    // It is among the seeds of new clients, and the first one that they query.
     let newcomer = patient_for(2).connect_to(&[sick.url(), cluster.node(0).url()]).await?;
     newcomer.rwlock(&names[0][0])?.write().await?.release().await?;
     is_left_alone(sick, &newcomer, &names[2][0], "without cluster mode").await
@@ -111,7 +111,7 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
         assert_eq!(view.master_of(slot), Some(cluster.id(number)));
     }
 
-    // Whom a client asks first does not matter.
+    // Which one a client queries first does not matter.
     let at_old = connect(&[cluster.node(old).url()]).await?;
     let at_new = connect(&[cluster.node(0).url()]).await?;
     for name in lock {

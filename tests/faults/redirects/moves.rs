@@ -51,7 +51,7 @@ async fn a_held_lock_moves_with_its_slot() -> Result {
                     assert!(raw::errors(&cluster, "ASK").await? >= 4);
                     assert!(
                         raw::errors(&cluster, "NOSCRIPT").await? >= 4,
-                        "at the target, asked with ASKING"
+                        "at the target, by ASKING"
                     );
                 }
                 Stage::Finished => assert!(raw::errors(&cluster, "MOVED").await? >= 2),

@@ -60,7 +60,7 @@ async fn scripts_may_be_forgotten_at_any_time() -> Result {
 }
 
 /// The lease is long, and so is the silence: longer than a place in a queue lives, which is all
-/// that is known to have been asked for.
+/// that the client is known to have requested.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> Result {
     let server = Single::start().await?;
@@ -76,11 +76,11 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
     // So that the server knows the scripts.
     lock.write().await?.release().await?;
     proxy.replies(Flow::Lost);
-    let asking =
+    let waiting =
         tokio::spawn(async move { lock.write().timeout(Duration::from_secs(2)).await.map(drop) });
     written(&server, true).await?;
     proxy.go_silent();
-    let error = asking.await?.err().ok_or_else(|| Error::new("it was granted"))?;
+    let error = waiting.await?.err().ok_or_else(|| Error::new("it was granted"))?;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     tokio::time::sleep(Duration::from_secs(8)).await;
     written(&server, true).await?;

@@ -7,7 +7,7 @@ use redis::cmd;
 use rwlease::Locks;
 use tokio::time::Instant;
 
-use crate::support::{Server, Single, connect};
+use crate::support::{Server, Single, connect, is_subscribed};
 
 /// A server of its own with a client.
 pub struct Bench {
@@ -57,6 +57,11 @@ impl Record {
 
     pub fn has_upgrader(&self) -> bool {
         self.0.contains_key("upgrader")
+    }
+
+    /// Somebody waits that the server can push to.
+    pub fn has_subscriber(&self) -> bool {
+        self.0.iter().any(|(field, entry)| field.starts_with("q:") && is_subscribed(entry))
     }
 
     pub fn has_waiters(&self) -> bool {

@@ -128,8 +128,8 @@ async fn an_upgrader_is_told_of_its_grant() {
         let (reading, other) = (lock.read().await.unwrap(), bench.locks.rwlock("told").unwrap());
         let other = other.read().await.unwrap();
         let upgrading = tokio::spawn(async move { reading.upgrade().await });
-        eventually("it waits", || async { bench.record("told").await.has_waiters() }).await;
-        tokio::time::sleep(Duration::from_millis(100)).await; // and is subscribed
+        eventually("it can be pushed to", || async { bench.record("told").await.has_subscriber() })
+            .await;
         other.release().await.unwrap();
         let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
         assert_eq!(writing.mode(), Some(Mode::Write));

@@ -7,9 +7,10 @@ use rwlease::{ErrorKind, LeaseState, Locks, Loss, Mode, Released, Renewal};
 use tokio::time::Instant;
 
 use super::bench::{Bench, eventually, soon};
-use crate::support::ConnectTo;
+use crate::support::{ConnectTo, renewed};
 
 const LEASE: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_millis(200);
 
 /// On one thread, where the client's own task has no turn in between.
 #[tokio::test]
@@ -24,8 +25,8 @@ async fn a_loss_is_told_of_though_the_guard_is_gone_at_once() {
         .unwrap();
     for name in ["released", "dropped"] {
         let lock = locks.rwlock(name).unwrap();
-        let guard = lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
-        std::thread::sleep(LEASE);
+        let guard = lock.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+        std::thread::sleep(SHORT);
         if name == "released" {
             assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
         } else {
@@ -74,13 +75,15 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     soon("the second loss", later.lost()).await;
     eventually("it is heard of", || async { losses.lock().unwrap().len() == 2 }).await;
     drop(later);
-    // What is given back is not lost.
-    lock.write().lease(LEASE).await.unwrap().release().await.unwrap();
-    drop(lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap());
-    tokio::time::sleep(2 * LEASE).await;
+    // What is given back is not lost, though another lease of that length, taken later, is.
+    lock.write().lease(SHORT).await.unwrap().release().await.unwrap();
+    drop(lock.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap());
+    let last = lock.read().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+    soon("the last loss", last.lost()).await;
+    eventually("it is heard of", || async { losses.lock().unwrap().len() > 2 }).await;
     let losses = losses.lock().unwrap();
     let told: Vec<_> = losses.iter().map(|loss| (&*loss.lock, loss.mode)).collect();
-    assert_eq!(told, [("told", Mode::Write), ("told", Mode::Read)]);
+    assert_eq!(told, [("told", Mode::Write), ("told", Mode::Read), ("told", Mode::Read)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,11 +95,10 @@ async fn a_listener_that_panics_harms_nobody() {
         .await
         .unwrap();
     let short = locks.rwlock("short").unwrap();
-    let short = short.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let short = short.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
     let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
     soon("the loss", short.lost()).await;
-    tokio::time::sleep(2 * LEASE).await;
-    assert_eq!(long.state(), LeaseState::Held, "renewed by the same task");
+    renewed(&long, 3).await.unwrap(); // by the task that told of the loss
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,8 +116,9 @@ async fn a_token_ends_with_its_guard_and_cancels_nobody_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_in_time_costs_no_lease() {
     let bench = Bench::new().await;
-    let lock = bench.locks.rwlock("trouble").unwrap();
-    let guard = lock.write().lease(6 * LEASE).await.unwrap();
+    let (lock, other) =
+        (bench.locks.rwlock("trouble").unwrap(), bench.locks.rwlock("other").unwrap());
+    let guard = lock.write().lease(4 * LEASE).await.unwrap();
     bench.server.freeze().unwrap();
     eventually("renewals are late", || async { guard.state() == LeaseState::Uncertain }).await;
     bench.server.thaw().unwrap();
@@ -124,7 +127,8 @@ async fn a_server_that_comes_back_in_time_costs_no_lease() {
     soon("the loss", guard.lost()).await;
     assert_eq!(guard.state(), LeaseState::Lost);
     bench.server.thaw().unwrap();
-    tokio::time::sleep(LEASE).await;
+    // The server carries out what was sent before.
+    drop(soon("the other lock", other.write().into_future()).await.unwrap());
     assert_eq!(guard.state(), LeaseState::Lost, "what was lost stays lost");
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
 }
@@ -142,7 +146,8 @@ async fn what_was_seen_to_be_lost_stays_lost() {
     bench.server.thaw().unwrap();
     std::thread::sleep(LEASE * 3 / 5); // and is answered meanwhile, with a lease that is longer than this
     assert_eq!(guard.state(), LeaseState::Lost);
-    tokio::time::sleep(LEASE / 20).await;
+    // The answer that comes on the same connection is read after the renewal's.
+    drop(bench.locks.rwlock("other").unwrap().try_write().await.unwrap());
     assert_eq!(guard.state(), LeaseState::Lost);
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::poll;
 use rwlease::{ErrorKind, Mode, Released};
 
 use super::bench::{Bench, eventually, soon};
@@ -98,15 +99,15 @@ async fn who_gives_up_takes_nothing_from_the_others() {
     let other = lock.read().await.unwrap();
     let read = reentrant.read(&lock).await.unwrap();
     // Two want to write; the one at work gives up, the other goes on.
-    let patient = tokio::spawn({
+    let patient = {
+        let mut first = reentrant.write(&lock).timeout(Duration::from_millis(300)).into_future();
+        assert!(poll!(&mut first).is_pending());
         let (reentrant, lock) = (reentrant.clone(), lock.clone());
-        async move {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            reentrant.write(&lock).await
-        }
-    });
-    let timed_out = reentrant.write(&lock).timeout(Duration::from_millis(300)).await.unwrap_err();
-    assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+        let mut second = Box::pin(async move { reentrant.write(&lock).await });
+        assert!(poll!(&mut second).is_pending());
+        assert_eq!(first.await.unwrap_err().kind(), ErrorKind::TimedOut);
+        tokio::spawn(second)
+    };
     assert!(read.is_held());
     assert!(reentrant.try_write(&lock).await.unwrap().is_none());
     let again = reentrant.read(&lock).await.unwrap();

@@ -57,11 +57,12 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     }
     let short = lock.write().lease(Duration::from_millis(300)).renewal(Renewal::Manual);
     let guard = short.await.unwrap();
+    let lease = guard.clone();
     let sprung = proxy.trap(digest("release"), Cut::AfterIt);
     let releasing = tokio::spawn(guard.release());
     sprung.await.unwrap();
     proxy.close(); // the second attempt does not come through before the lease has ended
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    eventually("the lease ends", || async { lease.remaining().is_zero() }).await;
     proxy.heal();
     assert_eq!(soon("the release", releasing).await.unwrap().unwrap(), Released::Unknown);
 }

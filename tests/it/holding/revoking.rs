@@ -7,15 +7,17 @@ use rwlease::{ErrorKind, LeaseState, Locks, Renewal};
 use super::bench::{Bench, eventually, soon};
 use crate::support::ConnectTo;
 
+const LEASE: Duration = Duration::from_millis(1_500);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("revoked").unwrap();
     assert_eq!(lock.revoke().await.unwrap(), None);
-    let guard = lock.write().lease(Duration::from_secs(3)).await.unwrap();
+    let guard = lock.write().lease(LEASE).await.unwrap();
     let revocation = lock.revoke().await.unwrap().expect("somebody writes");
     assert_eq!((revocation.token, revocation.readers), (guard.token(), 0));
-    assert!(revocation.writer.is_some_and(|left| left <= Duration::from_secs(3)));
+    assert!(revocation.writer.is_some_and(|left| left <= LEASE));
     eventually("it hears of that", || async { guard.state() == LeaseState::Uncertain }).await;
     assert!(lock.try_write().await.unwrap().is_none(), "the lease is not cut short");
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
@@ -53,8 +55,8 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
         let lock = patient.rwlock("forced").unwrap();
         async move { lock.write().await.unwrap() }
     });
-    eventually("it waits", || async { bench.record("forced").await.has_waiters() }).await;
-    tokio::time::sleep(Duration::from_millis(100)).await; // and is subscribed
+    eventually("it can be pushed to", || async { bench.record("forced").await.has_subscriber() })
+        .await;
     let forced = lock.force_release().await.unwrap().expect("many read");
     assert_eq!((forced.readers, forced.writer), (100, false));
     let next = soon("the waiting writer", waiting).await.unwrap();

@@ -14,6 +14,12 @@ use crate::support::connect;
 /// The server to use, set for the child alone.
 const CHILD: &str = "RWLEASE_TEST_CHILD";
 
+/// How long the child is stopped at least.
+const STOPPED: Duration = Duration::from_secs(1);
+
+/// Longer than the child takes for a pause of its own.
+const PAUSE: Duration = Duration::from_millis(700);
+
 /// A store that refuses older tokens than the last one.
 const STORE: &str = "
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'token') or '0') then return 'refused' end
@@ -51,13 +57,13 @@ async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
     };
     let old: u64 = line("child holds").parse().unwrap();
     kill_process(pid, Signal::STOP).unwrap();
+    let stopped = Instant::now();
     let lock = bench.locks.rwlock("stopped").unwrap();
     let guard = soon("the lease's end", lock.write().into_future()).await.unwrap();
     assert!(guard.token() > old);
     let stored: String = bench.server.run(&store(guard.token(), "new")).await.unwrap();
     assert_eq!(stored, "stored");
-    // Longer than the child takes for a pause of its own.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep_until((stopped + STOPPED).into()).await;
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(line("child woke"), "Lost false 0ns");
     assert_eq!(line("child writes"), "refused");
@@ -94,7 +100,7 @@ fn wait_to_be_stopped(lease: &Lease) {
     while last.duration_since(start) < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(1));
         let now = Instant::now();
-        if now.duration_since(last) > Duration::from_millis(700) {
+        if now.duration_since(last) > PAUSE {
             println!(
                 "\nchild woke {:?} {} {:?}",
                 lease.state(),

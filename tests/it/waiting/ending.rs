@@ -8,7 +8,15 @@ use tokio::runtime::Runtime;
 
 use super::child::{self, Child};
 use super::shared;
-use crate::support::{Result, connect};
+use crate::support::{ConnectTo, Result, connect, until_waiting};
+
+/// How long those who waited keep the next one out when their runtime has ended.
+const TTL: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(2);
+
+fn name(which: &str, background: bool) -> String {
+    format!("ending {which} {background}")
+}
 
 /// Guards of both kinds, requests that wait, and clients, all of which outlive their runtime.
 fn outlive_a_runtime() -> Result {
@@ -17,25 +25,26 @@ fn outlive_a_runtime() -> Result {
         let runtime = Runtime::new()?;
         let (locks, reading, writing): (Locks, ReadGuard, WriteGuard) =
             runtime.block_on(async {
-                let locks = connect(&urls).await?;
-                let reading = locks.rwlock("ending a")?.read().await?;
-                let writing =
-                    locks.rwlock("ending b")?.write().lease(Duration::from_secs(2)).await?;
+                let settings = Locks::builder().waiter_ttl(TTL);
+                let locks = settings.connect_to(&urls).await?;
+                let reading = locks.rwlock(name("a", background))?.read().await?;
+                let writing = locks.rwlock(name("b", background))?.write().lease(LEASE).await?;
                 Result::Ok((locks, reading, writing))
             })?;
-        for name in ["ending a", "ending b"] {
+        for which in ["a", "b"] {
+            let lock = locks.rwlock(name(which, background))?;
             for _ in 0..10 {
-                let lock = locks.rwlock(name)?;
+                let lock = lock.clone();
                 runtime.spawn(async move { lock.write().await.map(drop) });
             }
+            runtime.block_on(until_waiting(&lock, 10))?;
         }
-        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
         if background {
             runtime.shutdown_background();
         } else {
             drop(runtime);
         }
-        assert!(writing.token() > 0 && writing.remaining() <= Duration::from_secs(2));
+        assert!(writing.token() > 0 && writing.remaining() <= LEASE);
         drop((reading, writing));
         let lock = locks.rwlock("ending c")?;
         drop(locks);
@@ -61,8 +70,11 @@ fn a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs() 
         let (well, said) = child.end().await?;
         assert!(well && !said.contains("panicked"), "{said}");
         // What it held and where it waited ends by itself: ttl, and the leases.
-        let lock = connect(&cluster.urls()).await?.rwlock("ending b")?;
-        lock.write().timeout(Duration::from_secs(45)).await?.release().await?;
+        let locks = connect(&cluster.urls()).await?;
+        for background in [true, false] {
+            let lock = locks.rwlock(name("b", background))?;
+            lock.write().timeout(Duration::from_secs(45)).await?.release().await?;
+        }
         Ok(())
     })
 }

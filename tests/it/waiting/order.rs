@@ -24,7 +24,7 @@ enum Mode {
     Write,
 }
 
-/// Asks, notes the grant, holds for a moment, releases.
+/// Acquires, notes the grant, holds for a moment, releases.
 async fn hold(lock: RwLock, mode: Mode, name: &'static str, log: Log) -> Result {
     let note = |token| log.lock().expect("a holder panicked").push((token, name));
     match mode {

@@ -135,7 +135,7 @@ async fn while_the_slot_is_moving() -> Result {
     Ok(())
 }
 
-/// One who asks while the slot is on its way is sent on with ASK, and then hears at the target too.
+/// One who comes while the slot is on its way is sent on with ASK, and then hears at the target too.
 #[tokio::test(flavor = "multi_thread")]
 async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
     let two = Two::start("both sides").await?;

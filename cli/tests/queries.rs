@@ -129,7 +129,7 @@ async fn a_name_has_no_power_over_the_terminal() -> Result {
 }
 
 #[tokio::test]
-async fn slot_asks_no_server() -> Result {
+async fn slot_needs_no_server() -> Result {
     let ran = Tool::new([""]).run(&["slot", "order:{42}", "{42}", "a"]).await?;
     let shared = Slot::of("42").get();
     assert_eq!(ran.status, Some(0), "{ran:?}");

@@ -1,4 +1,4 @@
-//! Questions about locks on real servers: who holds, who waits, is it locked, which locks are
+//! Queries about locks on real servers: who holds, who waits, is it locked, which locks are
 //! there.
 
 use std::collections::BTreeSet;
@@ -152,7 +152,7 @@ async fn pages_are_bounded_and_show_everybody_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_can_ask_for_an_acquisition() {
+async fn a_query_names_an_acquisition() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("whose").unwrap();
     let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());

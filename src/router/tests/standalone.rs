@@ -1,0 +1,241 @@
+//! Servers without a cluster: the one that the client met first, by which name or address it is
+//! found again, and which server takes its place.
+
+use super::*;
+use crate::node::fake::slots;
+use crate::router::belief::{Process, Stranger, Told, View};
+use crate::router::connection::Limits;
+use crate::router::map::SlotMap;
+use crate::router::membership::Membership;
+use crate::router::translation::Translation;
+
+const LIMITS: Limits = Limits {
+    connect_timeout: Duration::from_secs(1),
+    response_timeout: Duration::from_millis(500),
+    in_flight: 1,
+};
+
+/// Servers of one name, and a client that knows them by it.
+struct Name {
+    fakes: Fakes,
+    clock: Arc<TestClock>,
+    router: Arc<Router>,
+}
+
+impl Name {
+    /// Of two servers without a cluster; the client met `a`.
+    async fn of_two() -> Name {
+        let fakes = two();
+        fakes.set_name("both", &["a", "b"]);
+        Name::of(fakes).await
+    }
+
+    async fn of(fakes: Fakes) -> Name {
+        let router = connect(&fakes, &["both"]).await.unwrap();
+        Name { fakes, clock: TestClock::start(), router }
+    }
+
+    async fn call(&self, seconds: u64) -> Result<Answer, CallError> {
+        let deadline = self.clock.now().after(Duration::from_secs(seconds));
+        self.router.call(&call("k"), deadline).await
+    }
+
+    /// How many calls each of the two was sent.
+    fn calls(&self) -> (usize, usize) {
+        (self.fakes.count("a", "EVAL"), self.fakes.count("b", "EVAL"))
+    }
+}
+
+/// `a` and `b`, without a cluster.
+fn two() -> Fakes {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_servers_without_a_cluster_are_no_deployment() {
+    let fakes = two();
+    for seeds in [["a", "b"], ["b", "a"]] {
+        let error = connect(&fakes, &seeds).await.unwrap_err();
+        assert!(error.to_string().contains("without cluster mode"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_one_of_two_seeds_stands_still_the_other_is_not_taken_for_all() {
+    let fakes = two();
+    for (stopped, seeds) in [("a", ["a", "b"]), ("b", ["a", "b"]), ("a", ["b", "a"])] {
+        fakes.stop(stopped, true);
+        assert!(connect(&fakes, &seeds).await.is_err(), "{stopped} stands still");
+        fakes.stop(stopped, false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_name_of_two_servers_is_the_first_one_met_until_that_is_gone() {
+    let name = Name::of_two().await;
+    name.call(1).await.unwrap();
+    // The name leads to the other one now, but the first one is still there.
+    name.fakes.set_name("both", &["b", "a"]);
+    name.fakes.cut("a");
+    name.call(1).await.unwrap();
+    assert_eq!(name.calls(), (2, 0));
+    // It stands still: nobody can tell that it is gone.
+    name.fakes.stop("a", true);
+    name.fakes.cut("a");
+    name.call(3).await.unwrap_err();
+    assert_eq!(name.fakes.count("b", "EVAL"), 0);
+    // It is gone.
+    name.fakes.set_door("a", Door::Refuses);
+    name.fakes.cut("a");
+    name.call(10).await.unwrap();
+    assert_eq!(name.fakes.count("b", "EVAL"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_server_may_be_restarted() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    let router = connect(&fakes, &["a"]).await.unwrap();
+    let clock = TestClock::start();
+    for process in ["a", "again"] {
+        fakes.restart("a", process);
+        let deadline = clock.now().after(Duration::from_secs(2));
+        router.call(&call("k"), deadline).await.unwrap();
+    }
+    assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out() {
+    for door in [Door::Unreachable, Door::Hangs] {
+        let fakes = Fakes::new(&[]);
+        fakes.set_alone("a");
+        fakes.set_door("b", door);
+        fakes.set_name("both", &["b", "a"]);
+        let name = Name::of(fakes).await;
+        name.fakes.restart("a", "again");
+        name.call(10).await.unwrap();
+        assert!(name.fakes.log("a").iter().any(|line| line.contains("again-")), "{door:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_server_that_cannot_be_reached_is_not_gone() {
+    let name = Name::of_two().await;
+    for door in [Door::Unreachable, Door::Hangs] {
+        name.fakes.set_door("a", door);
+        name.fakes.cut("a");
+        name.call(3).await.unwrap_err();
+    }
+    // The name is of the other one alone now: nobody can find the first one there.
+    name.fakes.set_name("both", &["b"]);
+    name.call(3).await.unwrap();
+    assert_eq!(name.calls(), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
+    let name = Name::of_two().await;
+    // The name leads to the other one, and both are new to the client.
+    name.fakes.set_name("both", &["b", "a"]);
+    for process in ["again", "once more"] {
+        name.fakes.restart("a", process);
+        name.call(3).await.unwrap();
+    }
+    assert_eq!(name.calls(), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_the_first_server_is_where_it_was_found_last() {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+        fakes.restart(host, "first"); // one server with two addresses
+    }
+    fakes.set_name("both", &["a", "b"]);
+    let name = Name::of(fakes).await;
+    // The first address is not reached any more, and the client goes on at the second.
+    name.fakes.set_door("a", Door::Hangs);
+    name.fakes.cut("a");
+    name.fakes.set_name("both", &["b", "a"]);
+    name.call(3).await.unwrap();
+    name.fakes.restart("b", "again");
+    name.call(3).await.unwrap();
+    // Now that one hangs, and another server is at the first address.
+    name.fakes.restart("a", "another");
+    name.fakes.set_door("a", Door::Open);
+    name.fakes.set_door("b", Door::Hangs);
+    name.fakes.cut("b");
+    name.fakes.set_name("both", &["a", "b"]);
+    name.call(3).await.unwrap_err();
+    assert_eq!(name.calls(), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_node_does_not_take_the_place_of_a_single_server_that_may_come_back() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["a", "b"]);
+    let name = Name::of(fakes).await;
+    name.fakes.set_slots_of("b", slots(&[(0, 16383, "both")]));
+    name.fakes.set_id_of("b", Reply::Text("b's id".into()));
+    name.fakes.restart("b", "of a cluster");
+    name.fakes.set_door("a", Door::Hangs);
+    name.fakes.cut("a");
+    name.call(3).await.unwrap_err();
+    assert_eq!(name.fakes.count("b", "EVAL"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["a", "b"]);
+    fakes.set_door("b", Door::Slow(Duration::from_millis(200)));
+    let (at, clock): (_, Arc<dyn Clock>) = (address("both"), TestClock::start());
+    let told = |process: &str| {
+        let (name, place) = (process.into(), Some("a".into()));
+        Told::Alone(Some(Process { name, place }))
+    };
+    let map = SlotMap::parse(&slots(&[(0, 16383, "both")]), &at, &Translation(None)).unwrap();
+    let (epoch, serves) = (Some(1), Some(true));
+    for (events, stranger) in [
+        (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
+        (told("another"), Stranger::OtherServer),
+    ] {
+        let membership = Membership::new(Translation(None), LIMITS.response_timeout);
+        let install = |told| {
+            let node = at.clone();
+            membership.known_mut().install(View { node, told }, 0);
+        };
+        install(told("first"));
+        let opening = membership.open(&fakes, &clock, &at, LIMITS);
+        let learning = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            install(events);
+            membership.known().kind.clone()
+        };
+        let (opened, learned) = tokio::join!(opening, learning);
+        assert_eq!(membership.known().kind, learned);
+        let why = opened.unwrap_err().source.unwrap();
+        assert_eq!(why.downcast_ref::<Stranger>(), Some(&stranger));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a");
+    fakes.set_name("both", &["b", "a"]);
+    fakes.set_door("b", Door::Refuses);
+    let name = Name::of(fakes).await;
+    name.fakes.hang_names(true);
+    name.fakes.restart("a", "again");
+    name.call(5).await.expect_err("the first one may be anywhere");
+    name.fakes.hang_names(false);
+    name.call(5).await.unwrap();
+}

@@ -1,0 +1,23 @@
+//! Waiters in a lock's queue.
+
+use rwlease::RwLock;
+
+use super::{Result, WaitLimit};
+
+/// Waits until so many wait for the lock.
+pub async fn until_waiting(lock: &RwLock, count: u64) -> Result {
+    let wait_limit = WaitLimit::new(format!("{count} waiters of `{}`", lock.name()));
+    loop {
+        let status = lock.status().await?;
+        if status.waiters == count {
+            return Ok(());
+        }
+        wait_limit.pause(format!("{status:?}")).await?;
+    }
+}
+
+/// Whether a value of a lock's hash is the entry of a waiter that the server can push to: its tenth
+/// word is the server where it is subscribed.
+pub fn is_subscribed(entry: &str) -> bool {
+    entry.split(' ').nth(9).is_some_and(|node| node != "-")
+}
