@@ -59,6 +59,7 @@
 #[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
 extern crate self as rwlease;
 
+mod backoff;
 mod client;
 mod clock;
 #[cfg(feature = "embedded")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::backoff::jittered;
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::answer::{Decision, decide};
@@ -14,12 +15,8 @@ use crate::router::telemetry::{self, Attempted};
 use crate::router::texts::Unknown;
 use crate::router::time_out::time_out;
 use crate::router::topology::RefreshFrom;
-use crate::router::{Router, jittered};
+use crate::router::{ATTEMPTS, Router};
 use crate::slot::Slot;
-
-/// Waits between attempts: the first one, doubled each time up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// After this many redirects in a row something is odd, and it goes on a little slower.
 const SWIFT_REDIRECTS: u32 = 3;
@@ -538,9 +535,8 @@ impl<'a> InFlightCall<'a> {
 
     /// Waits a little before the next attempt, longer each time.
     fn lengthen_pause(&mut self) {
-        self.pause =
-            jittered((FIRST_PAUSE * 2u32.saturating_pow(self.troubles)).min(LONGEST_PAUSE));
-        self.troubles = (self.troubles + 1).min(16);
+        self.pause = ATTEMPTS.pause(self.troubles);
+        self.troubles += 1;
     }
 
     fn failed(&mut self, reason: Reason) -> CallError {

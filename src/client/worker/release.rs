@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::HORIZON;
 use super::reply::{Failure, Told, read};
+use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::client::acquisition::{Acquisition, Releasing, State};
 use crate::client::in_doubt::InDoubt;
@@ -17,8 +18,9 @@ use crate::router::{Answer, Call, CallError, Reason};
 /// How soon what had no answer is sent again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
-/// A release that fails again and again waits twice as long each time, up to 16 s.
-const MOST_DOUBLINGS: u32 = 5;
+/// A release that fails again and again. Nothing of it is random: what failed together goes out
+/// again in one batch.
+const PAUSES: Backoff = Backoff::new(AGAIN, Duration::from_secs(16));
 
 pub(super) async fn release(client: Arc<Client>, batch: Vec<Arc<Acquisition>>) {
     let calls = releases(&client, &batch, false);
@@ -90,8 +92,8 @@ fn released(
             if let Failure::Final(error) = failure {
                 telemetry::release_failed(&lock.name, lock.slot, &error);
             }
-            releasing.due = now.after(AGAIN * 2u32.pow(releasing.failures));
-            releasing.failures = (releasing.failures + 1).min(MOST_DOUBLINGS);
+            releasing.due = now.after(PAUSES.whole(releasing.failures));
+            releasing.failures += 1;
         }
     }
     true
