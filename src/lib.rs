@@ -82,7 +82,9 @@ pub use lock::list::Listing;
 pub use lock::locks::Locks;
 pub use lock::multi::{Multi, MultiGuard};
 pub use lock::mutex::{Mutex, MutexStatus};
-pub use lock::quorum::{Quorum, QuorumAcquire, QuorumGuard};
+pub use lock::quorum::Quorum;
+pub use lock::quorum::guard::QuorumGuard;
+pub use lock::quorum::request::QuorumAcquire;
 pub use lock::reentrant::{
     Reentrant, ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard,
 };
