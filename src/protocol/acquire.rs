@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::key::{AcquisitionId, Kind, LockKey};
+use super::id::AcquisitionId;
+use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
 use super::{Mode, Scripts};
 use crate::clock::Moment;
