@@ -13,7 +13,8 @@ use crate::node::{Address, Command};
 use crate::router::Router;
 use crate::router::call::{Answer, Call, CallError, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
-use crate::router::in_flight::{Attempt, InFlightCall, SentWith, Waited};
+use crate::router::in_flight::{Attempt, InFlightCall, Waited};
+use crate::router::sent_with::SentWith;
 use crate::router::texts::{Sender, Unknown};
 
 /// The most calls in one pipeline, so that no server is kept from others for long.

@@ -15,6 +15,7 @@ mod map;
 mod masters;
 mod membership;
 mod replicated;
+mod sent_with;
 mod subscriptions;
 pub(crate) mod telemetry;
 #[cfg(test)]
