@@ -8,11 +8,13 @@
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  the token
 --
--- Reply: now, status, more forced   the new token, the writer's id (empty: none), the readers there
--- were (dead and newer ones are among them) free     none of them holds. Among more readers than
--- one call looks at there may be none either, which later calls find out. Errors: WRONGTYPE,
--- LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it. Cost: a bounded number of
--- calls; `more` until all readers are swept away.
+-- Reply: now, status, more
+--   forced   the new token, the writer's id (empty: none), the readers there were (dead and newer
+--            ones are among them)
+--   free     none of them holds. Among more readers than one call looks at there may be none
+--            either, which later calls find out.
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: a bounded number of calls; `more` until all readers are swept away.
 
 -- @include constants
 -- @include clock

@@ -1,16 +1,21 @@
 -- Tells who holds and who waits, a page at a time. Reads only.
 --
--- KEYS[1]  the lock ARGV[1]  the server's name    ARGV[2]  0 ARGV[3]  first reader's index ARGV[4]
--- first waiting writer (id, - for the head, none for no writers) ARGV[5]  first waiting reader
--- (id, - for the head, none for no readers)          ARGV[6]  most entries of each kind, 1 to 100
+-- KEYS[1]  the lock
+-- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[3]  first reader's index
+-- ARGV[4]  first waiting writer (id, - for the head, none for no writers)
+-- ARGV[5]  first waiting reader (id, - for the head, none for no readers)
+-- ARGV[6]  most entries of each kind, 1 to 100
 --
--- Reply: now, status, 0 absent   there is no such lock lock     last token, writer, readers,
--- waiters, upgrader, revoked token, readers of the page, waiting writers of the page, waiting
--- readers of the page The writer is its record (empty: none), the upgrader a list of none or one
--- waiter. A reader is id, record; a waiter is id, entry. Records and entries are as in the hash;
--- they may have run out. A waiter that left between two pages ends its list there. Errors:
--- WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. Cost: TIME, HMGET, HGET for the upgrader, and at
--- most five calls for each entry.
+-- Reply: now, status, 0
+--   absent   there is no such lock
+--   lock     last token, writer, readers, waiters, upgrader, revoked token, readers of the page,
+--            waiting writers of the page, waiting readers of the page
+-- The writer is its record (empty: none), the upgrader a list of none or one waiter. A reader is
+-- id, record; a waiter is id, entry. Records and entries are as in the hash; they may have run out.
+-- A waiter that left between two pages ends its list there.
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
+-- Cost: TIME, HMGET, HGET for the upgrader, and at most five calls for each entry.
 
 -- @include constants
 -- @include clock

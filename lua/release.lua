@@ -4,19 +4,24 @@
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  id                   ARGV[4]  what: all, or wait (only the wait: an upgrader reads on)
 --
--- Reply: now, status, more released   it held, and no longer does left       it waited, and no
--- longer does expired    its lease had ended before absent     the lock knows nothing of it writing
--- token, deadline: the wait that was to end is over, the upgrade was granted (what = wait) Errors:
--- WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it. Cost: with no
--- queue TIME, HMGET, HDEL, and PEXPIREAT or HDEL and HSET (two HGET more for a reader that is not
--- the last); the last holder's, with writers waiting and nobody else, TIME, HMGET twice, HGET once
--- or twice, HDEL twice, HSET, SPUBLISH and at times PEXPIREAT; else a bounded number of calls.
+-- Reply: now, status, more
+--   released   it held, and no longer does
+--   left       it waited, and no longer does
+--   expired    its lease had ended before
+--   absent     the lock knows nothing of it
+--   writing    token, deadline: the wait that was to end is over, the upgrade was granted (what =
+--              wait)
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HDEL and HSET (two HGET more for a reader
+-- that is not the last); the last holder's, with writers waiting and nobody else, TIME, HMGET
+-- twice, HGET once or twice, HDEL twice, HSET, SPUBLISH and at times PEXPIREAT; else a bounded
+-- number of calls.
 
 -- @include constants
 -- @include clock
 
 -- No reader is dead or forced out, and the clock is past the last token: the usual cases, without
--- the machinery below. Nobody waits, or one who does gets what the last holder leaves.
+-- the machinery below. Nobody waits, or a waiter gets what the last holder leaves.
 local mine = 'r:' .. tostring(ARGV[3])
 local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence')
 local simple = lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' and (tonumber(lock[7]) or us) < us

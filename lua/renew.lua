@@ -5,12 +5,16 @@
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  id                   ARGV[4]  lease, ms
 --
--- Reply: now, status, more renewed   token, deadline revoked   token, deadline: the lease stands,
--- and will not be made longer (a grant is claimed all the same) lost      it does not hold The
--- holder's record is written in any case, also with the deadline that it has: replicas confirm only
--- what is written. Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not
--- stop it. Cost: of a write or with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a
--- bounded number of calls.
+-- Reply: now, status, more
+--   renewed   token, deadline
+--   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed
+--             all the same)
+--   lost      it does not hold
+-- The holder's record is written in any case, also with the deadline that it has: replicas confirm
+-- only what is written.
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: of a write or with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded
+-- number of calls.
 
 -- @include constants
 -- @include clock

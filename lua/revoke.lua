@@ -6,10 +6,12 @@
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  the token
 --
--- Reply: now, status, more revoked   the token up to which renewals are refused, readers (dead and
--- newer ones are among them), the writer's deadline (0: none) free      none of them writes, and
--- nobody reads; nothing was done Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full
--- memory does not stop it. Cost: a bounded number of calls.
+-- Reply: now, status, more
+--   revoked   the token up to which renewals are refused, readers (dead and newer ones are among
+--             them), the writer's deadline (0: none)
+--   free      none of them writes, and nobody reads; nothing was done
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: a bounded number of calls.
 
 -- @include constants
 -- @include clock

@@ -5,10 +5,14 @@
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
--- Reply: now, status, 0 granted  0, deadline: it holds, perhaps since an earlier attempt of this
--- call (then its value is written again, with the same end) refused  when the holder's lease ends
--- (ms, 0: never) stale    nothing: it came past not_after Errors: WRONGTYPE, LOCKARGS, OOM. Cost:
--- TIME and SET; GET and PTTL more when it is held, and another SET when this acquisition holds it.
+-- Reply: now, status, 0
+--   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then its value
+--            is written again, with the same end)
+--   refused  when the holder's lease ends (ms, 0: never)
+--   stale    nothing: it came past not_after
+-- Errors: WRONGTYPE, LOCKARGS, OOM.
+-- Cost: TIME and SET; GET and PTTL more when it is held, and another SET when this acquisition
+-- holds it.
 
 -- @include constants
 -- @include clock

@@ -4,9 +4,12 @@
 -- ARGV[1]  the server's name    ARGV[2]  0
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
--- Reply: now, status, 0 renewed  0, deadline lost     it holds another value, or none Errors:
--- WRONGTYPE, LOCKARGS. A full memory does not stop it. Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL
--- and SET in place of the last when the lease ends later already.
+-- Reply: now, status, 0
+--   renewed  0, deadline
+--   lost     it holds another value, or none
+-- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
+-- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of the last when the lease ends later
+-- already.
 
 -- @include constants
 -- @include clock
