@@ -25,7 +25,7 @@ use subscription::RemoteSubscription;
 
 pub use host::Host;
 
-/// Decides what becomes of the messages in a [`Network`].
+/// Decides the fate of each message in a [`Network`].
 pub trait Weather: Send + Sync + 'static {
     /// A message is about to be sent.
     fn sent(&self, message: &Message<'_>) -> Fate;
@@ -59,7 +59,7 @@ pub enum Kind {
     Notice,
 }
 
-/// What becomes of a message and of the reply to it.
+/// The fate of a message and of the reply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     /// How long it takes to the server.

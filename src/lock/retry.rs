@@ -63,8 +63,8 @@ impl Retry {
         Retry { pauses, jitter: JITTER, tries: None, timeout: None }
     }
 
-    /// The part of each pause that is random, from 0 to 1, so that those who wait do not march in
-    /// step. Default: 0.5, that is pauses from half of their length to all of it.
+    /// The part of each pause that is random, from 0 to 1, so that clients do not march in step.
+    /// Default: 0.5, that is pauses from half of their length to all of it.
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = if part.is_nan() { JITTER } else { part.clamp(0.0, 1.0) };
         self

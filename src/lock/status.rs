@@ -35,7 +35,7 @@ pub struct Status {
     pub readers: u64,
     /// Who reads, as far as this page shows it.
     pub reading: Vec<Holder>,
-    /// The one reader that waits to write: as a reader it is among those who hold.
+    /// The one reader that waits to write: as a reader it is among the holders.
     pub upgrader: Option<Waiter>,
     /// How many wait, on all pages, dead ones that have not been dropped yet among them.
     pub waiters: u64,
@@ -50,7 +50,7 @@ pub struct Status {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its id, [Lease::id`](crate::Lease::id) at its holder.
+    /// Its id, [`Lease::id`](crate::Lease::id) at its holder.
     pub id: String,
     /// How it holds.
     pub mode: Mode,
@@ -201,7 +201,7 @@ impl RwLock {
     }
 
     /// Whether the server says that this acquisition, as
-    /// [Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
+    /// [`Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
     ///
     /// It is for another process. A holder reads its own lease by
     /// [`is_held`](crate::Lease::is_held), without a round trip.

@@ -190,8 +190,8 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries shard subscriptions, one channel a command.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
-    /// Has messages given to `handler` by whatever task reads the connection, which saves them the
-    /// way through the receiver. A backend that cannot do so goes on to send them as notices.
+    /// Has the task that reads the connection give each message to `handler` at once. A backend
+    /// that cannot do so sends the messages as notices still.
     fn set_handler(&self, handler: MessageHandler) {
         drop(handler);
     }

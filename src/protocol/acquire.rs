@@ -19,7 +19,7 @@ pub enum Fairness {
     #[default]
     PhaseFair,
     /// Readers do not wait for waiting writers, unless one of those is phase-fair. A stream of
-    /// readers can keep writers out for ever.
+    /// readers can keep writers out forever.
     ReadersFirst,
 }
 

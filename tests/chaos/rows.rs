@@ -196,7 +196,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "permission-publish",
-            title: "the right to tell those who wait (`SPUBLISH`) is taken away for half a second",
+            title: "the right to publish to waiters (`SPUBLISH`) is taken away for half a second",
             nemesis: Nemesis::Permission("spublish"),
             least: 20,
             smoke: 1,

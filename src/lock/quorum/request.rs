@@ -34,7 +34,7 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 ///
 /// # Fairness
 ///
-/// None: there is no queue, and who tries first has it.
+/// None: there is no queue. The request that tries first gets the lock.
 ///
 /// # Errors
 ///

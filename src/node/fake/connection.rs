@@ -125,7 +125,7 @@ impl Node for FakeNode {
             }
             node.fakes.with(&node.host, |server| server.pipelines += 1);
             let mut replies = Vec::new();
-            // A server takes the whole pipeline, whatever becomes of the first commands of it.
+            // A server takes the whole pipeline, however its first commands end.
             let acts: Vec<Act> =
                 commands.iter().map(|command| node.fakes.act(&node.host, command)).collect();
             tokio::task::yield_now().await;

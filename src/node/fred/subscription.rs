@@ -3,7 +3,7 @@
 //! The crate drops the pushes by which a server tells of the end of a subscription, and does not
 //! pass them on: that a slot has moved is never announced. So each channel is subscribed again now
 //! and then, which changes nothing where it is subscribed and is refused where it no longer can be.
-//! Until then those who wait find out by looking.
+//! Until then waiters poll.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -169,7 +169,7 @@ impl Channels {
 }
 
 /// Passes messages on until the connection ends. If it was too slow for them and some are lost, it
-/// ends as well: then all is subscribed anew, and those who wait look.
+/// ends as well: then all is subscribed anew, and waiters poll.
 async fn read(
     mut messages: Receiver<Message>,
     ended: BoxFuture<'static, ()>,
