@@ -11,15 +11,12 @@ use tokio::sync::mpsc;
 
 use super::{Act, Door, Fakes, JoinAct, server_error};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, Subscribed,
+    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Notice, Reply, Subscribed,
     Subscription,
 };
 
 impl Connector for Fakes {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         async move {
             let host = self.host_of(&address.host);
             self.open(host).await
@@ -35,18 +32,11 @@ impl Connector for Fakes {
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }
 
-    fn connect_at<'a>(
-        &'a self,
-        _: &'a Address,
-        place: &'a str,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect_at<'a>(&'a self, _: &'a Address, place: &'a str) -> NodeFuture<'a, Arc<dyn Node>> {
         self.open(place.into()).boxed()
     }
 
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         async move {
             self.enter(&address.host).await?;
             let (notify, notices) = mpsc::unbounded_channel();
@@ -169,7 +159,7 @@ struct FakeSubscription {
 }
 
 impl Subscription for FakeSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         async move {
             match self.fakes.act(&self.host, command) {
                 Act::Answer(reply) => Ok(reply),
@@ -180,7 +170,7 @@ impl Subscription for FakeSubscription {
         .boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         async move {
             let Some(notify) = self.notify.upgrade() else {
                 return Err(broken(false));
@@ -209,7 +199,7 @@ impl Subscription for FakeSubscription {
         .boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
             let Some(notify) = self.notify.upgrade() else {
                 return Err(broken(false));
