@@ -438,7 +438,7 @@ fn report<const N: usize>(
     goals.at_most(format!("by {what}: worst ratio to the first"), MOST_RATIO, worst);
 }
 
-/// The arguments of one who waits to write, long and by polling.
+/// The arguments of a waiting writer that polls, with a long time to live.
 fn waiting(id: &str) -> [&str; 11] {
     ["-", "0", id, "600000", "f", "600000", "600000", "0", "100000", "-", "-"]
 }

@@ -112,7 +112,7 @@ async fn wait_and_hold(
 }
 
 async fn crashed(teller: &Teller, locks: &Locks, doomed: &Locks) -> Outcome {
-    teller.title("A holder that crashes: its lease ends, nobody is locked out for ever");
+    teller.title("A holder that crashes: its lease ends, nobody is locked out forever");
     let lock = locks.rwlock("report")?;
     let lost = doomed
         .rwlock("report")?

@@ -1,5 +1,5 @@
--- Takes the lock for reading, or a place in the queue; called again it is the poll of the one who
--- waits. Idempotent for one acquisition.
+-- Takes the lock for reading, or a place in the queue; called again, it is a waiter's poll.
+-- Idempotent for one acquisition.
 --
 -- KEYS, ARGV, reply, errors: as in acquire_write.lua.
 -- Cost: with no writer and no queue TIME, HMGET, HSET and at times PEXPIREAT; refused TIME, HMGET;

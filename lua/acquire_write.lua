@@ -1,15 +1,14 @@
--- Takes the lock for writing, or a place in the queue; called again it is the poll of the one who
--- waits. Idempotent for one acquisition.
+-- Takes the lock for writing, or a place in the queue; called again, it is a waiter's poll.
+-- Idempotent for one acquisition.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
--- ARGV[3]  id
--- ARGV[4]  lease, ms
+-- ARGV[3]  id                   ARGV[4]  lease, ms
 -- ARGV[5]  fairness: f phase-fair, r readers first
--- and for one who waits:
--- ARGV[6]  claim window, ms     ARGV[7]  ttl, ms               ARGV[8]  ticket it had (0: none yet)
--- ARGV[9]  most waiters
--- ARGV[10] server of its subscription, - if it polls
+-- and for a waiter:
+-- ARGV[6]  claim window, ms     ARGV[7]  ttl, ms
+-- ARGV[8]  ticket it had (0: none yet)
+-- ARGV[9]  most waiters         ARGV[10] server of its subscription, - if it polls
 -- ARGV[11] hash tag of its channel, - if none
 --
 -- Reply: now, status, more, then

@@ -21,7 +21,7 @@
 -- @include clock
 
 -- No reader is dead or forced out, and the clock is past the last token: the usual cases, without
--- the machinery below. Nobody waits, or one who does gets what the last holder leaves.
+-- the machinery below. Nobody waits, or a waiter gets what the last holder leaves.
 local mine = 'r:' .. tostring(ARGV[3])
 local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence')
 local simple = lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' and (tonumber(lock[7]) or us) < us

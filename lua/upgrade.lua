@@ -1,11 +1,11 @@
--- Turns the read of an acquisition into a write, with a new token; called again it is the poll of
--- the one that waits for it. One reader at a time can wait for this: it goes before all waiting
--- writers, and no new reader is let in meanwhile.
+-- Turns the read of an acquisition into a write, with a new token; called again, it is the poll
+-- of the reader that waits for it. One reader at a time can wait for this: it goes before all
+-- waiting writers, and no new reader is let in meanwhile.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id                   ARGV[4]  lease, ms              ARGV[5]  token of the read
--- and for one that waits:
+-- and for a waiter:
 -- ARGV[6]  claim window, ms     ARGV[7]  ttl, ms               ARGV[8]  0          ARGV[9]  0
 -- ARGV[10] server of its subscription, - if it polls
 -- ARGV[11] hash tag of its channel, - if none

@@ -36,7 +36,7 @@ pub enum ErrorKind {
     /// The cluster cannot serve this slot now: no master for it, no connection, too few replicas.
     Unavailable,
     /// Another reader waits to be upgraded already: release this one, or each waits for the other
-    /// without end.
+    /// forever.
     Conflict,
     /// The server said no: a missing right, a full memory, a wrong password.
     Refused,

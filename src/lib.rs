@@ -59,6 +59,7 @@
 #[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
 extern crate self as rwlease;
 
+mod backoff;
 mod client;
 mod clock;
 #[cfg(feature = "embedded")]
@@ -81,7 +82,9 @@ pub use lock::list::Listing;
 pub use lock::locks::Locks;
 pub use lock::multi::{Multi, MultiGuard};
 pub use lock::mutex::{Mutex, MutexStatus};
-pub use lock::quorum::{Quorum, QuorumAcquire, QuorumGuard};
+pub use lock::quorum::Quorum;
+pub use lock::quorum::guard::QuorumGuard;
+pub use lock::quorum::request::QuorumAcquire;
 pub use lock::reentrant::{
     Reentrant, ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard,
 };

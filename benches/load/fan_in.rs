@@ -16,7 +16,7 @@ const WAITERS: usize = 1_000;
 const CLIENTS: usize = 4;
 
 pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Result {
-    let note = "From the release of a write until each of those who waited has had its turn, by four clients";
+    let note = "From the release of a write until each waiter has had its turn, by four clients";
     let mut scenario = Scenario::new("fan-in of 1,000 waiters", note);
     scenario.rows = vec![Row::new("readers", WAITERS), Row::new("writers", WAITERS)];
     let mut clients = Vec::new();

@@ -342,7 +342,7 @@ impl Report {
         let _ = std::fs::rename(folder.join("report.tsv"), folder.join("previous.tsv")); // there may be none
         std::fs::write(folder.join("report.tsv"), self.tsv())?;
         std::fs::write(folder.join("report.md"), self.markdown(folder))?;
-        std::fs::write(folder.join("report.html"), self.html(folder))?;
+        std::fs::write(folder.join("report.html"), self.html(folder)?)?;
         Ok(())
     }
 
@@ -370,7 +370,7 @@ impl Report {
         text
     }
 
-    fn html(&self, folder: &Path) -> String {
+    fn html(&self, folder: &Path) -> Result<String> {
         let mut text = String::from(
             "<!doctype html><meta charset=utf-8><title>rwlease: bench report</title><style>body{font:15px sans-serif;max-width:75em;margin:2em auto;padding:0 \
              1em}table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}\
@@ -388,13 +388,15 @@ impl Report {
                 escaped(&scenario.note)
             );
             text.push_str(&html(&scenario.table()));
-            text.extend(scenario.charts().iter().map(Chart::svg));
+            for chart in scenario.charts() {
+                text.push_str(&chart.svg()?);
+            }
         }
         let _ = write!(text, "<h2>{GOALS}</h2><pre>{}</pre>", escaped(&self.goals().to_string()));
         for (title, said) in others(folder) {
             let _ = write!(text, "<h2>{title}</h2><pre>{}</pre>", escaped(&said));
         }
-        text
+        Ok(text)
     }
 
     fn tsv(&self) -> String {
@@ -432,7 +434,7 @@ fn html(table: &Table) -> String {
     format!("<table>{}{rows}</table>", line("th", &table.head))
 }
 
-pub fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 

@@ -1,5 +1,5 @@
-//! The command `rwlease`, as a shell sees it: what it prints, how it ends, and what becomes of the
-//! commands that it runs.
+//! The command `rwlease`, as a shell sees it: what it prints, how it ends, and how the
+//! commands that it runs end.
 
 // The ban on direct clocks is for the library; and the test support names features of the
 // library.

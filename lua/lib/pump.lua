@@ -1,4 +1,4 @@
--- Who is next. Whatever frees a lock ends here, and grants it to those whose turn it is, in a
+-- Who is next. Whatever frees a lock ends here, and grants it to the waiters whose turn it is, in a
 -- bounded number of steps; what is left over is said by `more`.
 --
 -- Phase-fair: waiting writers are first in, first out, and so are waiting readers. When a write
@@ -127,7 +127,7 @@ local function reads_next(reader, waits_to_write)
 end
 
 -- Grants one waiter its turn; false if nobody can go. The look at the readers may show that the
--- client of the one who is next is gone: then there is another who is.
+-- client of the next waiter is gone: then another waiter is next.
 local function step()
   if writing() then
     return false

@@ -16,7 +16,7 @@ use super::{Clock, Moment};
 ///
 /// One that was made by [`ManualClock::running`] also follows tokio's time, so that it works in a
 /// test with paused time as well as in a program. One that was made by [`ManualClock::still`] moves
-/// by hand alone: what it reads, and in which order it wakes sleeping tasks, depends on nothing
+/// by hand alone: what it reads, and in which order it wakes the sleepers, depends on nothing
 /// outside the process.
 #[derive(Debug)]
 pub(crate) struct ManualClock {

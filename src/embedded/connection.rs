@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::Kind;
@@ -14,7 +13,8 @@ use super::server::Health;
 use super::session::Session;
 use super::world::World;
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, Notice, Reply, Subscription,
+    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Notice, Reply,
+    Subscription,
 };
 
 /// Opens connections to the servers of one engine.
@@ -52,10 +52,7 @@ struct EmbeddedSubscription {
 }
 
 impl Connector for EmbeddedConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         Box::pin(async move {
             let link = Link::open(&lock(&self.0.world), address)?;
             let node = EmbeddedNode { shared: self.0.clone(), link, session: Arc::default() };
@@ -66,8 +63,7 @@ impl Connector for EmbeddedConnector {
     fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-    ) -> BoxFuture<'a, Result<(Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>), NodeError>>
-    {
+    ) -> NodeFuture<'a, (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>)> {
         Box::pin(async move {
             let mut world = lock(&self.0.world);
             let link = Link::open(&world, address)?;
@@ -165,13 +161,13 @@ impl EmbeddedSubscription {
 }
 
 impl Subscription for EmbeddedSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         let node =
             EmbeddedNode { shared: self.shared.clone(), link: self.link, session: Arc::default() };
         node.call(command)
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         Box::pin(async move {
             self.send(Queued::Join {
                 connection: self.connection,
@@ -181,7 +177,7 @@ impl Subscription for EmbeddedSubscription {
         })
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         Box::pin(async move {
             self.send(Queued::Leave {
                 connection: self.connection,

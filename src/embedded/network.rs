@@ -15,17 +15,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-
 use super::engine::Engine;
-use crate::node::{Address, Command, Connector, Node, NodeError, Subscribed};
+use crate::node::{Address, Command, Connector, Node, NodeError, NodeFuture, Subscribed};
 use line::Line;
 use node::RemoteNode;
 use subscription::RemoteSubscription;
 
 pub use host::Host;
 
-/// Decides the fate of the messages in a [`Network`].
+/// Decides the fate of each message in a [`Network`].
 pub trait Weather: Send + Sync + 'static {
     /// A message is about to be sent.
     fn sent(&self, message: &Message<'_>) -> Fate;
@@ -159,20 +157,14 @@ impl NetworkConnector {
 }
 
 impl Connector for NetworkConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         Box::pin(async move {
             let (line, node) = self.dial(address, self.engine.connect(address)).await?;
             Ok(Arc::new(RemoteNode::new(line, node)) as Arc<dyn Node>)
         })
     }
 
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         Box::pin(async move {
             let (line, subscribed) = self.dial(address, self.engine.subscribe(address)).await?;
             Ok(RemoteSubscription::open(line, subscribed))

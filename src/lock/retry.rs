@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 
+use crate::backoff::{Backoff, JITTER, shortened};
 use crate::client::Client;
 use crate::client::request::WaitPolicy;
 use crate::client::settings::BRIEF;
@@ -16,11 +17,6 @@ use crate::protocol::{Kind, LockKey};
 const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
-const JITTER: f64 = 0.5;
-
-/// The longest pause, some thirty years: what is longer comes to the same, and a part of it can be
-/// computed.
-const MOST: Duration = Duration::from_secs(1_000_000_000);
 
 /// How a lock that is not free is tried again, where no server tells when it is: the pauses between
 /// tries, and the limits.
@@ -42,8 +38,7 @@ const MOST: Duration = Duration::from_secs(1_000_000_000);
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Retry {
-    first: Duration,
-    longest: Duration,
+    pauses: Backoff,
     jitter: f64,
     tries: Option<u32>,
     timeout: Option<Duration>,
@@ -63,18 +58,13 @@ impl Retry {
 
     /// A pause that begins with `first` and doubles up to `longest`, at least 1 ms.
     pub fn exponential(first: Duration, longest: Duration) -> Self {
-        let first = first.clamp(SHORTEST, MOST);
-        Retry {
-            first,
-            longest: longest.clamp(first, MOST),
-            jitter: JITTER,
-            tries: None,
-            timeout: None,
-        }
+        let first = first.max(SHORTEST);
+        let pauses = Backoff::new(first, longest.max(first));
+        Retry { pauses, jitter: JITTER, tries: None, timeout: None }
     }
 
-    /// The part of each pause that is random, from 0 to 1, so that those who wait do not march in
-    /// step. Default: 0.5, that is pauses from half of their length to all of it.
+    /// The part of each pause that is random, from 0 to 1, so that clients do not march in step.
+    /// Default: 0.5, that is pauses from half of their length to all of it.
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = if part.is_nan() { JITTER } else { part.clamp(0.0, 1.0) };
         self
@@ -105,8 +95,7 @@ impl Retry {
 
     /// The pause after so many tries; `random` is from 0 to 1.
     fn pause(&self, made: u32, random: f64) -> Duration {
-        let doubled = self.first.saturating_mul(2u32.saturating_pow(made.saturating_sub(1)));
-        doubled.min(self.longest).mul_f64(1.0 - self.jitter * random)
+        shortened(self.pauses.whole(made.saturating_sub(1)), self.jitter * random)
     }
 }
 
@@ -264,7 +253,8 @@ mod tests {
         assert_eq!((retry.jitter, retry.tries), (1.0, Some(1)));
         assert_eq!(retry.jitter(f64::NAN).jitter, JITTER);
         let longest = Retry::every(Duration::MAX).jitter(0.0);
-        assert_eq!((longest.pause(1, 0.0), longest.pause(u32::MAX, 1.0)), (MOST, MOST));
+        assert_eq!(longest.pause(1, 0.0), Duration::MAX);
+        assert_eq!(longest.pause(u32::MAX, 1.0), Duration::MAX);
     }
 
     #[tokio::test]

@@ -1,8 +1,9 @@
 //! Questions about a read/write lock: who holds it, who waits, since when and for how long.
 
+mod queue;
+
 use std::fmt;
 use std::future::IntoFuture;
-use std::iter::Peekable;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -11,6 +12,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::lock::rwlock::RwLock;
 use crate::protocol::{Entry, Holds, Inspect, LockKey, Mode, Page, Record, View};
+use queue::Queue;
 
 /// The most entries of each kind on one page.
 const LARGEST_PAGE: usize = 100;
@@ -33,7 +35,7 @@ pub struct Status {
     pub readers: u64,
     /// Who reads, as far as this page shows it.
     pub reading: Vec<Holder>,
-    /// The one reader that waits to write: as a reader it is among those who hold.
+    /// The one reader that waits to write: as a reader it is among the holders.
     pub upgrader: Option<Waiter>,
     /// How many wait, on all pages, dead ones that have not been dropped yet among them.
     pub waiters: u64,
@@ -48,7 +50,7 @@ pub struct Status {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its id, [Lease::id`](crate::Lease::id) at its holder.
+    /// Its id, [`Lease::id`](crate::Lease::id) at its holder.
     pub id: String,
     /// How it holds.
     pub mode: Mode,
@@ -199,7 +201,7 @@ impl RwLock {
     }
 
     /// Whether the server says that this acquisition, as
-    /// [Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
+    /// [`Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
     ///
     /// It is for another process. A holder reads its own lease by
     /// [`is_held`](crate::Lease::is_held), without a round trip.
@@ -267,57 +269,6 @@ fn waiter(now: u64, mode: Mode, entry: Entry) -> Waiter {
         mode,
         age: Duration::from_millis(now.saturating_sub(entry.since)),
         remaining: Duration::from_millis((entry.seen + entry.waiter_ttl).saturating_sub(now)),
-    }
-}
-
-/// Waiting writers and waiting readers in the one order of their tickets.
-struct Queue {
-    writers: Peekable<std::vec::IntoIter<Entry>>,
-    readers: Peekable<std::vec::IntoIter<Entry>>,
-    /// Who stands behind the last one that was taken, in each list.
-    next_writer: Option<String>,
-    next_reader: Option<String>,
-}
-
-impl Queue {
-    fn new(writers: Vec<Entry>, readers: Vec<Entry>) -> Self {
-        Queue {
-            writers: writers.into_iter().peekable(),
-            readers: readers.into_iter().peekable(),
-            next_writer: None,
-            next_reader: None,
-        }
-    }
-
-    /// The first of each list that was not taken.
-    fn rest(mut self) -> (Option<String>, Option<String>) {
-        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| {
-            list.peek().map(|entry| entry.id.clone())
-        };
-        (
-            first(&mut self.writers).or(self.next_writer),
-            first(&mut self.readers).or(self.next_reader),
-        )
-    }
-}
-
-impl Iterator for Queue {
-    type Item = (Mode, Entry);
-
-    fn next(&mut self) -> Option<(Mode, Entry)> {
-        let writer_first = match (self.writers.peek(), self.readers.peek()) {
-            (Some(writer), Some(reader)) => writer.ticket < reader.ticket,
-            (writer, _) => writer.is_some(),
-        };
-        if writer_first {
-            let entry = self.writers.next()?;
-            self.next_writer = entry.next.clone();
-            Some((Mode::Write, entry))
-        } else {
-            let entry = self.readers.next()?;
-            self.next_reader = entry.next.clone();
-            Some((Mode::Read, entry))
-        }
     }
 }
 

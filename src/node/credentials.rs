@@ -40,7 +40,7 @@ pub type CredentialsFuture<'a> =
 /// Gives the credentials for each new connection, so that they can change while a client runs.
 ///
 /// It is called each time a connection is opened. A connection that is open stays as it is: servers
-/// keep those whose password has been replaced since.
+/// keep it also when its password is replaced.
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// The credentials as they are now. The time this takes is part of the time to connect.
     fn credentials(&self) -> CredentialsFuture<'_>;

@@ -23,7 +23,8 @@ use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt, TryFutureExt};
 
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, Reply, Subscribed, resolved,
+    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, Subscribed,
+    resolved,
 };
 use connection::Connection;
 use reply::{failed, reply_of_value};
@@ -165,10 +166,7 @@ impl FredConnector {
 }
 
 impl Connector for FredConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         async move {
             match &*resolved(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,
@@ -189,14 +187,11 @@ impl Connector for FredConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    ) -> NodeFuture<'a, Arc<dyn Node>> {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         async move {
             Ok(subscription::start(
                 Connection::open(self.config(address), PUSHES).await?,

@@ -121,13 +121,13 @@ impl StdError for NodeError {
     }
 }
 
+/// What comes of a connection, or on one.
+pub(crate) type NodeFuture<'a, T> = BoxFuture<'a, Result<T, NodeError>>;
+
 /// Opens connections.
 pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>>;
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>>;
 
     /// The addresses that a host name stands for now; none where that cannot be told.
     fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
@@ -140,17 +140,14 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    ) -> NodeFuture<'a, Arc<dyn Node>> {
         let _ = place;
         self.connect(address)
     }
 
     /// Opens a connection that carries subscriptions alone. What happens on it comes out of the
     /// receiver, which ends when the connection is gone.
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Subscribed, NodeError>>;
+    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed>;
 
     /// Whether a new connection may have other credentials than the last one: then it is worth
     /// dialling a server that did not accept those.
@@ -164,7 +161,7 @@ pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Not
 
 /// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its
 /// caller has gone.
-pub(crate) type Answering<T> = BoxFuture<'static, Result<T, NodeError>>;
+pub(crate) type Answering<T> = NodeFuture<'static, T>;
 
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
@@ -190,21 +187,21 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries shard subscriptions, one channel a command.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
-    /// Has messages given to `handler` by whatever task reads the connection, which saves them the
-    /// way through the receiver. A backend that cannot do so goes on to send them as notices.
+    /// Has the task that reads the connection give each message to `handler` at once. A backend
+    /// that cannot do so sends the messages as notices still.
     fn set_handler(&self, handler: MessageHandler) {
         drop(handler);
     }
 
     /// Sends one command. Only before the first channel is joined: after that an answer could be
     /// mistaken for a subscription's.
-    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>>;
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply>;
 
     /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>>;
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()>;
 
     /// `SUNSUBSCRIBE channel`.
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>>;
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()>;
 }
 
 /// What a subscription's connection tells.

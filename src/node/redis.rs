@@ -28,7 +28,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::node::{
     Address, Answering, Command, Connector, CredentialsProvider, LIB_NAME, LIB_VERSION,
-    MessageHandler, Node, NodeError, Notice, Reply, Subscribed, Subscription, resolved,
+    MessageHandler, Node, NodeError, NodeFuture, Notice, Reply, Subscribed, Subscription, resolved,
 };
 use dial::dial;
 pub(crate) use reply::{connect_failure, reply_of};
@@ -71,10 +71,7 @@ impl fmt::Debug for RedisConnector {
 }
 
 impl Connector for RedisConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         self.connect_to(address, None)
     }
 
@@ -86,14 +83,11 @@ impl Connector for RedisConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    ) -> NodeFuture<'a, Arc<dyn Node>> {
         self.connect_to(address, place.parse().ok())
     }
 
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> BoxFuture<'a, Result<Subscribed, NodeError>> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         async move {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with it.
@@ -127,7 +121,7 @@ impl RedisConnector {
         &'a self,
         address: &'a Address,
         place: Option<IpAddr>,
-    ) -> BoxFuture<'a, Result<Arc<dyn Node>, NodeError>> {
+    ) -> NodeFuture<'a, Arc<dyn Node>> {
         async move {
             let broken = Arc::new(AtomicBool::new(false));
             let tell = broken.clone();
@@ -339,7 +333,7 @@ impl Subscription for RedisSubscription {
         let _ = self.handler.set(handler); // the first one stays
     }
 
-    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         async move {
             let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
             outcome
@@ -349,7 +343,7 @@ impl Subscription for RedisSubscription {
         .boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         async move {
             let asking = asking.then(|| Command::new().word("ASKING"));
             let join = Command::new().word("SSUBSCRIBE").word(channel);
@@ -376,7 +370,7 @@ impl Subscription for RedisSubscription {
         .boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
             let command = Command::new().word("SUNSUBSCRIBE").word(channel);
             let outcome = self.connection.clone().send_packed_command(&packed(&command)).await;

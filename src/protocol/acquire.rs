@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::key::{AcquisitionId, Kind, LockKey};
+use super::id::AcquisitionId;
+use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
 #[cfg(feature = "legacy")]
 use super::two_key;
@@ -20,7 +21,7 @@ pub enum Fairness {
     #[default]
     PhaseFair,
     /// Readers do not wait for waiting writers, unless one of those is phase-fair. A stream of
-    /// readers can keep writers out for ever.
+    /// readers can keep writers out forever.
     ReadersFirst,
 }
 

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod error;
+mod id;
 mod inspect;
 mod key;
 mod mutex;
@@ -17,8 +18,9 @@ pub(crate) mod two_key;
 
 pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, Goal, Grant, Wait};
+pub(crate) use id::{AcquisitionId, ClientId};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
-pub(crate) use key::{AcquisitionId, ClientId, Kind, LockKey};
+pub(crate) use key::{Kind, LockKey};
 pub(crate) use mutex::InspectMutex;
 pub(crate) use push::Push;
 pub(crate) use raise::{AHEAD, RaiseToken, Raised};

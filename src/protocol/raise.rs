@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Scripts;
-use super::key::{AcquisitionId, LockKey};
+use super::id::AcquisitionId;
+use super::key::LockKey;
 use super::reply::{BadReply, Elements};
 use crate::node::{Command, Reply};
 use crate::router::Call;

@@ -2,7 +2,8 @@
 
 use super::Scripts;
 use super::acquire::Grant;
-use super::key::{AcquisitionId, Kind, LockKey};
+use super::id::AcquisitionId;
+use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
 #[cfg(feature = "legacy")]
 use super::two_key;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Scripts;
 use super::acquire::{Grant, millis};
-use super::key::{AcquisitionId, Kind, LockKey};
+use super::id::AcquisitionId;
+use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Command, Reply};
 use crate::router::Call;

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 use super::acquire::{Acquire, Goal};
-use super::key::{AcquisitionId, LockKey};
+use super::id::AcquisitionId;
+use super::key::LockKey;
 use crate::clock::Moment;
 use crate::node::Command;
 use crate::protocol::Mode;

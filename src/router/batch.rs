@@ -1,7 +1,7 @@
 //! Many calls at once: pipelines for those that go to the same server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,11 +10,12 @@ use futures::stream::FuturesUnordered;
 
 use crate::clock::Moment;
 use crate::node::{Address, Command};
+use crate::router::Router;
 use crate::router::call::{Answer, Call, CallError, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
-use crate::router::in_flight::{Attempt, InFlightCall, SentWith, Waited};
+use crate::router::in_flight::{Attempt, InFlightCall, Waited};
+use crate::router::sent_with::SentWith;
 use crate::router::texts::{Sender, Unknown};
-use crate::router::{Router, lock};
 
 /// The most calls in one pipeline, so that no server is kept from others for long.
 const PIPELINE: usize = 128;
@@ -25,20 +26,9 @@ type Outcome = Result<Answer, CallError>;
 type Open<'a> = (usize, InFlightCall<'a>);
 
 impl Router {
-    /// Brings all calls to their servers at the same time, and gives their answers in the same
-    /// order.
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(crate) async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Outcome> {
-        let outcomes = Mutex::new(Vec::with_capacity(calls.len()));
-        self.each(calls, deadline, |at, outcome| lock(&outcomes).push((at, outcome))).await;
-        let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        outcomes.sort_unstable_by_key(|(at, _)| *at);
-        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
-    }
-
-    /// As `batch`, but tells of each answer (by the call's place) as it comes, so that none waits
-    /// for a slower one. What a server does not answer is sent again in pipelines too, so that a
-    /// sick server costs the others little.
+    /// Brings all calls to their servers at the same time, and tells of each answer (by the call's
+    /// place) as it comes, so that none waits for a slower one. What a server does not answer is
+    /// sent again in pipelines too, so that a sick server costs the others little.
     pub(crate) async fn each(
         &self,
         calls: &[Call],

@@ -32,16 +32,12 @@ use crate::router::in_flight::command;
 use crate::router::telemetry::{self, Attempted, Load};
 use crate::router::time_out::time_out;
 use crate::router::translation::Translation;
-use crate::router::{Answer, Call, CallError, Reason, jittered, lock};
+use crate::router::{ATTEMPTS, Answer, Call, CallError, Reason, lock};
 use crate::slot::Slot;
 
 /// The connection repeats a command by itself, in some cases after 1.28 s and more, if its overall
 /// timeout lets it: one attempt here must leave it the time for that.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Waits between attempts: the first one, doubled each time up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Brings calls to the servers by a connection that others use as well.
 pub(crate) struct ClusterAdapter {
@@ -296,9 +292,9 @@ impl ClusterAdapter {
     }
 
     async fn pause(&self, state: &mut InFlightCall, deadline: Moment) {
-        let pause = (FIRST_PAUSE * 2u32.saturating_pow(state.troubles)).min(LONGEST_PAUSE);
-        state.troubles = (state.troubles + 1).min(16);
-        let until = self.clock.now().after(jittered(pause)).min(deadline);
+        let pause = ATTEMPTS.pause(state.troubles);
+        state.troubles += 1;
+        let until = self.clock.now().after(pause).min(deadline);
         self.clock.sleep_until(until).await;
     }
 }

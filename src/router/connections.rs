@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -16,12 +15,7 @@ use crate::node::{Address, Connector, NodeError};
 use crate::router::connection::{Connection, Limits};
 use crate::router::membership::Membership;
 use crate::router::telemetry::{self, Carries};
-use crate::router::{jittered, lock, read, write};
-
-/// How long a server is left alone after the first failed dial; twice as long after each further
-/// one.
-const FIRST_REST: Duration = Duration::from_millis(20);
-const LONGEST_REST: Duration = Duration::from_secs(1);
+use crate::router::{DIALS, lock, read, write};
 
 /// The connections that carry commands.
 #[derive(Debug)]
@@ -258,10 +252,9 @@ impl Dial {
     }
 
     fn came_to_nothing(&mut self, now: Moment, failure: Arc<NodeError>) {
-        let rest = (FIRST_REST * 2u32.saturating_pow(self.failures)).min(LONGEST_REST);
         self.under_way = None;
-        self.failures = (self.failures + 1).min(16);
-        self.rest_until = now.after(jittered(rest));
+        self.rest_until = now.after(DIALS.pause(self.failures));
+        self.failures += 1;
         self.failure = Some(failure);
     }
 
@@ -275,6 +268,8 @@ impl Dial {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::node::fake::{Fakes, TestClock, address};
     use crate::router::translation::Translation;

@@ -2,24 +2,21 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::backoff::jittered;
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
+use crate::router::sent_with::SentWith;
 use crate::router::telemetry::{self, Attempted};
 use crate::router::texts::Unknown;
 use crate::router::time_out::time_out;
 use crate::router::topology::RefreshFrom;
-use crate::router::{Router, jittered};
+use crate::router::{ATTEMPTS, Router};
 use crate::slot::Slot;
-
-/// Waits between attempts: the first one, doubled each time up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// After this many redirects in a row something is odd, and it goes on a little slower.
 const SWIFT_REDIRECTS: u32 = 3;
@@ -69,10 +66,6 @@ enum Text {
     /// By its text.
     Whole,
 }
-
-/// What an attempt that may be given up was sent with, once it was.
-#[derive(Debug)]
-pub(crate) struct SentWith(AtomicU64);
 
 /// What came of one attempt.
 #[derive(Debug)]
@@ -538,43 +531,12 @@ impl<'a> InFlightCall<'a> {
 
     /// Waits a little before the next attempt, longer each time.
     fn lengthen_pause(&mut self) {
-        self.pause =
-            jittered((FIRST_PAUSE * 2u32.saturating_pow(self.troubles)).min(LONGEST_PAUSE));
-        self.troubles = (self.troubles + 1).min(16);
+        self.pause = ATTEMPTS.pause(self.troubles);
+        self.troubles += 1;
     }
 
     fn failed(&mut self, reason: Reason) -> CallError {
         CallError { reason, in_doubt: self.in_doubt, last: self.last_failure.take() }
-    }
-}
-
-/// In place of a moment: nothing was sent.
-const UNSENT: u64 = u64::MAX;
-
-/// In place of a moment: nothing was sent, and nothing will be.
-const GIVEN_UP: u64 = UNSENT - 1;
-
-impl Default for SentWith {
-    fn default() -> Self {
-        SentWith(AtomicU64::new(UNSENT))
-    }
-}
-
-impl SentWith {
-    /// Notes what it is about to be sent with. False if it was given up before: then it must not be
-    /// sent.
-    #[must_use]
-    pub(crate) fn note(&self, not_after: u64) -> bool {
-        let sent_with = not_after.min(GIVEN_UP - 1);
-        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
-        self.0.compare_exchange(UNSENT, sent_with, done, otherwise).is_ok()
-    }
-
-    /// Gives it up: what it was sent with, or nothing if it was not sent. Then it will not be.
-    pub(crate) fn give_up(&self) -> Option<u64> {
-        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
-        let before = self.0.compare_exchange(UNSENT, GIVEN_UP, done, otherwise);
-        before.err().filter(|sent_with| *sent_with != GIVEN_UP)
     }
 }
 
@@ -601,24 +563,4 @@ pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Co
         Some(second) => words.word("2").word(&call.key).word(second),
     };
     words.word(name).number(not_after).words(&call.args)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The task that sends confirmed calls, and the caller that gives one up, may meet.
-    #[test]
-    fn what_was_given_up_is_not_sent_and_what_was_sent_is_not_told_as_unsent() {
-        let sent = SentWith::default();
-        assert!(sent.note(7));
-        assert_eq!(sent.give_up(), Some(7));
-        let given_up = SentWith::default();
-        assert_eq!(given_up.give_up(), None);
-        assert!(!given_up.note(7));
-        assert_eq!(given_up.give_up(), None);
-        let latest = SentWith::default();
-        assert!(latest.note(u64::MAX));
-        assert!(latest.give_up().is_some());
-    }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::backoff::jittered;
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply};
 use crate::router::Router;
 use crate::router::call::{CallError, Reason};
 use crate::router::connection::{Connection, Failure};
-use crate::router::jittered;
 use crate::router::time_out::time_out;
 
 /// The pause before such a command is sent again.

@@ -15,6 +15,7 @@ mod map;
 mod masters;
 mod membership;
 mod replicated;
+mod sent_with;
 mod subscriptions;
 pub(crate) mod telemetry;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::backoff::{Backoff, jittered};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use crate::slot::Slot;
@@ -53,6 +55,12 @@ pub(crate) use cluster_adapter::ClusterAdapter;
 pub(crate) use subscriptions::{Event, Listener, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 pub(crate) use transport::Transport;
+
+/// Pauses between the attempts of one call.
+const ATTEMPTS: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
+
+/// How long a server is left alone after a dial that failed, and a channel after a join that did.
+const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Settings of the router. Each duration is the limit for one thing.
 #[derive(Clone)]
@@ -247,11 +255,6 @@ async fn refresh_slowly(
         replicated.retain(|address| topology.knows(address));
         texts.retain(|address| topology.knows(address));
     }
-}
-
-/// A random duration from half of this one to all of it, so that clients do not march in step.
-fn jittered(duration: Duration) -> Duration {
-    duration.mul_f64(0.5 + 0.5 * fastrand::f64())
 }
 
 // What these locks hold is whole at every moment, so a panic elsewhere does not spoil it.

@@ -17,9 +17,10 @@ use crate::node::{Address, Command, Connector, Reply};
 use crate::router::call::Call;
 use crate::router::connection::{Connection, Exchange, Failure, Limits};
 use crate::router::connections::Connections;
-use crate::router::in_flight::{Attempt, SentWith, command};
+use crate::router::in_flight::{Attempt, command};
 use crate::router::lock;
 use crate::router::membership::Membership;
+use crate::router::sent_with::SentWith;
 
 /// The most calls in one group.
 const GROUP: usize = 128;

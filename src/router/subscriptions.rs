@@ -37,18 +37,18 @@ pub(crate) enum Event {
         payload: Bytes,
         received: Moment,
     },
-    /// The subscription was made, made again or lost. A message may have been missed: those who
-    /// wait should look.
+    /// The subscription was made, made again or lost. A message may have been missed: waiters should
+    /// poll.
     Poll {
         slot: Slot,
     },
 }
 
-/// RefreshFrom events are told to.
+/// Takes the events.
 pub(crate) type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// The way of events from the links and the keeper to the one who listens. There is no task in
-/// between: a grant that is pushed is had when the reader of the connection has it.
+/// The way of events from the links and the keeper to the listener. There is no task in between:
+/// the task that reads the connection hands a pushed grant to the listener.
 #[derive(Clone, Default)]
 struct Events(Arc<OnceLock<Listener>>);
 

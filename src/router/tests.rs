@@ -15,7 +15,8 @@ mod subscriptions;
 mod texts;
 mod trouble;
 
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, Moment};
@@ -63,6 +64,16 @@ impl Bench {
 
     async fn call(&self, key: &str) -> Result<Answer, CallError> {
         self.router.call(&call(key), self.within(10)).await
+    }
+}
+
+impl Router {
+    /// The outcomes of all calls, in the order of the calls.
+    async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Answer, CallError>> {
+        let outcomes = Mutex::new(BTreeMap::new());
+        let keep = |at, outcome| drop(outcomes.lock().unwrap().insert(at, outcome));
+        self.each(calls, deadline, keep).await;
+        outcomes.into_inner().unwrap().into_values().collect()
     }
 }
 

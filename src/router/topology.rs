@@ -11,6 +11,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
+use crate::backoff::{Backoff, jittered};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
 use crate::router::belief::{Admission, Kind, Sole, Stranger, Told, View, sole};
@@ -21,7 +22,7 @@ use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::views::view;
 use crate::router::watchers::Watchers;
-use crate::router::{Slot, jittered, lock};
+use crate::router::{Slot, lock};
 
 /// From the beginning of one refresh to that of the next: this at first, twice as long after each
 /// one that brought nothing new.
@@ -485,10 +486,10 @@ impl Refreshing {
         if now >= last.after(LONGEST_INTERVAL) {
             self.unchanged = 0;
         }
-        let interval = FIRST_INTERVAL * 2u32.saturating_pow(self.unchanged.saturating_sub(1));
-        let interval = interval.min(longest);
+        let interval =
+            Backoff::new(FIRST_INTERVAL, longest).pause(self.unchanged.saturating_sub(1));
         // Never before the shortest one, so that many callers make no storm.
-        last.after(jittered(interval).max(FIRST_INTERVAL)).max(now)
+        last.after(interval.max(FIRST_INTERVAL)).max(now)
     }
 
     /// Lets the refresh under way begin by then, if it has not begun.

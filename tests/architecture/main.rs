@@ -11,8 +11,9 @@ mod items;
 mod page;
 
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
-const LAYERS: [&str; 10] = [
+const LAYERS: [&str; 11] = [
     "slot",
+    "backoff",
     "clock",
     "telemetry",
     "error",

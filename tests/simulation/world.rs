@@ -174,7 +174,7 @@ impl World {
         let latest = self.engine.now() + LAST_WAITS + clocks;
         while !self.clients.are_idle() && !self.court.is_over() {
             if self.engine.now() > latest {
-                self.court.accuse("nobody waits for ever", || "some users still wait".into());
+                self.court.accuse("nobody waits forever", || "some users still wait".into());
             }
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }

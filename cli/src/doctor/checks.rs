@@ -29,7 +29,7 @@ const OF_DOCTOR: &str = "to the user of the doctor";
 const NEEDED_FOR: [(&str, &str); 8] = [
     (
         "INFO",
-        "the hand-off by push, so those who wait poll, and a look at the version, the memory and its policy, and the replicas here: give +info",
+        "the hand-off by push, so waiters poll, and a look at the version, the memory and its policy, and the replicas here: give +info",
     ),
     (
         "CLUSTER NODES",
@@ -37,7 +37,7 @@ const NEEDED_FOR: [(&str, &str); 8] = [
     ),
     (
         "SSUBSCRIBE",
-        "the hand-off by push, so those who wait poll: give +ssubscribe +sunsubscribe and the channels",
+        "the hand-off by push, so waiters poll: give +ssubscribe +sunsubscribe and the channels",
     ),
     ("WAIT 0 1", "`--replicas`: give +wait"),
     ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
@@ -233,9 +233,7 @@ fn version(facts: &Facts) -> Option<Finding> {
         ),
         (6, _) => Finding::new(
             Level::Warning,
-            format!(
-                "{name} {version} has no sharded pub/sub: those who wait poll; 7.0 or later pushes"
-            ),
+            format!("{name} {version} has no sharded pub/sub: waiters poll; 7.0 or later pushes"),
         ),
         _ => Finding::new(Level::Fine, format!("{name} {version}")),
     })

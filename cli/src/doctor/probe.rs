@@ -328,7 +328,7 @@ impl Facts {
         }
     }
 
-    /// To a channel as those who wait have it.
+    /// To a channel such as waiters have.
     async fn try_subscribe(
         &mut self,
         connection: &mut MultiplexedConnection,

@@ -64,7 +64,7 @@ fn in_words(name: &str, client: &str, status: &Status) -> String {
     format!("waiting for {}: {holder}, {before}", show::plain(name))
 }
 
-/// How many of those who are shown came before this client.
+/// How many of the waiters shown came before this client.
 fn place(client: &str, status: &Status) -> Option<usize> {
     status.waiting.iter().position(|waiter| waiter.id.starts_with(client))
 }

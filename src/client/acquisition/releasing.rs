@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::client::acquisition::event::{Context, Effects, Note, Sending};
 use crate::client::in_doubt::InDoubt;
 use crate::client::reply::{Outcome, Told};
@@ -18,8 +19,9 @@ pub(super) const RELEASE_GRACE: Duration = Duration::from_secs(5);
 /// How soon what had no answer is sent again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
-/// A release that fails again and again waits twice as long each time, up to 16 s.
-const MOST_DOUBLINGS: u32 = 5;
+/// A release that fails again and again. Nothing of it is random: what failed together goes out
+/// again in one batch.
+const PAUSES: Backoff = Backoff::new(AGAIN, Duration::from_secs(16));
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Releasing {
@@ -112,8 +114,8 @@ impl Releasing {
                     }
                     fx.note = Some(Note::ReleaseFailed(error));
                 }
-                let pause = AGAIN * 2u32.pow(self.failures);
-                self.failures = (self.failures + 1).min(MOST_DOUBLINGS);
+                let pause = PAUSES.whole(self.failures);
+                self.failures += u32::from(pause < PAUSES.most);
                 at.now.after(pause)
             }
         };

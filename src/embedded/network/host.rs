@@ -75,7 +75,7 @@ impl Host {
         was_paused
     }
 
-    /// Stops it for good. The servers notice that its connections are gone if it falls over
+    /// Stops it forever. The servers notice that its connections are gone if it falls over
     /// `cleanly`, and else never.
     pub fn crash(&self, cleanly: bool) {
         let lines = {
@@ -99,7 +99,7 @@ impl Host {
         }
     }
 
-    /// True unless it was stopped, for a while or for good.
+    /// True unless it was stopped for a while or forever.
     pub fn is_running(&self) -> bool {
         let state = lock(&self.shared.state);
         !state.is_paused && !state.is_gone

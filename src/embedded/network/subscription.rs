@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::future::{self, BoxFuture, Either};
+use futures::future::{self, Either};
 use tokio::sync::{mpsc, oneshot};
 
 use super::line::{Line, broken};
 use super::{Fate, Kind};
-use crate::node::{Command, NodeError, Notice, Reply, Subscribed, Subscription};
+use crate::node::{Command, NodeError, NodeFuture, Notice, Reply, Subscribed, Subscription};
 
 #[derive(Debug)]
 pub(super) struct RemoteSubscription {
@@ -42,7 +42,7 @@ impl RemoteSubscription {
 }
 
 impl Subscription for RemoteSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
             let command = Box::new(command.clone());
@@ -58,11 +58,11 @@ impl Subscription for RemoteSubscription {
         })
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         Box::pin(async move { self.request(Request::Join { channel: channel.to_vec(), asking }) })
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         Box::pin(async move { self.request(Request::Leave { channel: channel.to_vec() }) })
     }
 }

@@ -213,7 +213,7 @@ impl Pair {
         self.compare_pushes()
     }
 
-    /// What was published reaches those who listen, in the same order.
+    /// What was published reaches the subscribers, in the same order.
     fn compare_pushes(&mut self) -> Result<(), String> {
         let mut engine = Vec::new();
         while let Ok(Notice::Message { channel, payload }) = self.heard.try_recv() {

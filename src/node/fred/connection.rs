@@ -25,7 +25,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The client, and the task that drives its connection. It ends when the connection does, and is
-/// ended with this: a client that is merely dropped keeps its connection for ever.
+/// ended with this: a client that is merely dropped keeps its connection forever.
 pub(super) struct Connection {
     client: Client,
     task: Task,
@@ -112,7 +112,7 @@ impl Connection {
 impl Drop for Connection {
     /// Tells the client that this is the end, before its task is ended: its first step is enough
     /// for that. The task that refreshes credentials (feature `credential-provider`) ends only so,
-    /// and would keep the client for ever. (It does so still if it is fetching them at this
+    /// and would keep the client forever. (It does so still if it is fetching them at this
     /// moment.)
     fn drop(&mut self) {
         if self.is_usable() {

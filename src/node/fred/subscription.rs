@@ -3,7 +3,7 @@
 //! The crate drops the pushes by which a server tells of the end of a subscription, and does not
 //! pass them on: that a slot has moved is never announced. So each channel is subscribed again now
 //! and then, which changes nothing where it is subscribed and is refused where it no longer can be.
-//! Until then those who wait find out by looking.
+//! Until then waiters poll.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,7 +24,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::node::fred::connection::Connection;
 use crate::node::fred::pipelined;
 use crate::node::fred::reply::{failed, reply_of_value};
-use crate::node::{Command, NodeError, Notice, Reply, ServerError, Subscribed, Subscription};
+use crate::node::{
+    Command, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription,
+};
 
 /// How often channels are subscribed again, and how many of them each time: a client can have one
 /// for each of 16,384 slots, and each costs a round trip.
@@ -69,11 +71,11 @@ struct Channels {
 }
 
 impl Subscription for FredSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Reply, NodeError>> {
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         self.channels.connection.call(command).boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         async move {
             let channels = &self.channels;
             let channel = Bytes::copy_from_slice(channel);
@@ -89,7 +91,7 @@ impl Subscription for FredSubscription {
         .boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> BoxFuture<'a, Result<(), NodeError>> {
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
             let channel = Bytes::copy_from_slice(channel);
             self.channels.lock().remove(&channel);
@@ -169,7 +171,7 @@ impl Channels {
 }
 
 /// Passes messages on until the connection ends. If it was too slow for them and some are lost, it
-/// ends as well: then all is subscribed anew, and those who wait look.
+/// ends as well: then all is subscribed anew, and waiters poll.
 async fn read(
     mut messages: Receiver<Message>,
     ended: BoxFuture<'static, ()>,

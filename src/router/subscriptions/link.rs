@@ -43,7 +43,7 @@ pub(super) enum LinkCommand {
     Leave { channel: Bytes },
 }
 
-/// What a link tells the keeper. (Messages go straight to those who want them.)
+/// What a link tells the keeper. (Messages go straight to the listener.)
 #[derive(Debug)]
 pub(super) struct LinkEvent {
     pub(super) address: Address,

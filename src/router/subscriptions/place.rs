@@ -1,17 +1,11 @@
 //! What is known of the places where a channel is joined, and of the links there.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::clock::Moment;
 use crate::node::Address;
-use crate::router::jittered;
 use crate::router::subscriptions::link::LinkCommand;
-
-const FIRST_REST: Duration = Duration::from_millis(20);
-pub(super) const LONGEST_REST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -59,10 +53,4 @@ impl Place {
     pub(super) fn new(address: Address, asking: bool) -> Place {
         Place { address, asking, state: State::Unlinked, failures: 0 }
     }
-}
-
-/// The pause before a channel is joined again or a server dialled again; twice as long after each
-/// further failure.
-pub(super) fn rest_after(failures: u32) -> Duration {
-    jittered((FIRST_REST * 2u32.saturating_pow(failures.min(16))).min(LONGEST_REST))
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::node::{Address, ServerError};
+use crate::router::DIALS;
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
 use crate::router::subscriptions::keeper::Keeper;
 use crate::router::subscriptions::link::{LinkCommand, LinkEvent, What};
-use crate::router::subscriptions::place::{LONGEST_REST, State, rest_after};
+use crate::router::subscriptions::place::State;
 use crate::router::telemetry;
 use crate::router::topology::RefreshFrom;
 use crate::slot::Slot;
@@ -71,7 +72,7 @@ impl Keeper {
             return;
         };
         telemetry::unsubscribed(address, slot);
-        if now.since(since) >= LONGEST_REST {
+        if now.since(since) >= DIALS.most {
             place.failures = 0;
         }
         self.fail(slot, address, None);
@@ -121,7 +122,7 @@ impl Keeper {
         };
         wanted.places.retain(|place| !(place.asking && place.address == *address));
         for place in wanted.places.iter_mut().filter(|place| place.address == *address) {
-            let until = now.after(rest.unwrap_or_else(|| rest_after(place.failures)));
+            let until = now.after(rest.unwrap_or_else(|| DIALS.pause(place.failures)));
             place.failures += 1;
             place.state = State::Resting(until);
             self.due.push(Reverse((until, slot)));
@@ -136,7 +137,7 @@ impl Keeper {
         link.commands = None;
         link.up = false;
         if !idle {
-            link.rest_until = now.after(rest_after(link.failures));
+            link.rest_until = now.after(DIALS.pause(link.failures));
             link.failures += 1;
         }
         let rest_until = link.rest_until;

@@ -17,7 +17,7 @@ use crate::support::{self, Cluster};
 
 const CHANNELS: usize = 3;
 
-/// With the default settings, but for a time limit, and reconnecting at once and for ever.
+/// With the default settings, but for a time limit, and reconnecting at once and without end.
 fn client(cluster: &Cluster) -> Builder {
     let mut builder = Builder::from_config(config(cluster));
     builder

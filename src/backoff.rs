@@ -1,0 +1,75 @@
+//! Pauses between attempts: they double up to a longest one, and a part of each is random.
+
+use std::time::Duration;
+
+/// The part of a pause that is random, unless the user sets another.
+pub(crate) const JITTER: f64 = 0.5;
+
+/// How pauses grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) most: Duration,
+}
+
+impl Backoff {
+    pub(crate) const fn new(first: Duration, most: Duration) -> Self {
+        Backoff { first, most }
+    }
+
+    /// The pause after a failure that follows `before` others in a row.
+    pub(crate) fn pause(self, before: u32) -> Duration {
+        jittered(self.whole(before))
+    }
+
+    /// That pause before any of it is random.
+    pub(crate) fn whole(self, before: u32) -> Duration {
+        self.first.saturating_mul(2u32.saturating_pow(before)).min(self.most)
+    }
+}
+
+/// A random duration from half of this one to all of it, so that clients do not march in step.
+pub(crate) fn jittered(whole: Duration) -> Duration {
+    shortened(whole, JITTER * fastrand::f64())
+}
+
+/// The duration without this part of it, from 0 to 1.
+pub(crate) fn shortened(whole: Duration, part: f64) -> Duration {
+    // The longest durations, rounded to an `f64`, exceed what a `Duration` can be.
+    Duration::try_from_secs_f64(whole.as_secs_f64() * (1.0 - part)).unwrap_or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_pause_doubles_up_to_the_longest() {
+        let backoff = Backoff::new(ms(20), ms(1_000));
+        let whole: Vec<_> = (0..8).map(|before| backoff.whole(before)).collect();
+        assert_eq!(whole, [20, 40, 80, 160, 320, 640, 1_000, 1_000].map(ms));
+        assert_eq!(backoff.whole(u32::MAX), ms(1_000));
+        assert_eq!(Backoff::new(ms(70), ms(7)).whole(0), ms(7));
+    }
+
+    #[test]
+    fn no_pause_is_too_long_to_compute() {
+        let longest = Backoff::new(Duration::MAX, Duration::MAX);
+        assert_eq!([0, 1, u32::MAX].map(|before| longest.whole(before)), [Duration::MAX; 3]);
+        assert_eq!(shortened(Duration::MAX, 0.0), Duration::MAX);
+        assert!(longest.pause(u32::MAX) >= shortened(Duration::MAX, JITTER));
+        assert_eq!(Backoff::new(Duration::ZERO, ms(9)).pause(u32::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_part_of_each_pause_is_random() {
+        assert_eq!([0.0, 0.25, 1.0].map(|part| shortened(ms(80), part)), [80, 60, 0].map(ms));
+        let pauses: Vec<_> = (0..100).map(|_| jittered(ms(80))).collect();
+        assert!(pauses.iter().all(|pause| (ms(40)..=ms(80)).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");
+    }
+}

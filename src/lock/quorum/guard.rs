@@ -1,0 +1,234 @@
+//! A lock that a quorum granted.
+
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select, select_all};
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::guard::{Hold, Released};
+use crate::lock::lease::{Lease, LeaseState};
+use crate::protocol::{AHEAD, RaiseToken, Raised};
+
+/// A lock that is held on a majority of a [`Quorum`](crate::Quorum)'s members.
+///
+/// Dropped, it is released in the background on all of them, as every guard is.
+#[must_use = "dropped at once, the lock is released at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct QuorumGuard {
+    pub(super) holds: Vec<Hold>,
+    pub(super) majority: usize,
+    pub(super) drift: Duration,
+    pub(super) member_timeout: Duration,
+    pub(super) token: Option<u64>,
+}
+
+impl QuorumGuard {
+    /// The fencing token of a read/write lock, and `None` for a mutex. It is the greatest that the
+    /// members gave, and was written back to a majority of them before it was handed out: so the
+    /// majority of the next holder has a member that gives a greater one. That holds as long as
+    /// members keep what they acknowledged, and, when a lock was idle and forgotten in between, as
+    /// long as their clocks differ by less than the grace of ten seconds for which it is kept.
+    /// Members that are more than a minute apart do not take each other's tokens: see
+    /// [`Quorum`](crate::Quorum).
+    pub fn token(&self) -> Option<u64> {
+        self.token
+    }
+
+    /// The leases at the members that granted it.
+    pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
+        self.holds.iter().map(|hold| &hold.0)
+    }
+
+    /// What is left of it, computed now: until less than a majority of the leases is good, less the
+    /// drift. Zero if it is lost.
+    pub fn remaining(&self) -> Duration {
+        let mut left: Vec<Duration> = self
+            .leases()
+            .map(|lease| {
+                lease.remaining().saturating_sub(self.drift.saturating_sub(lease.margin()))
+            })
+            .collect();
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        left.get(self.majority - 1).copied().unwrap_or_default()
+    }
+
+    /// Whether it is held, computed now.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How it stands, computed now: [`Uncertain`](LeaseState::Uncertain) when less than a majority
+    /// of the leases is being renewed as it should.
+    pub fn state(&self) -> LeaseState {
+        let sound = self.leases().filter(|lease| lease.state() == LeaseState::Held).count();
+        if !self.is_held() {
+            LeaseState::Lost
+        } else if sound < self.majority {
+            LeaseState::Uncertain
+        } else {
+            LeaseState::Held
+        }
+    }
+
+    /// Ends when it is lost: when less than a majority of the leases is good, less the drift.
+    ///
+    /// # Cancel safety
+    ///
+    /// Can be dropped and called again.
+    pub async fn lost(&self) {
+        loop {
+            let left = self.remaining();
+            if left.is_zero() {
+                return;
+            }
+            let clock = self.clock();
+            let ends = clock.sleep_until(clock.now().after(left));
+            let held = self.leases().filter(|lease| lease.is_held());
+            let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.lost())).collect();
+            // They may all have ended since.
+            if each_lost.is_empty() {
+                return;
+            }
+            drop(select(ends, select_all(each_lost)).await);
+        }
+    }
+
+    /// Makes it as long again as it was requested, on a majority: needed only where nobody else
+    /// renews. One round trip in time.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](ErrorKind::Lost) when it is lost; [`Unavailable`](ErrorKind::Unavailable) when less
+    /// than a majority was renewed, with the lock as it was.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lease::renew`].
+    pub async fn renew(&self) -> Result<()> {
+        let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
+        let renewed = join_all(renewals).await.into_iter().flatten().flatten().count();
+        let error = |kind, message| {
+            Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)))
+        };
+        if !self.is_held() {
+            error(ErrorKind::Lost, "the lock is lost")
+        } else if renewed < self.majority {
+            error(ErrorKind::Unavailable, "less than a majority of the members renewed it")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Releases it everywhere. [`Released`](Released::Released) if a majority says that it was held
+    /// until now; [`AlreadyLost`](Released::AlreadyLost) if so many say the opposite that there was
+    /// no majority; [`Unknown`](Released::Unknown) otherwise. Members that do not answer in time
+    /// are released in the background. One round trip in time.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when so many members
+    /// refuse that there is no majority of others.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the releases are finished in the background.
+    pub async fn release(mut self) -> Result<Released> {
+        let was_held = self.is_held();
+        let holds = std::mem::take(&mut self.holds);
+        let (held, majority) = (holds.len(), self.majority);
+        let clock = holds[0].0.client.clock.clone();
+        let policy = self.member_timeout;
+        let releases = holds.into_iter().map(async |hold| {
+            let until = clock.now().after(policy);
+            match select(std::pin::pin!(hold.release()), clock.sleep_until(until)).await {
+                Either::Left((released, _)) => released,
+                Either::Right(_) => Ok(Released::Unknown),
+            }
+        });
+        let (mut released, mut lost, mut refused) = (0, 0, None);
+        for outcome in join_all(releases).await {
+            match outcome {
+                Ok(Released::Released) => released += 1,
+                Ok(Released::AlreadyLost) => lost += 1,
+                Ok(_) => {}
+                Err(error) => refused = Some(error),
+            }
+        }
+        match refused {
+            _ if released >= majority => Ok(Released::Released),
+            _ if held - lost < majority || !was_held => Ok(Released::AlreadyLost),
+            Some(error) => Err(error),
+            None => Ok(Released::Unknown),
+        }
+    }
+
+    /// What would come of writing the greatest token back, if so many members must refuse it that
+    /// no majority can take it. Then it is not sent: each member that takes it gives tokens from
+    /// then on that the members that refused it refuse as well.
+    pub(super) fn foresee(&self) -> Option<Written> {
+        let token = self.leases().map(Lease::token).max()?;
+        // A member's token is not behind its clock.
+        let by = |lease: &Lease| Duration::from_micros(token - lease.token());
+        let ahead = self.leases().map(by).enumerate();
+        let refused: Vec<_> = ahead.filter(|(_, by)| *by > AHEAD).collect();
+        let count = self.holds.len() - refused.len();
+        (count < self.majority).then_some(Written { token, count, refused })
+    }
+
+    /// Writes the greatest of the members' tokens back to them.
+    pub(super) async fn write_token_back(&self) -> Option<Written> {
+        let token = self.leases().map(Lease::token).max()?;
+        let raised = self.leases().map(async |lease| match lease.token() == token {
+            true => Some(Raised::Done),
+            false => self.in_time(raise(lease, token)).await.flatten(),
+        });
+        let mut written = Written { token, count: 0, refused: Vec::new() };
+        for (place, raised) in join_all(raised).await.into_iter().enumerate() {
+            match raised {
+                Some(Raised::Done) => written.count += 1,
+                Some(Raised::Ahead(by)) => written.refused.push((place, by)),
+                Some(Raised::Lost) | None => {}
+            }
+        }
+        Some(written)
+    }
+
+    /// What comes of it in the time that a member has.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let clock = self.clock();
+        match select(
+            std::pin::pin!(work),
+            clock.sleep_until(clock.now().after(self.member_timeout)),
+        )
+        .await
+        {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.holds[0].0.client.clock
+    }
+}
+
+/// What came of writing a token back.
+pub(super) struct Written {
+    pub(super) token: u64,
+    /// How many members have it now.
+    pub(super) count: usize,
+    /// The places of those for which it is too far ahead, and how far.
+    pub(super) refused: Vec<(usize, Duration)>,
+}
+
+/// What a member says to that token, if it says anything.
+async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
+    let Lease { client, acquisition } = lease;
+    let id = acquisition.id;
+    let raise = RaiseToken { id, token };
+    let reply =
+        client.query(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock)).await;
+    raise.read(reply.ok()?).ok()
+}

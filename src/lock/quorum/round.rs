@@ -1,0 +1,207 @@
+//! One try at all members of a quorum, and the token that they agree on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::{Either, select};
+use futures::stream::FuturesUnordered;
+
+use super::telemetry;
+use crate::client::acquire;
+use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::guard::Hold;
+use crate::lock::lease::Lease;
+use crate::lock::locks::Locks;
+use crate::lock::quorum::Quorum;
+use crate::lock::quorum::guard::QuorumGuard;
+use crate::node::Address;
+use crate::protocol::{Kind, LockKey, Mode};
+
+/// The least that the slow members are waited for when most have answered already.
+const LEAST_GRACE: Duration = Duration::from_millis(5);
+
+/// One try at all members.
+pub(super) struct Round<'a> {
+    pub(super) quorum: &'a Quorum,
+    pub(super) locks: &'a [LockKey],
+    pub(super) mode: Mode,
+    pub(super) options: &'a LeaseOptions,
+    pub(super) member_timeout: Duration,
+    pub(super) drift: Duration,
+}
+
+/// What came of one try at all members.
+pub(super) enum Tried {
+    Held(QuorumGuard),
+    /// A majority answered, and others hold it.
+    Refused,
+    /// No majority could be called.
+    Unreached(Error),
+}
+
+impl Round<'_> {
+    pub(super) async fn run(&self) -> Result<Tried> {
+        let (members, majority) = (&self.quorum.members, self.quorum.majority());
+        let clock = &*members[0].client.clock;
+        let started = clock.now();
+        let mut until = started.after(self.member_timeout);
+        let mut tries: FuturesUnordered<_> = members
+            .iter()
+            .zip(self.locks)
+            .map(|(member, lock)| self.acquire(member, lock))
+            .collect();
+        let (mut held, mut refused, mut failed) = (Vec::new(), 0, None);
+        while held.len() + tries.len() >= majority {
+            match select(tries.next(), clock.sleep_until(until)).await {
+                Either::Left((Some(Ok(Some(hold))), _)) => {
+                    held.push(hold);
+                    if held.len() == majority {
+                        // The others may take as long again as these did. Those that do not are
+                        // given back, and the majority is enough.
+                        let now = clock.now();
+                        until = until.min(now.after(now.since(started).max(LEAST_GRACE)));
+                    }
+                }
+                Either::Left((Some(Ok(None)), _)) => refused += 1,
+                Either::Left((Some(Err(error)), _)) => failed = Some(worse(failed, error)),
+                Either::Left((None, _)) | Either::Right(_) => break,
+            }
+        }
+        if held.len() < majority {
+            // Dropping them releases them, and leaves those that had no answer yet.
+            return self.failed(held.len() + refused >= majority, failed);
+        }
+        drop(tries);
+        let mut guard = QuorumGuard {
+            holds: held,
+            majority,
+            drift: self.drift,
+            member_timeout: self.member_timeout,
+            token: None,
+        };
+        if self.locks[0].kind == Kind::ReadWrite {
+            match self.agree_on_token(&mut guard).await {
+                Ok(token) => guard.token = Some(token),
+                Err(Some(wrong)) => return Ok(Tried::Unreached(wrong)),
+                Err(None) => return self.failed(false, failed),
+            }
+        }
+        if guard.is_held() { Ok(Tried::Held(guard)) } else { self.failed(false, failed) }
+    }
+
+    /// Gives a majority the greatest token that its members gave. Where more of them say that it is
+    /// too far ahead than take it, the clock of the member that gave it is wrong: it is left out,
+    /// and the lock is given back there. Fails when no majority has a token; with what to say if
+    /// that is for a clock.
+    async fn agree_on_token(
+        &self,
+        guard: &mut QuorumGuard,
+    ) -> std::result::Result<u64, Option<Error>> {
+        let mut wrong = None;
+        while guard.holds.len() >= guard.majority {
+            let written = match guard.foresee() {
+                Some(foreseen) => foreseen,
+                None => guard.write_token_back().await.ok_or(None)?,
+            };
+            if written.count >= guard.majority {
+                for (place, by) in written.refused {
+                    self.tell_of_clock(&self.member(&guard.holds[place]), "behind", by);
+                }
+                return Ok(written.token);
+            }
+            let nearest = written.refused.iter().min_by_key(|(_, by)| *by);
+            let Some(&(place, by)) = nearest.filter(|_| written.refused.len() >= written.count)
+            else {
+                break; // too few have said anything
+            };
+            let behind = self.member(&guard.holds[place]);
+            for hold in guard.holds.extract_if(.., |hold| hold.0.token() == written.token) {
+                let ahead = self.member(&hold);
+                self.tell_of_clock(&ahead, "ahead", by);
+                wrong = Some(self.clock_is_wrong(&ahead, &behind, by));
+            }
+        }
+        Err(wrong)
+    }
+
+    /// Which member's lease this is.
+    fn member(&self, hold: &Hold) -> Member {
+        let Lease { client, acquisition } = &hold.0;
+        let mut members = self.quorum.members.iter();
+        let place = members.position(|member| Arc::ptr_eq(&member.client.0, client));
+        Member {
+            number: place.map_or(0, |place| place + 1),
+            node: client.router.master_of(acquisition.lock.slot),
+        }
+    }
+
+    fn tell_of_clock(&self, member: &Member, outcome: &'static str, by: Duration) {
+        telemetry::clocks_differ(&self.locks[0], member.number, member.node.as_ref(), outcome, by);
+    }
+
+    fn clock_is_wrong(&self, ahead: &Member, behind: &Member, by: Duration) -> Error {
+        let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
+        let message = format!(
+            "{ahead} of {members} gave a token that is {:.0} s ahead of the clock of {behind}: its clock is wrong, or theirs, and less than \
+             {majority} members are left without it",
+            by.as_secs_f64()
+        );
+        self.with_lock(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    async fn acquire(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
+        let client = &member.client;
+        let until = client.clock.now().after(self.member_timeout);
+        let taken =
+            acquire::take(client, lock, self.mode, self.options, WaitPolicy::Try { until }).await?;
+        Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
+    }
+
+    /// What to make of a try without a majority; fails if trying again is of no use.
+    fn failed(&self, answered: bool, failed: Option<Error>) -> Result<Tried> {
+        match failed {
+            _ if answered => Ok(Tried::Refused),
+            Some(error) if error.kind() != ErrorKind::Unavailable => Err(error),
+            failed => {
+                let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
+                let message = format!("less than {majority} of {members} members answered in time");
+                let error = self.with_lock(Error::new(ErrorKind::Unavailable, message));
+                Ok(Tried::Unreached(failed.into_iter().fold(error, Error::with_source)))
+            }
+        }
+    }
+
+    pub(super) fn with_lock(&self, error: Error) -> Error {
+        self.locks[0].with_lock(error)
+    }
+}
+
+/// A member, as it is told of.
+struct Member {
+    /// From 1 on.
+    number: usize,
+    /// Who serves the lock there, if that is known.
+    node: Option<Address>,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "member {}", self.number)?;
+        match &self.node {
+            Some(node) => write!(f, " ({node})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error to tell of: one that does not pass by itself, if there is one.
+fn worse(known: Option<Error>, error: Error) -> Error {
+    known
+        .filter(|known| {
+            known.kind() != ErrorKind::Unavailable || error.kind() == ErrorKind::Unavailable
+        })
+        .unwrap_or(error)
+}

@@ -1,0 +1,56 @@
+//! The queue of a lock, as it is shown.
+
+use std::iter::Peekable;
+
+use crate::protocol::{Entry, Mode};
+
+/// Waiting writers and waiting readers in the one order of their tickets.
+pub(super) struct Queue {
+    writers: Peekable<std::vec::IntoIter<Entry>>,
+    readers: Peekable<std::vec::IntoIter<Entry>>,
+    /// Who stands behind the last one that was taken, in each list.
+    next_writer: Option<String>,
+    next_reader: Option<String>,
+}
+
+impl Queue {
+    pub(super) fn new(writers: Vec<Entry>, readers: Vec<Entry>) -> Self {
+        Queue {
+            writers: writers.into_iter().peekable(),
+            readers: readers.into_iter().peekable(),
+            next_writer: None,
+            next_reader: None,
+        }
+    }
+
+    /// The first of each list that was not taken.
+    pub(super) fn rest(mut self) -> (Option<String>, Option<String>) {
+        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| {
+            list.peek().map(|entry| entry.id.clone())
+        };
+        (
+            first(&mut self.writers).or(self.next_writer),
+            first(&mut self.readers).or(self.next_reader),
+        )
+    }
+}
+
+impl Iterator for Queue {
+    type Item = (Mode, Entry);
+
+    fn next(&mut self) -> Option<(Mode, Entry)> {
+        let writer_first = match (self.writers.peek(), self.readers.peek()) {
+            (Some(writer), Some(reader)) => writer.ticket < reader.ticket,
+            (writer, _) => writer.is_some(),
+        };
+        if writer_first {
+            let entry = self.writers.next()?;
+            self.next_writer = entry.next.clone();
+            Some((Mode::Write, entry))
+        } else {
+            let entry = self.readers.next()?;
+            self.next_reader = entry.next.clone();
+            Some((Mode::Read, entry))
+        }
+    }
+}

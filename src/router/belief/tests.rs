@@ -1,0 +1,249 @@
+//! Views, and which of them is believed.
+
+use super::*;
+use crate::node::Reply;
+use crate::node::fake::{address, id_of, slots, text};
+use crate::router::translation::Translation;
+
+const BEFORE: [(u16, u16, &str); 3] = [(0, 5460, "a"), (5461, 10922, "b"), (10923, 16383, "c")];
+const AFTER: [(u16, u16, &str); 3] = [(0, 5460, "d"), (5461, 10922, "b"), (10923, 16383, "c")];
+
+fn map(ranges: &[(u16, u16, &str)]) -> SlotMap {
+    SlotMap::parse(&slots(ranges), &address("asked"), &Translation::default()).unwrap()
+}
+
+fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> View {
+    let (map, epoch, serves) = (map(ranges), Some(epoch), Some(true));
+    let told = Told::Cluster { map, epoch, serves };
+    View { node: address(node), told }
+}
+
+/// One that does not serve.
+fn down(view: View) -> View {
+    let Told::Cluster { map, epoch, .. } = view.told else { panic!() };
+    let told = Told::Cluster { map, epoch, serves: Some(false) };
+    View { told, ..view }
+}
+
+/// One that tells neither epoch nor state.
+fn silent(view: View) -> View {
+    let Told::Cluster { map, .. } = view.told else { panic!() };
+    let told = Told::Cluster { map, epoch: None, serves: None };
+    View { told, ..view }
+}
+
+fn alone(node: &str, process: Option<&str>) -> View {
+    let process = process.map(|name| Process { name: name.into(), place: None });
+    let told = Told::Alone(process);
+    View { node: address(node), told }
+}
+
+/// The same slots, and other nodes behind them.
+fn of_others() -> View {
+    let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
+    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
+    let map =
+        SlotMap::parse(&Reply::List(vec![all]), &address("a"), &Translation::default()).unwrap();
+    let told = Told::Cluster { map, epoch: Some(99), serves: Some(true) };
+    View { node: address("a"), told }
+}
+
+fn known(ranges: &[(u16, u16, &str)], epoch: u64) -> Known {
+    let mut known = Known::default();
+    known.install(view("a", ranges, epoch), 0);
+    known
+}
+
+fn gone(hosts: &[&str]) -> HashSet<Address> {
+    hosts.iter().map(|host| address(host)).collect()
+}
+
+fn master_of(known: &Known, slot: u16) -> Option<String> {
+    known.map.master_of(Slot::new(slot).unwrap()).map(|master| master.host.to_string())
+}
+
+#[test]
+fn after_a_cluster_there_is_no_single_server() {
+    let known = known(&BEFORE, 1);
+    assert_eq!(known.refusal(&alone("a", None)), Some(Stranger::Standalone));
+    assert!(known.choose(&[alone("a", None)], &gone(&[])).is_none());
+    let refused = Admission::Refused(Stranger::Standalone);
+    assert_eq!(known.admission(&address("a"), &Identity::Alone, None), refused);
+    assert_eq!(Known::default().refusal(&alone("a", None)), None);
+}
+
+#[test]
+fn a_single_server_is_not_installed_over_a_cluster() {
+    let mut known = known(&BEFORE, 1);
+    assert!(!known.install(alone("a", Some("a")), 0));
+    assert_eq!(known.kind, Kind::Cluster);
+    assert_eq!(master_of(&known, 16383).as_deref(), Some("c"));
+}
+
+#[test]
+fn a_map_that_shares_no_id_is_of_another_cluster() {
+    let known = known(&BEFORE, 1);
+    assert_eq!(known.refusal(&of_others()), Some(Stranger::OtherCluster));
+    assert!(known.choose(&[of_others()], &gone(&[])).is_none());
+    // One node in common will do.
+    let few = view("c", &[(0, 5460, "x"), (5461, 16383, "c")], 1);
+    assert_eq!(known.refusal(&few), None);
+}
+
+#[test]
+fn a_node_whose_id_is_not_known_shows_its_map() {
+    let known = known(&BEFORE, 1);
+    let admission = |id: &str| known.admission(&address("a"), &Identity::Node(id.into()), None);
+    assert_eq!(admission(&id_of("a")), Admission::Welcome);
+    assert_eq!(admission(&id_of("b")), Admission::Welcome, "addresses change");
+    assert_eq!(admission("z-id"), Admission::AskItsMap);
+    // What is not told is not a no.
+    assert_eq!(known.admission(&address("a"), &Identity::Unknown, None), Admission::Welcome);
+    assert_eq!(
+        Known::default().admission(&address("a"), &Identity::Alone, None),
+        Admission::Welcome
+    );
+}
+
+#[test]
+fn a_single_server_is_known_by_its_process() {
+    let mut known = Known::default();
+    known.install(alone("a", Some("first")), 0);
+    let admission = |process| known.admission(&address("a"), &Identity::Alone, process);
+    assert_eq!(admission(Some("first")), Admission::Welcome);
+    assert_eq!(admission(Some("second")), Admission::FindTheFirst);
+    assert_eq!(admission(None), Admission::Welcome);
+}
+
+#[test]
+fn the_highest_epoch_counts_however_few_have_it() {
+    let known = known(&BEFORE, 1);
+    let views = [view("a", &BEFORE, 1), view("b", &BEFORE, 1), view("d", &AFTER, 2)];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
+    // Nothing known: the same.
+    let views = [view("a", &BEFORE, 1), view("d", &AFTER, 2)];
+    assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("d"));
+}
+
+#[test]
+fn nodes_that_do_not_serve_overrule_none_that_does() {
+    let known = known(&BEFORE, 1);
+    let views = [
+        view("a", &BEFORE, 1),
+        down(view("d", &AFTER, 2)),
+        down(view("e", &AFTER, 2)),
+        view("b", &BEFORE, 1),
+    ];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
+    // Nothing known: the same.
+    assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("a"));
+    // Where nobody serves the highest epoch counts, as ever.
+    let views = [down(view("a", &BEFORE, 1)), down(view("d", &AFTER, 2))];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
+}
+
+#[test]
+fn what_does_not_serve_is_heard_before_a_minority_of_an_older_epoch() {
+    let known = known(&BEFORE, 5);
+    let views = [view("a", &BEFORE, 3), down(view("b", &AFTER, 6)), down(view("c", &AFTER, 6))];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
+    // Nor do those bring back an older epoch while a node serves at a higher one.
+    let views = [view("a", &BEFORE, 4), down(view("b", &AFTER, 3)), down(view("c", &AFTER, 3))];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
+}
+
+#[test]
+fn an_epoch_below_the_known_one_needs_most_masters() {
+    let known = known(&AFTER, 5);
+    let old = |node| view(node, &BEFORE, 3);
+    assert!(known.choose(&[old("b")], &gone(&[])).is_none());
+    assert!(known.choose(&[old("b"), old("c")], &gone(&[])).is_some());
+    // Replicas do not count.
+    let views = ["a", "e", "f", "g", "b"].map(old);
+    assert!(known.choose(&views, &gone(&[])).is_none());
+    // Masters that are gone do not count, but those that do not answer do.
+    assert!(known.choose(&[old("b")], &gone(&["d"])).is_none());
+    assert!(known.choose(&[old("b")], &gone(&["c", "d"])).is_some());
+    // Where nobody of those is left, others do not take their place.
+    assert!(known.choose(&[old("a")], &gone(&["b", "c", "d"])).is_none());
+    // Not while one node has the known one.
+    let views = [old("a"), old("b"), old("c"), view("d", &AFTER, 5)];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
+    // Unless it does not serve.
+    let views = [old("b"), old("c"), down(view("d", &AFTER, 5))];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
+}
+
+#[test]
+fn among_equals_those_that_serve_and_then_the_majority() {
+    let known = known(&BEFORE, 1);
+    let views = [view("a", &BEFORE, 2), view("b", &AFTER, 2), view("c", &AFTER, 2)];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
+    let views = [down(view("a", &BEFORE, 2)), down(view("b", &BEFORE, 2)), view("c", &AFTER, 2)];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("c"));
+    // In a draw what is known stays.
+    let views = [view("c", &AFTER, 1), view("a", &BEFORE, 1)];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
+}
+
+#[test]
+fn epochs_that_are_not_told_are_not_lower() {
+    let known = known(&BEFORE, 7);
+    let views = [silent(view("b", &AFTER, 0)), silent(view("c", &AFTER, 0))];
+    assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
+    assert!(known.is_confirmed_by(&silent(view("b", &BEFORE, 0))));
+}
+
+#[test]
+fn what_confirms_and_what_is_news() {
+    let known = known(&BEFORE, 2);
+    assert!(known.is_confirmed_by(&view("b", &BEFORE, 2)));
+    assert!(known.is_confirmed_by(&view("b", &BEFORE[..2], 2)), "a part of it");
+    for events in [
+        view("b", &AFTER, 2),
+        view("b", &BEFORE, 3),
+        view("b", &BEFORE, 1),
+        down(view("b", &BEFORE, 2)),
+        alone("a", None),
+    ] {
+        assert!(!known.is_confirmed_by(&events), "{events:?}");
+    }
+    assert!(!Known::default().is_confirmed_by(&view("b", &BEFORE, 2)));
+}
+
+#[test]
+fn a_part_of_the_map_takes_nothing_away() {
+    let mut known = known(&BEFORE, 1);
+    assert!(known.install(view("d", &[(0, 99, "d"), (100, 5460, "a")], 2), 0));
+    let masters = [7, 100, 6000, 16383].map(|slot| master_of(&known, slot).unwrap());
+    assert_eq!(masters, ["d", "a", "b", "c"]);
+    for host in ["a", "b", "c", "d"] {
+        assert!(known.map.has_id(&id_of(host)), "{host}");
+    }
+}
+
+#[test]
+fn a_lesson_outlives_what_was_asked_before_it() {
+    let mut known = known(&BEFORE, 1);
+    let (early, late) = (Slot::new(1).unwrap(), Slot::new(2).unwrap());
+    known.moved(early, &address("b"));
+    let since = known.lesson();
+    known.moved(late, &address("c"));
+    known.install(view("d", &AFTER, 2), since);
+    assert_eq!([1, 2, 3].map(|slot| master_of(&known, slot).unwrap()), ["d", "c", "d"]);
+    let since = known.lesson();
+    known.install(view("d", &AFTER, 2), since);
+    assert_eq!(master_of(&known, 2).as_deref(), Some("d"), "one that was asked later knows better");
+}
+
+#[test]
+fn several_single_servers_are_no_deployment() {
+    let (first, other) = (Some("first"), Some("other"));
+    assert_eq!(sole(&[alone("a", first)], 1), Sole::Fine);
+    assert_eq!(sole(&[alone("a", None)], 1), Sole::Fine);
+    assert_eq!(sole(&[alone("a", first), alone("b", first)], 2), Sole::Fine, "two names of one");
+    assert!(matches!(sole(&[alone("a", first), alone("b", other)], 2), Sole::Several(_)));
+    assert!(matches!(sole(&[alone("a", None), alone("b", None)], 2), Sole::Several(_)));
+    assert!(matches!(sole(&[alone("a", first)], 2), Sole::Unsure(_)));
+    assert_eq!(sole(&[alone("a", first), view("b", &BEFORE, 1)], 3), Sole::Fine);
+}

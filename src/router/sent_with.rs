@@ -1,0 +1,57 @@
+//! Whether an attempt was sent, or given up before.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What an attempt that may be given up was sent with, once it was.
+#[derive(Debug)]
+pub(crate) struct SentWith(AtomicU64);
+
+/// In place of a moment: nothing was sent.
+const UNSENT: u64 = u64::MAX;
+
+/// In place of a moment: nothing was sent, and nothing will be.
+const GIVEN_UP: u64 = UNSENT - 1;
+
+impl Default for SentWith {
+    fn default() -> Self {
+        SentWith(AtomicU64::new(UNSENT))
+    }
+}
+
+impl SentWith {
+    /// Notes what it is about to be sent with. False if it was given up before: then it must not be
+    /// sent.
+    #[must_use]
+    pub(crate) fn note(&self, not_after: u64) -> bool {
+        let sent_with = not_after.min(GIVEN_UP - 1);
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        self.0.compare_exchange(UNSENT, sent_with, done, otherwise).is_ok()
+    }
+
+    /// Gives it up: what it was sent with, or nothing if it was not sent. Then it will not be.
+    pub(crate) fn give_up(&self) -> Option<u64> {
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        let before = self.0.compare_exchange(UNSENT, GIVEN_UP, done, otherwise);
+        before.err().filter(|sent_with| *sent_with != GIVEN_UP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The task that sends confirmed calls, and the caller that gives one up, may meet.
+    #[test]
+    fn what_was_given_up_is_not_sent_and_what_was_sent_is_not_told_as_unsent() {
+        let sent = SentWith::default();
+        assert!(sent.note(7));
+        assert_eq!(sent.give_up(), Some(7));
+        let given_up = SentWith::default();
+        assert_eq!(given_up.give_up(), None);
+        assert!(!given_up.note(7));
+        assert_eq!(given_up.give_up(), None);
+        let latest = SentWith::default();
+        assert!(latest.note(u64::MAX));
+        assert!(latest.give_up().is_some());
+    }
+}
