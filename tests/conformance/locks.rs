@@ -144,7 +144,7 @@ pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Locks, other:
         lock.write().lease(lease).await.unwrap()
     }))
     .await;
-    try_join_all(held.iter().map(|guard| renewed(guard, 3))).await.unwrap();
+    try_join_all(held.iter().map(|guard| renewed(guard, 4))).await.unwrap();
     for name in &names {
         assert!(other.rwlock(name).unwrap().try_read().await.unwrap().is_none(), "{name}");
     }

@@ -66,7 +66,7 @@ pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
         servers.move_slot(lock.slot(), master).await?;
         assert!(other.rwlock("followed")?.try_read().await?.is_none());
         if turn == 0 {
-            renewed(&writing, 3).await?; // where it is now
+            renewed(&writing, 4).await?; // where it is now
         }
         assert_eq!(writing.release().await?, Released::Released);
     }

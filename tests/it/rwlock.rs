@@ -41,7 +41,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
         let lock = lock.clone();
         async move { lock.write().await.map(|guard| guard.token()) }
     });
-    renewed(&holding, 3).await.unwrap(); // and so held for longer than its lease
+    renewed(&holding, 4).await.unwrap(); // and so held for longer than its lease
     assert!(!waiting.is_finished());
     let token = holding.token();
     holding.release().await.unwrap();

@@ -4,8 +4,8 @@ use rwlease::Lease;
 
 use super::{Error, Result, WaitLimit};
 
-/// Waits until the lease was renewed so many times. (After three renewals it is older than when it
-/// was granted for.)
+/// Waits until the lease was renewed so many times. A renewal is due after a third of the lease, or
+/// a little earlier: with four, the lease was held for longer than it is.
 pub async fn renewed(lease: &Lease, times: usize) -> Result {
     let wait_limit = WaitLimit::new(format!("{times} renewals of `{}`", lease.name()));
     let (mut left, mut last) = (times, lease.remaining());

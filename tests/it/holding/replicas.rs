@@ -54,7 +54,7 @@ async fn what_is_held_is_at_the_replica() {
         assert_eq!(token, guard.token());
     }
     // Renewals are confirmed as well.
-    try_join_all(guards.iter().map(|guard| renewed(guard, 3))).await.unwrap();
+    try_join_all(guards.iter().map(|guard| renewed(guard, 4))).await.unwrap();
     let writing = guards.into_iter().next().unwrap();
     let reading = writing.downgrade().await.unwrap();
     let writing = reading.upgrade().await.unwrap();
