@@ -26,8 +26,7 @@ async fn stand_for_election(locks: Locks, number: u32) -> Result<()> {
     println!("candidate {number} leads, term {}", leadership.token());
     tokio::select! {
         () = lead() => println!("candidate {number} steps down"),
-        // Whoever leads must stop at once when the lease is lost: another one may be leading
-        // already.
+        // A leader must stop at once when its lease is lost: another one may lead already.
         () = leadership.lost() => println!("candidate {number} has lost the lead"),
     }
     leadership.release().await?;

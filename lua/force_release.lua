@@ -1,8 +1,8 @@
 -- Takes the lock at once from all that hold it by a token up to this one. They may still believe
 -- that they hold: an overlap, which only the tokens can mend. A new token is minted first, so that
--- whatever is granted from here on is newer than anything the old holders can write. Whoever holds
--- by a newer token is not concerned, so a call that comes twice, or late, takes nothing from
--- anybody else.
+-- whatever is granted from here on is newer than anything the old holders can write. A holder by a
+-- newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody
+-- else.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0

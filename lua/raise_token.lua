@@ -9,8 +9,8 @@
 -- Reply: now, status, 0
 --   raised  the last token is as great as this one, or greater
 --   ahead   the last token is less than this one, and this one is more than AHEAD past this
---           server's clock: whoever minted it has a wrong clock, or this server has. Nothing was
---           done
+--           server's clock: the server that minted it has a wrong clock, or this one has. Nothing
+--           was done
 --   lost    it does not hold; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: TIME, HMGET, HDEL, HSET, at times PEXPIREAT, and three HGET.

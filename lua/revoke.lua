@@ -1,6 +1,6 @@
--- Refuses every further renewal to those that hold by a token up to this one: they are gone at the
--- latest of their deadlines. Nobody's lease is cut. Whoever holds by a newer token is not
--- concerned, so a call that comes twice, or late, revokes nobody else.
+-- Refuses every further renewal to holders by a token up to this one: they are gone at the latest
+-- of their deadlines. Nobody's lease is cut. A holder by a newer token is not concerned, so a call
+-- that comes twice, or late, revokes nobody else.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  0

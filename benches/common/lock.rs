@@ -1,4 +1,4 @@
-//! A lock to take and to give back, whoever made it. (A file of its own, for the package of the
+//! A lock to take and to give back, of any library. (A file of its own, for the package of the
 //! other locks has it too.)
 
 /// Clones are the same lock.

@@ -146,7 +146,7 @@ pub fn with_reasons(error: &Error) -> String {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // Whoever was to read the output has seen enough: as others end who write to nobody.
+            // The reader of the output has gone: end as other commands do that write to nobody.
             io::ErrorKind::BrokenPipe => Exit::by_signal(Signal::SIGPIPE as i32).into(),
             _ => Failure::new(SYSTEM, error.to_string()),
         }

@@ -48,8 +48,8 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
     let was_held = held.lease().is_held();
     let given_back = give_back(&args.name, held, &mut signals).await;
-    // Whoever was stopped with the command's end unseen has to say so too: it may have ended after
-    // the lease.
+    // A process that was stopped and did not see the command end has to say so too: the command
+    // may have ended after the lease.
     match outcome? {
         Ended::ByItself(status) if was_held && given_back != GivenBack::TooLate => {
             if let GivenBack::Uncertain(why) = given_back {
@@ -119,8 +119,8 @@ enum GivenBack {
     Uncertain(String),
 }
 
-/// The command has ended: whoever is told to end now need not wait for the servers, as the lease
-/// ends the lock.
+/// The command has ended: on a signal to end, this does not wait for the servers, as the lease ends
+/// the lock.
 async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
     let uncertain = |why| GivenBack::Uncertain(format!("lock `{name}`: {why}; its lease ends it"));
     let told = async {

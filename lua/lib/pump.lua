@@ -147,8 +147,8 @@ local function step()
     grant(next_reader)
     return true
   elseif not next_writer then
-    -- The dead are in nobody's way, and go by and by; but those that were cut off are to be gone
-    -- soon.
+    -- The dead are in nobody's way, and go by and by; but readers that a forced release cut off
+    -- are to be gone soon.
     local forced = get('forced')
     looks = math.min(looks, forced and LOOKS or LOOKS_UNBLOCKED)
     if sweep(looks) and forced then

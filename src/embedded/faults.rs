@@ -36,8 +36,8 @@ impl Faults {
         self.change(|world| world.move_key(slot))
     }
 
-    /// Moves what is left of a slot, and makes the target its master. Those who subscribed at the
-    /// source are told that their subscriptions have ended. False if the slot is not being moved.
+    /// Moves what is left of a slot, and makes the target its master. The source tells its
+    /// subscribers that their subscriptions have ended. False if the slot is not being moved.
     pub fn finish_move(&self, slot: Slot) -> bool {
         self.change(|world| world.finish_move(slot))
     }

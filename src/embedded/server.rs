@@ -108,7 +108,7 @@ impl Server {
         self.break_connections();
     }
 
-    /// What waits in the queue is lost: whoever sent it learns that the connection broke.
+    /// What waits in the queue is lost: its senders learn that the connection broke.
     pub(super) fn break_connections(&mut self) {
         self.generation += 1;
         self.subscribers.disconnect_all();

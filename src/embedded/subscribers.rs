@@ -72,7 +72,7 @@ impl Subscribers {
         });
     }
 
-    /// Tells all who listen, and how many they are. One who has hung up is not counted.
+    /// Tells all subscribers, and returns their number. One that has hung up does not count.
     pub(super) fn publish(&mut self, channel: &[u8], payload: &[u8]) -> usize {
         let Some(listeners) = self.channels.get(channel) else {
             return 0;

@@ -30,9 +30,9 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// # let _ = (steady, patient);
 /// ```
 ///
-/// Waiting in this way is neither fair nor swift: whoever tries first after the lock was freed has
-/// it, and each pause is time that nobody holds it. An [`RwLock`](crate::RwLock) has a queue
-/// instead, and is tried again only where `retry` says so.
+/// Waiting in this way is neither fair nor swift: the client that tries first after the lock was
+/// freed gets it, and each pause is time in which nobody holds it. An [`RwLock`](crate::RwLock) has
+/// a queue instead, and is tried again only where `retry` says so.
 ///
 /// The default: pauses from 25 ms, doubled up to 500 ms, half of each random, without a limit.
 #[derive(Clone, Debug, PartialEq)]

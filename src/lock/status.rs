@@ -46,7 +46,7 @@ pub struct Status {
     next: Option<Page>,
 }
 
-/// One who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
@@ -65,7 +65,7 @@ pub struct Holder {
     pub revoked: bool,
 }
 
-/// One who waits for a lock.
+/// A waiter for a lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Waiter {

@@ -106,7 +106,7 @@ impl Stranger {
     }
 }
 
-/// Whether a server that was just connected to is one of those that are known.
+/// Whether a server that was just connected to is a known one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Welcome,
@@ -215,7 +215,7 @@ impl Known {
             return views.first().copied();
         }
         let serving: Vec<&View> = told.iter().copied().filter(|view| view.serves()).collect();
-        // Those that do not serve are only heard where those that do may not be believed.
+        // Nodes that do not serve count only where the serving ones may not be believed.
         let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
         let believed =
             groups.find(|group| !self.falls_back(group) || self.is_majority(group, gone))?;

@@ -45,7 +45,7 @@ pub(crate) struct ClusterAdapter {
     clock: Arc<dyn Clock>,
     /// For one attempt.
     response_timeout: Duration,
-    /// Of the clock of whoever serves a slot.
+    /// Of the clock of each slot's server.
     bounds: Mutex<HashMap<Slot, ClockBound>>,
     load: Load,
     closed: AtomicBool,

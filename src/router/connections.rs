@@ -70,8 +70,8 @@ impl Connections {
         read(&self.live).get(address).filter(|connection| connection.is_usable()).cloned()
     }
 
-    /// The connection to this server. It is dialled by one task, whoever waits for it; just after a
-    /// failed dial the answer is that failure.
+    /// The connection to this server. One task dials it for all that wait; just after a failed dial
+    /// the answer is that failure.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         address: &Address,

@@ -88,7 +88,7 @@ impl SlotMap {
         &self.nodes
     }
 
-    /// Those that serve slots.
+    /// The nodes that serve slots.
     pub(crate) fn masters(&self) -> Vec<Address> {
         let serving: BTreeSet<u16> = self.masters.iter().copied().collect();
         serving

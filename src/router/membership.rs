@@ -39,7 +39,7 @@ impl Membership {
         write(&self.known)
     }
 
-    /// Connects, and makes sure that the server is one of those that are known.
+    /// Connects, and makes sure that the server is a known one.
     pub(crate) async fn open(
         &self,
         connector: &dyn Connector,

@@ -126,8 +126,8 @@ impl Subscriptions {
         read(&self.joined).get(&slot).map(|name| name.to_string())
     }
 
-    /// Has all that happens told to `listener`, at once, by whoever hears of it: it must neither
-    /// wait nor take long. The first one to listen is the only one.
+    /// Has each task that hears of an event tell it to `listener` at once: it must neither wait nor
+    /// take long. The first one to listen is the only one.
     pub(crate) fn listen(&self, listener: Listener) {
         let _ = self.events.0.set(listener);
     }

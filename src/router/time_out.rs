@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Moment};
 
-/// How often whoever reads the connection may go first.
+/// How often the task that reads the connection may go first.
 const TURNS: usize = 4;
 
 /// The longest that is waited on after a runtime stood still: then there can be a great deal to

@@ -74,14 +74,6 @@ impl Cluster {
         self.agree().await
     }
 
-    /// Calls a move off. Keys that were moved already stay at the target, out of everybody's sight.
-    pub async fn cancel_move(&self, step: Move) -> Result {
-        for number in [step.from, step.to] {
-            self.node(number).say::<()>(&format!("CLUSTER SETSLOT {} STABLE", step.slot)).await?;
-        }
-        self.agree().await
-    }
-
     /// Moves a range of slots in one piece, where the server can
     /// ([`has_atomic_moves`](super::Version::has_atomic_moves)).
     pub async fn move_slots_at_once(&self, first: u16, last: u16, to: usize) -> Result {

@@ -35,8 +35,7 @@ impl Terminal {
         }
     }
 
-    /// Whoever is not in the foreground and does this is stopped by SIGTTOU, unless that is
-    /// blocked.
+    /// SIGTTOU stops a process that does this from the background, unless it blocks that signal.
     fn give(&self, group: Pid) -> bool {
         let blocked = SigSet::from(Signal::SIGTTOU);
         let before = SigSet::thread_get_mask();

@@ -1,4 +1,5 @@
-//! Redlock: one lock on several independent deployments, held by whoever holds it on most of them.
+//! Redlock: one lock on several independent deployments. A client holds it that holds it on most of
+//! them.
 
 pub(crate) mod guard;
 pub(crate) mod request;

@@ -20,7 +20,7 @@ use crate::lock::quorum::guard::QuorumGuard;
 use crate::node::Address;
 use crate::protocol::{Kind, LockKey, Mode};
 
-/// The least that the slow members are waited for when most have answered already.
+/// How long a round waits at least for slow members when most have granted the lock.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
 
 /// One try at all members.
@@ -59,8 +59,8 @@ impl Round<'_> {
                 Either::Left((Some(Ok(Some(hold))), _)) => {
                     held.push(hold);
                     if held.len() == majority {
-                        // The others may take as long again as these did. Those that do not are
-                        // given back, and the majority is enough.
+                        // The others may take as long again as these did. After that a majority
+                        // is enough, and the round gives back what comes late.
                         let now = clock.now();
                         until = until.min(now.after(now.since(started).max(LEAST_GRACE)));
                     }
@@ -71,7 +71,7 @@ impl Round<'_> {
             }
         }
         if held.len() < majority {
-            // Dropping them releases them, and leaves those that had no answer yet.
+            // Dropping the leases releases them; dropping the tries gives them up.
             return self.failed(held.len() + refused >= majority, failed);
         }
         drop(tries);
