@@ -219,7 +219,9 @@ impl fmt::Debug for TwoKeyRwLock {
     }
 }
 
-/// A [`TwoKeyRwLock`] that is held. It is not renewed. Dropped, it is released in the background.
+/// A [`TwoKeyRwLock`] that is held. It is not renewed: when its lease ends before it is released,
+/// it is lost, and [`on_lost`](crate::Builder::on_lost) is told. Dropped, it is released in the
+/// background.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct TwoKeyGuard {
