@@ -6,7 +6,7 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: now, status, 0
---   granted  0, the end of the readers' key (ms)
+--   granted  0, the end of the lease (ms)
 --   refused  the writer's key exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -37,4 +37,5 @@ if held ~= ARGV[3] then
   local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
   redis.call('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
 end
-return { now, 'granted', 0, 0, now + redis.call('PTTL', KEYS[1]) }
+-- The key may last longer, by another reader's lease.
+return { now, 'granted', 0, 0, now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])) }

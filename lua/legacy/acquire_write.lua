@@ -6,7 +6,7 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: now, status, 0
---   granted  0, the end of the writer's key (ms)
+--   granted  0, the end of the lease (ms)
 --   refused  one of the keys exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.

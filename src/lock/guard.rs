@@ -4,10 +4,10 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::client::acquire;
-use crate::client::acquisition::{Event, Next};
+use crate::client::acquisition::Event;
 use crate::client::reply::read;
 use crate::client::telemetry;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::LockRequest;
 use crate::protocol::{Ended, Mode, Release};
@@ -46,30 +46,36 @@ impl Hold {
         let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
         let until = client.clock.now().after(client.settings.call_timeout);
         let outcome = read(client.router.call(&call, until).await, Release::read);
-        let told = outcome.as_ref().ok().map(|told| (told.what, told.in_doubt.is_some()));
+        let told = match outcome {
+            Ok(told) => told,
+            Err(failure) => return self.not_answered(failure.into()),
+        };
+        let (ended, repeated) = (told.what, told.in_doubt.is_some());
         let is_good = client.clock.now() < ends;
         // Of a lock in two keys others may have taken the key.
         #[cfg(feature = "legacy")]
         let is_good = is_good && lock.other_key.is_none();
         // If anything may still arrive, the drop at the end hands it to the worker, which sends a
         // last release later.
-        let effects = client.on(acquisition, Event::Released { only_wait: false, outcome });
-        if let Some(Next::Failed(error)) = effects.next {
-            telemetry::release_failed(&lock.name, lock.slot, &error);
-            return match error.kind() {
-                ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
-                    Ok(Released::Unknown)
-                }
-                _ => Err(lock.with_lock(error)),
-            };
-        }
-        Ok(match told {
+        client.on(acquisition, Event::GivenBack(told));
+        Ok(match ended {
             _ if replaced => Released::AlreadyLost, // what was released now is another lease
-            Some((Ended::Released, _)) => Released::Released,
-            Some((Ended::Absent, true)) if is_good => Released::Released,
-            Some((Ended::Absent, true)) => Released::Unknown,
+            Ended::Released => Released::Released,
+            Ended::Absent if repeated && is_good => Released::Released,
+            Ended::Absent if repeated => Released::Unknown,
             _ => Released::AlreadyLost,
         })
+    }
+
+    fn not_answered(&self, error: Error) -> Result<Released> {
+        let lock = &self.0.acquisition.lock;
+        telemetry::release_failed(&lock.name, lock.slot, &error);
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
+                Ok(Released::Unknown)
+            }
+            _ => Err(lock.with_lock(error)),
+        }
     }
 
     /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, the lease is not

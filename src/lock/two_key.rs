@@ -148,7 +148,8 @@ impl TwoKeyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut);
-    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero.
+    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try that has no answer for the
+    /// client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
     pub async fn read(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         self.wait(Mode::Read, lease, timeout).await
     }
@@ -159,7 +160,8 @@ impl TwoKeyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut);
-    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero.
+    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try that has no answer for the
+    /// client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
     pub async fn write(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         self.wait(Mode::Write, lease, timeout).await
     }

@@ -32,6 +32,19 @@ async fn a_lock_keeps_its_client() {
     }
 }
 
+/// The shutdown sends releases of its own; what the holder is told is of the holder's.
+#[tokio::test(start_paused = true)]
+async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = client(&engine).await;
+    let guard = locks.rwlock("unknown").unwrap().write().lease(60 * SECOND).await.unwrap();
+    engine.faults().pause(0);
+    let release = tokio::spawn(guard.release());
+    sleep(SECOND / 10).await;
+    assert_eq!(locks.shutdown(SECOND).await, ["unknown"]);
+    assert_eq!(release.await.unwrap().unwrap(), Released::Unknown);
+}
+
 /// The client cannot drain, since one of its servers is silent, and takes nothing more all the
 /// same.
 #[tokio::test(start_paused = true)]

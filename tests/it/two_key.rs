@@ -222,6 +222,28 @@ async fn what_is_dropped_is_given_back() -> Result {
     Ok(())
 }
 
+/// As with every lock of a client.
+#[cfg(feature = "embedded")]
+#[tokio::test(start_paused = true)]
+async fn its_end_is_told_and_shutdown_gives_it_back() -> Result {
+    let engine = rwlease::embedded::Engine::builder().masters(1).replicas(0).build();
+    let (tell, mut losses) = tokio::sync::mpsc::unbounded_channel();
+    let settings = Locks::builder().on_lost(move |loss| drop(tell.send(loss.mode)));
+    let locks = settings.connect_embedded(&engine).await?;
+    let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
+    let short = lock.try_write(Duration::from_secs(1)).await?.expect("free");
+    assert_eq!(losses.recv().await, Some(Mode::Write));
+    assert_eq!(short.remaining(), Duration::ZERO);
+    sleep(Duration::from_secs(1)).await; // past the margin as well
+    assert_eq!(short.release().await?, Released::AlreadyLost);
+    let _held = try_write(&lock).await?.expect("free");
+    assert_eq!(locks.shutdown(LEASE).await, [""; 0]);
+    let other = Locks::builder().connect_embedded(&engine).await?;
+    assert!(try_write(&TwoKeyRwLock::tagged(&other, NAME)?).await?.is_some());
+    assert!(losses.try_recv().is_err(), "given back is not lost");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
     let server = Single::start().await?;

@@ -169,6 +169,7 @@ impl Acquiring {
         let lease = self.lease(now);
         let waits = matches!(self.policy, WaitPolicy::Queue { .. });
         let wait = waits.then(|| self.wait_terms(lease, hears, at));
+        self.in_doubt = self.in_doubt();
         self.call_until = Some(until);
         Next::Send {
             acquire: Acquire { lease, goal: self.goal, wait },
@@ -272,10 +273,7 @@ impl Acquiring {
         at: &Context<'_>,
         fx: &mut Effects,
     ) -> Turn {
-        let margin = self.margin(at);
-        // The readers' key of a lock in two keys can last longer, by another reader's lease.
-        let longest = sent.after(self.options.lease).before(margin);
-        let ends = deadline::ends(grant, envelope.now, sent, margin).min(longest);
+        let ends = deadline::ends(grant, envelope.now, sent, self.margin(at));
         if ends <= received {
             // The answer took longer than the lease is good for: it is as if it had never been had.
             fx.note = Some(Note::GrantedLate { mode: self.mode(), node });

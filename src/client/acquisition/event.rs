@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::client::lost::Loss;
-use crate::client::reply::Outcome;
+use crate::client::reply::{Outcome, Told};
 use crate::client::request::WaitPolicy;
 use crate::client::settings::Settings;
 use crate::clock::Moment;
@@ -48,8 +48,10 @@ pub(crate) enum Event {
     Downgrade,
     /// The write is to remain one: a downgrade that was not sent yet is called off.
     StayWriter,
-    /// The holder releases it itself. [`Released`](Event::Released) follows, or [`Drop`](Event::Drop).
+    /// The holder releases it by a call of its own.
     Release,
+    /// That call was answered. If it is not, a [`Drop`](Event::Drop) follows.
+    GivenBack(Told<Ended>),
     /// It is left to its lease.
     Keep,
     /// It is given up, whatever it has.
@@ -64,6 +66,20 @@ pub(crate) enum Event {
         only_wait: bool,
         outcome: Outcome<Ended>,
     },
+}
+
+impl Event {
+    /// Whether it is an answer that says that work is left over at the server.
+    pub(super) fn has_more(&self) -> bool {
+        match self {
+            Event::Acquired(Ok(Told { envelope, .. }))
+            | Event::Renewed(Ok(Told { envelope, .. }))
+            | Event::Downgraded(Ok(Told { envelope, .. }))
+            | Event::Released { outcome: Ok(Told { envelope, .. }), .. }
+            | Event::GivenBack(Told { envelope, .. }) => envelope.more,
+            _ => false,
+        }
+    }
 }
 
 /// A grant as it came by push.

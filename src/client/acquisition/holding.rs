@@ -115,13 +115,14 @@ impl Holding {
         self.standing == Standing::Lost { replaced: true }
     }
 
-    /// Whether it is good but not made longer: renewals fail or are late, or it was revoked.
+    /// Whether it is not made longer: renewals fail or are late, it was revoked, or it is being
+    /// released.
     pub(crate) fn is_shaky(&self, now: Moment) -> bool {
         let overdue = match self.renewal {
             NextRenewal::Never => false,
             NextRenewal::Due(at) | NextRenewal::Sent(at) => at.after(self.options.lease / 6) < now,
         };
-        overdue || matches!(self.standing, Standing::Failing | Standing::Revoked)
+        overdue || self.standing != Standing::Good
     }
 
     /// The change of it that is owed.
@@ -230,6 +231,12 @@ impl Holding {
             self.renewal = NextRenewal::Due(due);
         }
         if matches!(self.standing, Standing::Lost { .. } | Standing::Releasing) {
+            fx.next = match outcome.map(|told| told.what) {
+                Ok(Renewed::Held(_)) => None,
+                Ok(Renewed::Revoked(_)) => Some(Next::Failed(revoked())),
+                Ok(Renewed::Lost) => Some(Next::Failed(lost())),
+                Err(failure) => Some(Next::Failed(failure.into())),
+            };
             return;
         }
         if !self.is_held(at.now) {
@@ -237,7 +244,6 @@ impl Holding {
             // says.
             return self.lose(false, at, fx);
         }
-        fx.pump = outcome.as_ref().is_ok_and(|told| told.envelope.more);
         match outcome {
             Ok(told) => self.renewal_answered(told, at, fx),
             Err(failure) => {
@@ -501,7 +507,6 @@ impl Holding {
                 sent,
                 ..
             }) => {
-                fx.pump = envelope.more;
                 (self.mode, self.pending) = (Mode::Read, None);
                 // Where replicas have to confirm a lease, the next renewal makes it longer.
                 if self.options.replicas == 0 && self.is_held(at.now) {
@@ -517,8 +522,8 @@ impl Holding {
         fx.look_by(self.next_due());
     }
 
-    /// Takes in what the release of a part of it came to: of a wait for an upgrade, of what took
-    /// its place, or of all by its holder.
+    /// Takes in what the worker's release of a part of it came to: of a wait for an upgrade, or of
+    /// what took its place.
     pub(super) fn released(
         &mut self,
         only_wait: bool,
@@ -526,9 +531,6 @@ impl Holding {
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        if !only_wait && self.pending.is_none() {
-            return self.given_back(outcome, at, fx);
-        }
         let transition = if only_wait { Transition::EndWait } else { Transition::GiveBack };
         let Some(pending) = self.owed(transition) else {
             return;
@@ -539,7 +541,6 @@ impl Holding {
                 self.owe(Pending::new(Transition::Downgrade, at.now, None));
             }
             Ok(Told { envelope, sent, .. }) => {
-                fx.pump = envelope.more;
                 if !pending.goes_on(envelope.now, sent, at.now) {
                     self.pending = None;
                 }
@@ -551,19 +552,11 @@ impl Holding {
         fx.look_by(self.next_due());
     }
 
-    /// Takes in what the holder's own release came to. If anything may still arrive, the release
+    /// Takes in the answer to the holder's own release. If anything may still arrive, the release
     /// goes on when the guard is dropped.
-    fn given_back(&self, outcome: Outcome<Ended>, at: &Context<'_>, fx: &mut Effects) {
-        match outcome {
-            Ok(Told { envelope, sent, what, node, .. }) => {
-                let took = at.now.since(sent);
-                fx.note = Some(Note::Released { node, ended: what, took });
-                fx.pump = envelope.more;
-                fx.over = self.in_doubt.is_none();
-            }
-            Err(failure) => {
-                fx.next = Some(Next::Failed(failure.into()));
-            }
-        }
+    pub(super) fn given_back(&self, told: Told<Ended>, at: &Context<'_>, fx: &mut Effects) {
+        let Told { sent, what, node, .. } = told;
+        fx.note = Some(Note::Released { node, ended: what, took: at.now.since(sent) });
+        fx.over = self.in_doubt.is_none();
     }
 }

@@ -97,7 +97,6 @@ impl Releasing {
             Ok(Told { envelope, sent, what, node, .. }) => {
                 let took = at.now.since(sent);
                 fx.note = Some(Note::Released { node, ended: what, took });
-                fx.pump = envelope.more;
                 let Some(due) = self.doubt.ends(envelope.now, sent, at.now) else {
                     fx.over = true;
                     return;

@@ -35,7 +35,7 @@ impl State {
     /// out. An event that means nothing to the state changes nothing.
     #[must_use]
     pub(crate) fn on(&mut self, event: Event, at: &Context<'_>) -> Effects {
-        let mut effects = Effects::default();
+        let mut effects = Effects { pump: event.has_more(), ..Effects::default() };
         let fx = &mut effects;
         match (event, &mut *self) {
             (event @ (Event::Call { .. } | Event::Acquired(_) | Event::Wake), _) => {
@@ -62,6 +62,7 @@ impl State {
             (Event::Downgrade, State::Held(holding)) => holding.begin_downgrade(at, fx),
             (Event::StayWriter, State::Held(holding)) => holding.stay_writer(fx),
             (Event::Release, State::Held(holding)) => holding.begin_release(at, fx),
+            (Event::GivenBack(told), State::Held(holding)) => holding.given_back(told, at, fx),
             (Event::Keep, State::Held(holding)) => holding.keep(at, fx),
             (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
             (Event::Look, State::Held(holding)) => holding.look(at, fx),
@@ -96,9 +97,6 @@ impl State {
 
     /// The request goes on.
     fn go_on(&mut self, event: Event, at: &Context<'_>, fx: &mut Effects) {
-        if let Event::Acquired(Ok(told)) = &event {
-            fx.pump = told.envelope.more;
-        }
         let Some(acquiring) = self.acquiring() else {
             fx.next = Some(Next::Failed(self.over()));
             return;

@@ -64,9 +64,7 @@ impl Bench {
 
     fn on(&mut self, event: Event) -> Effects {
         let context = Context { now: self.now, random: 0.0, settings: &self.settings };
-        let effects = self.state.on(event, &context);
-        assert_eq!(self.state, self.state.clone());
-        effects
+        self.state.on(event, &context)
     }
 
     fn after(&mut self, ms: u64) -> &mut Bench {
@@ -107,6 +105,11 @@ impl Bench {
     fn renewed(&mut self, what: Renewed) -> Effects {
         let told = self.told(what);
         self.on(Event::Renewed(Ok(told)))
+    }
+
+    fn given_back(&mut self, what: Ended) -> Effects {
+        let told = self.told(what);
+        self.on(Event::GivenBack(told))
     }
 
     fn released(&mut self, only_wait: bool, what: Ended) -> Effects {
@@ -169,9 +172,15 @@ const RELEASE: Sending = Sending::Release(Release { only_wait: false });
 // Requests.
 
 #[test]
-fn a_grant_is_held_from_its_sending_until_the_server_lets_others_in() {
-    let bench = Bench::holding(Mode::Write, 5, |_| {});
-    assert_eq!(bench.ends(), at(0).after(LEASE));
+fn a_grant_is_held_from_its_sending_less_the_margin() {
+    let mut bench = Bench::waiting(Mode::Write);
+    bench.settings.margin = Some(Duration::from_millis(300));
+    bench.call();
+    bench.after(1_000);
+    let mut told = bench.told(Acquired::Granted(bench.grant(5, LEASE)));
+    told.sent = at(0);
+    assert!(matches!(bench.on(Event::Acquired(Ok(told))).next, Some(Next::Held { .. })));
+    assert_eq!(bench.ends(), at(8_700));
 }
 
 #[test]
@@ -381,6 +390,81 @@ fn a_request_that_is_dropped_is_released_until_no_attempt_can_arrive() {
     assert_eq!(bench.state, State::Ended);
 }
 
+#[test]
+fn a_time_that_is_up_just_after_a_poll_says_nothing_against_the_server() {
+    let poll = |silence: u64| {
+        let until = Some(at(2_000));
+        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
+        bench.call();
+        bench.acquired(QUEUED);
+        bench.after(2_000 - silence).call();
+        kind_of(bench.after(silence).on(Event::Acquired(no_answer())).next.unwrap())
+    };
+    assert_eq!([poll(499), poll(500)], [ErrorKind::TimedOut, ErrorKind::Unavailable]);
+}
+
+#[test]
+fn an_overloaded_node_is_called_again_while_there_is_time_to_be_answered() {
+    for (left, again) in [(501, true), (500, false)] {
+        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Try { until: at(left) });
+        bench.call();
+        let next = bench.on(Event::Acquired(failed(Reason::Overloaded, None))).next;
+        assert_eq!(matches!(next, Some(Next::Again)), again, "{next:?}");
+    }
+}
+
+#[test]
+fn what_a_server_has_left_over_is_gone_on_with() {
+    let mut bench = Bench::waiting(Mode::Write);
+    bench.call();
+    let mut told = bench.told(Acquired::Granted(bench.grant(5, LEASE)));
+    told.envelope.more = true;
+    assert!(bench.on(Event::Acquired(Ok(told))).pump);
+    let mut told = bench.told(Renewed::Held(bench.grant(5, LEASE)));
+    assert!(!bench.on(Event::Renewed(Ok(told))).pump);
+    told = bench.told(Renewed::Held(bench.grant(5, LEASE)));
+    told.envelope.more = true;
+    assert!(bench.on(Event::Renewed(Ok(told))).pump);
+    let _ = bench.on(Event::Release);
+    let mut told = bench.told(Ended::Released);
+    told.envelope.more = true;
+    assert!(bench.on(Event::GivenBack(told)).pump);
+    let mut late = bench.told(Ended::Absent);
+    late.envelope.more = true;
+    let outcome = Ok(late);
+    assert!(bench.on(Event::Released { only_wait: false, outcome }).pump, "also when it is over");
+}
+
+#[test]
+fn a_release_is_tried_until_what_may_be_there_has_ended_by_itself() {
+    let mut held = Bench::holding(Mode::Write, 5, |_| {});
+    held.settings.margin = Some(Duration::from_secs(1));
+    let mut doubtful = Bench::holding(Mode::Read, 5, |_| {});
+    let _ = doubtful.on(Event::Upgrade(WaitPolicy::Queue { until: None }));
+    doubtful.call();
+    let mut waiting = Bench::waiting(Mode::Write);
+    waiting.call();
+    // A lease; a call that may come in its last moment, and a lease; a place, and a call.
+    for (mut bench, over) in [(held, 9_000), (doubtful, 11_000), (waiting, 20_000)] {
+        let _ = bench.on(Event::Drop);
+        bench.after(over + 4_999);
+        assert!(!bench.on(Event::Look).over);
+        assert!(bench.after(1).on(Event::Look).over, "{over}");
+    }
+    // An answer that says that one must follow makes it last for that one.
+    let mut bench = Bench::waiting(Mode::Write);
+    bench.call();
+    let _ = bench.on(Event::Leave);
+    bench.after(24_000);
+    let _ = bench.on(Event::Look);
+    let mut told = bench.told(Ended::Absent);
+    told.envelope.now = 1_000_000;
+    let outcome = Ok(told);
+    let again = bench.on(Event::Released { only_wait: false, outcome }).look.unwrap();
+    bench.after(1_500);
+    assert!(again > at(25_000) && !bench.on(Event::Look).over);
+}
+
 // Leases.
 
 #[test]
@@ -498,7 +582,7 @@ fn a_release_of_its_holder_ends_it_unless_an_attempt_can_still_arrive() {
     let effects = bench.on(Event::Release);
     assert!(matches!(effects.held, Some((Mode::Write, "released", _))));
     assert!(bench.after(10_000).on(Event::Look).lost.is_none(), "its end is no loss");
-    assert!(bench.released(false, Ended::Released).over);
+    assert!(bench.given_back(Ended::Released).over);
 
     let mut bench = Bench::waiting(Mode::Write);
     bench.call();
@@ -507,10 +591,49 @@ fn a_release_of_its_holder_ends_it_unless_an_attempt_can_still_arrive() {
     let grant = bench.grant(5, LEASE);
     assert!(matches!(bench.acquired(Acquired::Granted(grant)), Next::Held { .. }));
     let _ = bench.on(Event::Release);
-    assert!(!bench.released(false, Ended::Released).over);
+    assert!(!bench.given_back(Ended::Released).over);
     let effects = bench.on(Event::Drop);
     assert!(effects.held.is_none(), "its end was told");
     assert_eq!(bench.on(Event::Look).sends, [Some(RELEASE), None]);
+}
+
+#[test]
+fn a_claim_is_not_counted_as_a_renewal() {
+    for (renewal, claims) in [(Renewal::Manual, 1), (Renewal::AtMost(1), 2)] {
+        let wait = WaitPolicy::Queue { until: None };
+        let mut bench = Bench::new(Mode::Write, |options| options.renewal = renewal, wait);
+        bench.call();
+        bench.acquired(QUEUED);
+        bench.push(5, Duration::from_millis(1_500));
+        let mut sent = 0;
+        for _ in 0..5 {
+            let [renewal, _] = bench.on(Event::Look).sends;
+            sent += u32::from(renewal.is_some());
+            let grant = bench.grant(5, LEASE);
+            if renewal.is_some() {
+                let _ = bench.renewed(Renewed::Held(grant));
+            }
+            bench.after(3_000);
+        }
+        assert_eq!(sent, claims, "{renewal:?}");
+    }
+    let mut bench = Bench::holding(Mode::Read, 5, |options| options.renewal = Renewal::Manual);
+    let _ = bench.on(Event::Upgrade(WaitPolicy::Queue { until: None }));
+    bench.call();
+    bench.acquired(Acquired::Queued { ticket: 0, ahead: 1 });
+    bench.push(6, Duration::from_millis(1_500));
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+}
+
+#[test]
+fn a_renewal_that_fails_while_it_is_released_is_an_error_and_the_lease_is_uncertain() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let _ = bench.on(Event::Release);
+    assert!(matches!(&bench.state, State::Held(holding) if holding.is_shaky(bench.now)));
+    let effects = bench.on(Event::Renewed(no_answer()));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Unavailable);
+    assert_eq!(kind_of(bench.renewed(Renewed::Lost).next.unwrap()), ErrorKind::Lost);
+    assert!(!bench.is_lost());
 }
 
 // Changes.
@@ -571,6 +694,54 @@ fn an_upgrade_begins_when_no_change_can_arrive_any_more() {
     let _ = bench.on(Event::Downgraded(Ok(told)));
     let policy = WaitPolicy::Queue { until: None };
     assert!(matches!(bench.on(Event::Upgrade(policy)).next, Some(Next::Again)));
+}
+
+#[test]
+fn a_claim_window_of_an_upgrade_ends_within_the_longest_hold() {
+    let hold = |options: &mut LeaseOptions| options.hold = Some(Duration::from_secs(5));
+    let mut bench = Bench::holding(Mode::Read, 5, hold);
+    bench.after(4_000);
+    let _ = bench.on(Event::Upgrade(WaitPolicy::Queue { until: None }));
+    let Next::Send { acquire, .. } = bench.call() else { panic!() };
+    assert_eq!(acquire.wait.unwrap().window, Duration::from_secs(1));
+}
+
+#[test]
+fn a_wait_that_is_over_is_ended_until_no_attempt_of_it_can_arrive() {
+    let mut bench = Bench::upgrading(5);
+    let _ = bench.on(Event::Leave); // its call is under way, until 2,000
+    assert_eq!(bench.on(Event::Look).sends, [None, Some(END_WAIT)]);
+    let _ = bench.after(100).released(true, Ended::Absent);
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    // What follows takes the doubt over.
+    let _ = bench.on(Event::Upgrade(WaitPolicy::Try { until: at(5_000) }));
+    bench.call();
+    assert!(matches!(bench.acquired(Acquired::Refused), Next::Refused));
+    assert_eq!(bench.on(Event::Look).sends, [None, Some(END_WAIT)], "it lingers");
+    let _ = bench.on(Event::Release);
+    let effects = bench.given_back(Ended::Released);
+    assert!(!effects.over, "the upgrade may still arrive");
+
+    let mut ended = Bench::upgrading(5);
+    let _ = ended.on(Event::Leave);
+    let _ = ended.on(Event::Look);
+    let _ = ended.after(100).released(true, Ended::Absent);
+    ended.after(2_900 + 20);
+    let _ = ended.on(Event::Look);
+    let _ = ended.after(500).released(true, Ended::Absent);
+    assert!(matches!(&ended.state, State::Held(holding) if holding.pending().is_none()));
+}
+
+#[test]
+fn a_downgrade_makes_a_lease_longer_unless_replicas_must_confirm_it() {
+    for (replicas, ends) in [(0, 10_000), (1, 9_000)] {
+        let mut bench = Bench::holding(Mode::Write, 5, |options| options.replicas = replicas);
+        let _ = bench.after(1_000).on(Event::Downgrade);
+        let _ = bench.on(Event::Look);
+        let told = bench.told(Renewed::Held(bench.grant(5, LEASE)));
+        let _ = bench.on(Event::Downgraded(Ok(told)));
+        assert_eq!((bench.mode(), bench.ends()), (Mode::Read, at(ends)));
+    }
 }
 
 #[test]
