@@ -30,13 +30,13 @@ impl Backoff {
 
 /// A random duration from half of this one to all of it, so that clients do not march in step.
 pub(crate) fn jittered(whole: Duration) -> Duration {
-    shortened(whole, JITTER * fastrand::f64())
+    part_of(whole, 1.0 - JITTER + JITTER * fastrand::f64())
 }
 
-/// The duration without this part of it, from 0 to 1.
-pub(crate) fn shortened(whole: Duration, part: f64) -> Duration {
+/// A part of the duration, from 0 to 1.
+pub(crate) fn part_of(whole: Duration, part: f64) -> Duration {
     // The longest durations, rounded to an `f64`, exceed what a `Duration` can be.
-    Duration::try_from_secs_f64(whole.as_secs_f64() * (1.0 - part)).unwrap_or(whole)
+    Duration::try_from_secs_f64(whole.as_secs_f64() * part).unwrap_or(whole)
 }
 
 #[cfg(test)]
@@ -60,14 +60,14 @@ mod tests {
     fn no_pause_is_too_long_to_compute() {
         let longest = Backoff::new(Duration::MAX, Duration::MAX);
         assert_eq!([0, 1, u32::MAX].map(|before| longest.whole(before)), [Duration::MAX; 3]);
-        assert_eq!(shortened(Duration::MAX, 0.0), Duration::MAX);
-        assert!(longest.pause(u32::MAX) >= shortened(Duration::MAX, JITTER));
+        assert_eq!(part_of(Duration::MAX, 1.0), Duration::MAX);
+        assert!(longest.pause(u32::MAX) >= part_of(Duration::MAX, JITTER));
         assert_eq!(Backoff::new(Duration::ZERO, ms(9)).pause(u32::MAX), Duration::ZERO);
     }
 
     #[test]
     fn a_part_of_each_pause_is_random() {
-        assert_eq!([0.0, 0.25, 1.0].map(|part| shortened(ms(80), part)), [80, 60, 0].map(ms));
+        assert_eq!([0.0, 0.25, 1.0].map(|part| part_of(ms(80), part)), [0, 20, 80].map(ms));
         let pauses: Vec<_> = (0..100).map(|_| jittered(ms(80))).collect();
         assert!(pauses.iter().all(|pause| (ms(40)..=ms(80)).contains(pause)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");

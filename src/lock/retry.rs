@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 
-use crate::backoff::{Backoff, JITTER, shortened};
+use crate::backoff::{Backoff, JITTER, part_of};
 use crate::client::Client;
 use crate::client::request::WaitPolicy;
 use crate::client::settings::BRIEF;
@@ -95,7 +95,7 @@ impl Retry {
 
     /// The pause after so many tries; `random` is from 0 to 1.
     fn pause(&self, made: u32, random: f64) -> Duration {
-        shortened(self.pauses.whole(made.saturating_sub(1)), self.jitter * random)
+        part_of(self.pauses.whole(made.saturating_sub(1)), 1.0 - self.jitter * random)
     }
 }
 

@@ -130,9 +130,7 @@ impl FredConnector {
         }
         server
     }
-}
 
-impl FredConnector {
     /// Whether TLS, if it is used, accepts a server that is dialled by an address of its name.
     fn names_places(&self) -> bool {
         cfg!(feature = "fred-tls") || !self.config.uses_tls()
