@@ -17,7 +17,7 @@ use crate::slot::Slot;
 /// on one server, the scripts that people write.
 ///
 /// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and
-/// the value is [Lease::id`](crate::Lease::id). The lease is renewed while the guard lives, its
+/// the value is [`Lease::id`](crate::Lease::id). The lease is renewed while the guard lives, its
 /// loss is told, and a call whose answer was lost is repeated with the same value.
 ///
 /// It knows no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is
@@ -51,7 +51,7 @@ pub struct Mutex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MutexStatus {
-    /// The holder's value: [Lease::id`](crate::Lease::id) if it is one of these locks, and anything
+    /// The holder's value: [`Lease::id`](crate::Lease::id) if it is one of these locks, and anything
     /// if it is another's.
     pub value: Vec<u8>,
     /// What is left of its lease by the server's clock. `None` if it never ends: whoever set it
@@ -121,7 +121,7 @@ impl Mutex {
         Ok(self.status().await?.is_some())
     }
 
-    /// Whether it holds this value now: that of a [Lease::id`](crate::Lease::id), or of whoever
+    /// Whether it holds this value now: that of a [`Lease::id`](crate::Lease::id), or of whoever
     /// else has set it. One round trip.
     ///
     /// # Errors, Cancel safety

@@ -60,6 +60,7 @@ async fn what_is_the_connections_own_affair_is_refused() {
     let here = |host: &str, port| (host.to_owned(), port);
     let own = [
         ("connect_timeout", Locks::builder().connect_timeout(Duration::from_secs(1))),
+        ("max_in_flight", Locks::builder().max_in_flight(9)),
         ("address_translator", Locks::builder().address_translator(here)),
     ];
     for (setting, settings) in crate::support::settings_beside_urls().into_iter().chain(own) {

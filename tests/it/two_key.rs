@@ -228,7 +228,7 @@ async fn what_is_dropped_is_given_back() -> Result {
 async fn its_end_is_told_and_shutdown_gives_it_back() -> Result {
     let engine = rwlease::embedded::Engine::builder().masters(1).replicas(0).build();
     let (tell, mut losses) = tokio::sync::mpsc::unbounded_channel();
-    let settings = Locks::builder().on_lost(move |loss| drop(tell.send(loss.mode)));
+    let settings = Locks::builder().on_lost(move |loss| tell.send(loss.mode).unwrap_or(()));
     let locks = settings.connect_embedded(&engine).await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     let short = lock.try_write(Duration::from_secs(1)).await?.expect("free");

@@ -28,8 +28,8 @@ use redis::RedisSettings;
 pub struct Builder {
     settings: Settings,
     router: RouterSettings,
-    /// One that was given of how to dial, which a connection of the application's does in its own
-    /// way.
+    /// One that was given of how to dial and send, which a connection of the application's does in
+    /// its own way.
     dialing: Option<&'static str>,
     #[cfg(feature = "redis")]
     redis: RedisSettings,
@@ -140,6 +140,7 @@ impl Builder {
     /// server answers in a few milliseconds; more are of use where the round trip is long.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.router.max_in_flight = calls;
+        self.dialing = Some("max_in_flight");
         self
     }
 

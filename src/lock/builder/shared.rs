@@ -10,8 +10,8 @@ use crate::protocol::Scripts;
 use crate::router::{ClusterAdapter, Transport};
 
 impl Builder {
-    /// Uses a cluster connection that the application has already, where no further
-    /// connections may be opened. No round trip.
+    /// Uses a cluster connection that the application has already, where no further connections
+    /// may be opened. No round trip.
     ///
     /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and
     /// which versions and settings it needs. In short: waiting requests poll the servers and are
@@ -27,7 +27,7 @@ impl Builder {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or one that is the
     /// connection's own affair (URLs, credentials, the client's name, certificates,
-    /// [`connect_timeout`](Builder::connect_timeout),
+    /// [`connect_timeout`](Builder::connect_timeout), [`max_in_flight`](Builder::max_in_flight),
     /// [`address_translator`](Builder::address_translator)); also where no tokio runtime is, on
     /// which the client's own task would live.
     pub fn connect_shared(
