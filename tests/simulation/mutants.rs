@@ -23,7 +23,7 @@ use crate::runs::{Until, runs};
 use crate::watchdog;
 
 /// How long suites may take until a mutant is caught. What is built meanwhile does not count.
-const BUDGET: Duration = Duration::from_secs(60);
+const BUDGET: Duration = Duration::from_secs(120);
 
 /// How long the simulation may: of a mutant of the scripts, this counts as a part of the above.
 pub const HUNT: Duration = Duration::from_secs(40);
