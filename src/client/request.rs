@@ -55,7 +55,7 @@ pub enum Renewal {
 
 /// How long to wait for one's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum WaitPolicy {
+pub enum WaitPolicy {
     /// Not at all; the limit is for the cluster's answer.
     Try { until: Moment },
     /// In the queue, without a limit or until a moment.

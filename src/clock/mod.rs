@@ -17,7 +17,7 @@ pub(crate) use manual::ManualClock;
 
 /// A local moment: time since an arbitrary origin that is fixed for one [`Clock`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(Duration);
+pub struct Moment(Duration);
 
 impl Moment {
     pub(crate) const fn from_origin(since: Duration) -> Self {

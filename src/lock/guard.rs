@@ -6,10 +6,11 @@ use std::time::Duration;
 use crate::client::acquire;
 use crate::client::acquisition::Event;
 use crate::client::reply::read;
+use crate::client::request::WaitPolicy;
 use crate::client::telemetry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
-use crate::lock::request::LockRequest;
+use crate::lock::request::Acquire;
 use crate::protocol::{Ended, Mode, Release};
 
 /// How a release went.
@@ -105,12 +106,14 @@ impl Drop for Hold {
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
-    use super::{Lease, Released, Result};
-    use crate::lock::request::LockRequest;
+    use super::{Acquire, Lease, Released, Result, WaitPolicy};
 
     pub trait Guard: Sized + Send {
         /// Nothing if it was a try, and others are in the way.
-        fn acquire(asked: LockRequest<'_>) -> impl Future<Output = Result<Option<Self>>> + Send;
+        fn acquire(
+            request: &Acquire<'_, Self>,
+            policy: WaitPolicy,
+        ) -> impl Future<Output = Result<Option<Self>>> + Send;
 
         fn as_lease(&self) -> &Lease;
 
@@ -204,10 +207,13 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            async fn acquire(asked: LockRequest<'_>) -> Result<Option<Self>> {
-                let LockRequest { client, lock, options, policy, .. } = asked;
+            async fn acquire(
+                request: &Acquire<'_, Self>,
+                policy: WaitPolicy,
+            ) -> Result<Option<Self>> {
+                let Acquire { client, lock, options, .. } = request;
                 let taken = acquire::take(client, lock, $mode, options, policy).await?;
-                Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.clone(), acquisition)))))
+                Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
             }
 
             fn as_lease(&self) -> &Lease {

@@ -16,7 +16,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Hold, Released, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::mutex::Mutex as PlainMutex;
-use crate::lock::request::LockRequest;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
 use crate::protocol::{Kind, LockKey, Mode};
@@ -257,9 +256,13 @@ impl Drop for Share {
 }
 
 /// Takes a share of what the `Reentrant` holds, or has the server give it more.
-async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
-    let LockRequest { client, lock, options, policy, reentrant: Some(reentrant) } = asked else {
-        return Err(asked.lock.with_lock(Error::invalid("a request of nobody")));
+async fn take<G>(
+    request: &Acquire<'_, G>,
+    mode: Mode,
+    policy: WaitPolicy,
+) -> Result<Option<Share>> {
+    let Acquire { client, lock, options, reentrant: Some(reentrant), .. } = request else {
+        return Err(request.lock.with_lock(Error::invalid("a request of nobody")));
     };
     if !Arc::ptr_eq(client, &reentrant.client) {
         return Err(
@@ -296,7 +299,7 @@ async fn take(asked: LockRequest<'_>, mode: Mode) -> Result<Option<Share>> {
         return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
     }
     let taken = acquire::take(client, lock, mode, options, policy).await?;
-    Ok(taken.map(|acquisition| entry.begin(Lease::new(client.clone(), acquisition), part)))
+    Ok(taken.map(|acquisition| entry.begin(Lease::new(client.0.clone(), acquisition), part)))
 }
 
 macro_rules! guard {
@@ -335,8 +338,11 @@ macro_rules! guard {
         }
 
         impl sealed::Guard for $name {
-            async fn acquire(asked: LockRequest<'_>) -> Result<Option<Self>> {
-                Ok(take(asked, $mode).await?.map($name))
+            async fn acquire(
+                request: &Acquire<'_, Self>,
+                policy: WaitPolicy,
+            ) -> Result<Option<Self>> {
+                Ok(take(request, $mode, policy).await?.map($name))
             }
 
             fn as_lease(&self) -> &Lease {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::client::Handle;
 use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
-use crate::client::{Client, Handle};
 use crate::error::Result;
 use crate::lock::guard::Guard;
 use crate::lock::lease::Lease;
@@ -16,17 +16,6 @@ use crate::lock::reentrant::Reentrant;
 use crate::lock::retry::{Cancel, Retry, Wait};
 use crate::lock::running;
 use crate::protocol::{Fairness, LockKey};
-
-/// All that a request says.
-#[derive(Clone, Copy, Debug)]
-pub struct LockRequest<'a> {
-    pub(crate) client: &'a Arc<Client>,
-    pub(crate) lock: &'a LockKey,
-    pub(crate) options: &'a LeaseOptions,
-    pub(crate) policy: WaitPolicy,
-    /// The `Reentrant` that it is for, if it is for one.
-    pub(crate) reentrant: Option<&'a Reentrant>,
-}
 
 /// A request for a lock, sent when it is awaited; gives a guard.
 ///
@@ -53,10 +42,11 @@ pub struct LockRequest<'a> {
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
-    client: &'a Arc<Handle>,
-    lock: &'a LockKey,
-    reentrant: Option<&'a Reentrant>,
-    options: LeaseOptions,
+    pub(crate) client: &'a Arc<Handle>,
+    pub(crate) lock: &'a LockKey,
+    /// The `Reentrant` that it is for, if it is for one.
+    pub(crate) reentrant: Option<&'a Reentrant>,
+    pub(crate) options: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'a>,
     guard: PhantomData<fn() -> G>,
@@ -177,17 +167,6 @@ impl<'a, G: Guard> Acquire<'a, G> {
         let guard = self.await?;
         running::run(guard, work).await
     }
-
-    async fn acquire(&self, policy: WaitPolicy) -> Result<Option<G>> {
-        G::acquire(LockRequest {
-            client: self.client,
-            lock: self.lock,
-            options: &self.options,
-            policy,
-            reentrant: self.reentrant,
-        })
-        .await
-    }
 }
 
 impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
@@ -200,7 +179,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
             let (client, lock) = (self.client, self.lock);
             let checked = self.options.check().and_then(|()| self.wait.check());
             checked.map_err(|error| lock.with_lock(error))?;
-            let acquiring = self.wait.for_lock(client, lock, |policy| self.acquire(policy));
+            let acquiring = self.wait.for_lock(client, lock, |policy| G::acquire(&self, policy));
             cancel.or(acquiring).await.map_err(|error| lock.with_lock(error))
         })
     }
@@ -266,7 +245,7 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             checked.map_err(|error| lock.with_lock(error))?;
             let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
             let until = client.clock.now().after(limit);
-            request.acquire(WaitPolicy::Try { until }).await
+            G::acquire(&request, WaitPolicy::Try { until }).await
         })
     }
 }
