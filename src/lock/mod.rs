@@ -18,3 +18,4 @@ pub(crate) mod status;
 #[cfg(feature = "legacy")]
 pub(crate) mod two_key;
 pub(crate) mod upgrade;
+pub(crate) mod wait;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
-use crate::lock::retry::{Cancel, Wait};
+use crate::lock::wait::{Cancel, Wait};
 use crate::protocol::{Kind, LockKey, Mode};
 
 /// A request for several locks of any slots, in any modes: all of them or none. Made by

@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::lock::guard::Guard;
 use crate::lock::lease::Lease;
 use crate::lock::reentrant::Reentrant;
-use crate::lock::retry::{Cancel, Retry, Wait};
+use crate::lock::retry::Retry;
 use crate::lock::running;
+use crate::lock::wait::{Cancel, Wait};
 use crate::protocol::{Fairness, LockKey};
 
 /// A request for a lock, sent when it is awaited; gives a guard.
@@ -269,7 +270,7 @@ macro_rules! options {
         /// that of a cancellation token, a channel, a signal. What has come of the request by then
         /// is given back. Default: never.
         pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
-            self.cancel = $crate::lock::retry::Cancel::on(cancelled);
+            self.cancel = $crate::lock::wait::Cancel::on(cancelled);
             self
         }
 

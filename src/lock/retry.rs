@@ -1,18 +1,11 @@
-//! Trying again: how often, for how long, and until the caller says to stop.
+//! Trying again: how often, and for how long.
 
-use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, Either, select};
-
 use crate::backoff::{Backoff, JITTER, part_of};
-use crate::client::Client;
-use crate::client::request::WaitPolicy;
 use crate::client::settings::BRIEF;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Kind, LockKey};
 
 const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(500);
@@ -142,90 +135,6 @@ impl Tries<'_> {
     }
 }
 
-/// How to wait for a lock: in its queue, or by trying again where it has none or `retry` says so.
-#[derive(Debug, Default)]
-pub(crate) struct Wait {
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) retry: Option<Retry>,
-}
-
-impl Wait {
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.timeout == Some(Duration::ZERO) {
-            let message = "a timeout must not be zero: there are requests that do not wait";
-            return Err(Error::invalid(message));
-        }
-        Ok(())
-    }
-
-    /// Acquires it, in the queue or by trying.
-    pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
-        &self,
-        client: &Client,
-        lock: &LockKey,
-        acquire: impl Fn(WaitPolicy) -> F,
-    ) -> Result<T> {
-        let clock = &*client.clock;
-        let retry = match &self.retry {
-            Some(retry) => retry,
-            None if lock.kind == Kind::Mutex => &Retry::default(),
-            None => {
-                let until = self.timeout.map(|timeout| clock.now().after(timeout));
-                let held = acquire(WaitPolicy::Queue { until }).await?;
-                return held
-                    .ok_or_else(|| lock.with_lock(Error::invalid("a queue does not refuse")));
-            }
-        };
-        let mut tries = retry.begin(clock.now(), self.timeout);
-        loop {
-            let began = clock.now();
-            let until = tries.answer_by(began, client.settings.call_timeout);
-            match acquire(WaitPolicy::Try { until }).await {
-                Ok(Some(held)) => return Ok(held),
-                Ok(None) => {}
-                Err(error)
-                    if error.kind() == ErrorKind::Unavailable
-                        && tries.was_cut_short(began, clock.now()) =>
-                {
-                    return Err(lock.with_lock(tries.out_of_time()));
-                }
-                Err(error) => return Err(error),
-            }
-            tries.pause(clock).await.map_err(|error| lock.with_lock(error))?;
-        }
-    }
-}
-
-/// The caller's own word that a wait is over. (Never locked: the mutex makes requests `Sync`.)
-#[derive(Default)]
-pub(crate) struct Cancel<'a>(Option<Mutex<BoxFuture<'a, ()>>>);
-
-impl<'a> Cancel<'a> {
-    pub(crate) fn on(future: impl Future<Output = ()> + Send + 'a) -> Self {
-        Cancel(Some(Mutex::new(Box::pin(future))))
-    }
-
-    /// The outcome of the work, unless it is cancelled before: then the work is dropped.
-    pub(crate) async fn or<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let Some(cancelled) = self.0 else {
-            return work.await;
-        };
-        let cancelled = cancelled.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match select(cancelled, std::pin::pin!(work)).await {
-            Either::Left(_) => {
-                Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
-            }
-            Either::Right((outcome, _)) => outcome,
-        }
-    }
-}
-
-impl fmt::Debug for Cancel<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Cancel(..)" } else { "Cancel" })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,15 +188,5 @@ mod tests {
         long.made = 1;
         assert!(!long.was_cut_short(now, now.after(ms(600))), "it had time enough");
         assert!(long.was_cut_short(now.after(ms(590)), now.after(ms(600))));
-    }
-
-    #[tokio::test]
-    async fn a_cancelled_wait_says_so() {
-        let never = std::future::pending::<Result<()>>();
-        let cancelled = Cancel::on(std::future::ready(())).or(never).await.unwrap_err();
-        assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
-        let done = Cancel::on(std::future::pending()).or(async { Ok(7) }).await;
-        assert_eq!(done.unwrap(), 7);
-        assert_eq!(Cancel::default().or(async { Ok(7) }).await.unwrap(), 7);
     }
 }

@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
-use crate::lock::retry::{Retry, Wait};
+use crate::lock::retry::Retry;
+use crate::lock::wait::Wait;
 use crate::protocol::{Kind, LockKey, Mode};
 use crate::slot::{Slot, assert_same_slot};
 

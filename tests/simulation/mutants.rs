@@ -43,7 +43,7 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
     Target {
         name: "lib",
         arguments: &["--lib"],
-        tests: &["client::", "router::", "protocol::", "worker", "retry::"],
+        tests: &["client::", "router::", "protocol::", "retry::"],
     },
     Target {
         name: "it",

@@ -65,7 +65,7 @@ mod tests {
 
     /// A queue of a hundred does not come to the server at once.
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_look_in_the_order_of_their_places() {
+    async fn waiters_poll_in_the_order_of_their_places() {
         let engine = Engine::builder().masters(1).replicas(0).build();
         let rare = Duration::from_secs(60);
         let settings = Locks::builder().poll_interval(rare).waiter_ttl(10 * rare).lease(10 * rare);

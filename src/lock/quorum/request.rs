@@ -14,7 +14,7 @@ use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::round::{Round, Tried};
 use crate::lock::request::options;
-use crate::lock::retry::{Cancel, Wait};
+use crate::lock::wait::{Cancel, Wait};
 use crate::protocol::{Kind, LockKey, Mode};
 
 /// A member that did not answer in the part of the lease that this is the divisor of is passed
