@@ -113,7 +113,7 @@ async fn what_is_lost_while_waiting_is_taken_again() {
     let last = locks.rwlock("z").unwrap();
     let theirs = last.write().await.unwrap();
     let request = locks.multi().write("a").write("z");
-    let request = request.lease(Duration::from_millis(300)).renewal(Renewal::Manual);
+    let request = request.lease(Duration::from_millis(600)).renewal(Renewal::Manual);
     let waiting = tokio::spawn(request.into_future());
     let first = locks.rwlock("a").unwrap();
     let mut tokens = std::collections::BTreeSet::new();
