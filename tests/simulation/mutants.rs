@@ -236,11 +236,7 @@ impl Unchanged {
         assert_eq!(attempt.hunt(&self.simulation, None), None);
         for suite in &self.suites {
             let outcome = finish(&mut suite.command(), BUDGET);
-            assert!(
-                outcome.as_ref().is_some_and(|(is_well, _)| *is_well),
-                "{}: {outcome:?}",
-                suite.target.name
-            );
+            assert_eq!(outcome.is_well, Some(true), "{}: {outcome:?}", suite.target.name);
         }
     }
 
@@ -249,7 +245,7 @@ impl Unchanged {
         let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
         let mut again = Command::new(&suite.expect("one that was built").program);
         again.args(["--exact", test]).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
-        finish(&mut again, BUDGET).is_some_and(|(is_well, _)| is_well)
+        finish(&mut again, BUDGET).is_well == Some(true)
     }
 }
 
@@ -308,7 +304,8 @@ impl Attempt<'_> {
         if let Some(scripts) = scripts {
             hunting.env("RWLEASE_LUA", scripts);
         }
-        let Some((is_well, text)) = self.finish(&mut hunting, HUNT + SPARE) else {
+        let Finished { is_well, text } = self.finish(&mut hunting, HUNT + SPARE);
+        let Some(is_well) = is_well else {
             self.notes.push("the simulation did not end in time".into());
             return None;
         };
@@ -326,26 +323,28 @@ impl Attempt<'_> {
         None
     }
 
-    /// A test of the suite that fails, and does not fail without the fault.
+    /// A test of the suite that fails, and does not fail without the fault; also if others do not end
+    /// with it.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
         let name = suite.target.name;
         let left = BUDGET.saturating_sub(self.used);
-        let Some((is_well, text)) = self.finish(&mut suite.command(), left) else {
-            self.notes.push(format!("LATE: {name} did not end in time"));
-            return None;
-        };
+        let Finished { is_well, text } = self.finish(&mut suite.command(), left);
         let mut failed = text.lines().filter(|line| line.ends_with("FAILED"));
         let caught = failed.find_map(|line| {
             let test = line.split(' ').nth(1)?;
             self.unchanged.passes(suite.target, test).then_some(test)
         });
-        if caught.is_none() && !is_well {
-            self.notes.push(format!("{name} failed, but not by this fault"));
+        match is_well {
+            None => self.notes.push(format!("LATE: {name} did not end in time")),
+            Some(false) if caught.is_none() => {
+                self.notes.push(format!("{name} failed, but not by this fault"));
+            }
+            Some(_) => {}
         }
         caught.map(|test| format!("{name}: {test}"))
     }
 
-    fn finish(&mut self, command: &mut Command, time: Duration) -> Option<(bool, String)> {
+    fn finish(&mut self, command: &mut Command, time: Duration) -> Finished {
         let started = Instant::now();
         let outcome = finish(command, time);
         self.used += started.elapsed();
@@ -412,21 +411,26 @@ fn copy_of_the_source() -> PathBuf {
     folder
 }
 
-/// Whether a command that ends in that time ends well, and what it said.
-fn finish(command: &mut Command, time: Duration) -> Option<(bool, String)> {
+/// How a command ended, and what it said.
+#[derive(Debug)]
+struct Finished {
+    /// Nothing if it did not end in its time.
+    is_well: Option<bool>,
+    text: String,
+}
+
+fn finish(command: &mut Command, time: Duration) -> Finished {
     let file = root().join("target/mutants/said");
     let said = fs::File::create(&file).unwrap();
     let mut child = command.stdout(said).stderr(Stdio::null()).spawn().unwrap();
     let wait_limit = Instant::now() + time;
     loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            let said = fs::read(&file).unwrap();
-            return Some((status.success(), String::from_utf8_lossy(&said).into_owned()));
-        }
-        if Instant::now() > wait_limit {
+        let ended = child.try_wait().unwrap();
+        if ended.is_some() || Instant::now() > wait_limit {
             child.kill().unwrap();
             child.wait().unwrap();
-            return None;
+            let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+            return Finished { is_well: ended.map(|status| status.success()), text };
         }
         std::thread::sleep(Duration::from_millis(100));
     }
