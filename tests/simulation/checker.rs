@@ -414,7 +414,7 @@ impl Rules {
             let client = id.get(..CLIENT).and_then(|id| self.clients.get(id));
             if client.is_some_and(|client| !client.knows(id)) && !self.storm.has_doubled(id) {
                 let (lock, script) = (step.lock, step.script);
-                self.court.accuse("no ghosts", || {
+                self.court.accuse("no call in doubt is granted later", || {
                     format!("lock {lock} after {script}: {id}, which its client has forgotten")
                 });
             }
