@@ -59,6 +59,8 @@
 #[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
 extern crate self as rwlease;
 
+#[cfg(all(test, feature = "embedded"))]
+mod checker;
 mod client;
 mod clock;
 #[cfg(feature = "embedded")]

@@ -11,7 +11,7 @@ mod items;
 mod page;
 
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
-const LAYERS: [&str; 10] = [
+const LAYERS: [&str; 11] = [
     "slot",
     "clock",
     "telemetry",
@@ -22,6 +22,7 @@ const LAYERS: [&str; 10] = [
     "protocol",
     "client",
     "lock",
+    "checker",
 ];
 
 #[test]
