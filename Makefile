@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -14,6 +14,8 @@ VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
+# The model of the locks, which searches all that can happen.
+CHECK := cargo test --release --features embedded --lib -- --ignored --nocapture
 COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
 
 help: ## List the targets
@@ -59,6 +61,13 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 
 sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact long --nocapture
+
+check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well)
+	DEEP=$(DEEP) $(CHECK) checker::worlds --test-threads=2
+	@cat target/check.md
+
+check-mutants: ## Plant the faults of the scripts, and count those that small worlds find (ONLY=name)
+	ONLY="$(ONLY)" $(CHECK) checker::score
 
 equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis 7.0 and 8.2, and with Valkey (CALLS=n, RWLEASE_SEED=n)
 	@scripts/get-server redis-8.2 >/dev/null

@@ -60,6 +60,8 @@
 extern crate self as rwlease;
 
 mod backoff;
+#[cfg(all(test, feature = "embedded"))]
+mod checker;
 mod client;
 mod clock;
 #[cfg(feature = "embedded")]

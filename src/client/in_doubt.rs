@@ -13,7 +13,7 @@ pub(crate) struct InDoubt {
     pub(crate) until: Moment,
     /// The greatest `not_after` that they were sent with, by the server's clock in ms. `None` if it
     /// is not known of one of them.
-    server_ms: Option<u64>,
+    pub(crate) server_ms: Option<u64>,
 }
 
 impl InDoubt {

@@ -26,6 +26,8 @@ mod log;
 mod moves;
 mod network;
 mod number;
+#[cfg(test)]
+mod pure_step;
 mod random;
 mod replication;
 mod script_host;
@@ -45,6 +47,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use engine::{Builder, Engine};
 pub use faults::Faults;
 pub use network::{Fate, Host, Kind, Message, Network, Weather};
+#[cfg(test)]
+pub(crate) use pure_step::{Lock, PureStep, Ran, Run};
 pub use session::WaitCovers;
 pub use watch::{Served, Watcher};
 pub use world::Tally;

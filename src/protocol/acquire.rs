@@ -26,7 +26,7 @@ pub enum Fairness {
 }
 
 /// What an acquire, a poll or an upgrade requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Acquire {
     pub(crate) lease: Duration,
     pub(crate) goal: Goal,
@@ -43,7 +43,7 @@ pub(crate) enum Goal {
 }
 
 /// What a place in the queue is taken with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wait {
     /// How long a grant waits to be claimed.
     pub(crate) window: Duration,
@@ -58,7 +58,7 @@ pub(crate) struct Wait {
 }
 
 /// How it went.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Acquired {
     Granted(Grant),
     Queued { ticket: u64, ahead: u64 },

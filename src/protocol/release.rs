@@ -11,14 +11,14 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Ends what an acquisition has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Release {
     /// Only the wait for an upgrade.
     pub(crate) only_wait: bool,
 }
 
 /// How it went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ended {
     /// It held.
     Released,

@@ -11,13 +11,13 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Makes a lease longer, or claims a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renew {
     pub(crate) lease: Duration,
 }
 
 /// How a renewal or a downgrade went.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Renewed {
     Held(Grant),
     /// The lease stands and will not be made longer.
@@ -49,7 +49,7 @@ impl Renew {
 }
 
 /// Turns a write into a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Downgrade {
     pub(crate) token: u64,
     pub(crate) lease: Duration,

@@ -10,7 +10,7 @@ pub(crate) enum BadReply {
 }
 
 /// The part that all replies share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Envelope {
     /// The server's time, ms.
     pub(crate) now: u64,

@@ -90,7 +90,7 @@ impl Scripts {
         Scripts::assemble(|name| std::fs::read_to_string(folder.join(name)).map(Cow::Owned))
     }
 
-    fn assemble<E>(
+    pub(crate) fn assemble<E>(
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
     ) -> Result<Scripts, E> {
         let mut script = |name: &'static str| Script::assemble(name, &mut file);
@@ -117,7 +117,7 @@ impl Scripts {
 
 impl Script {
     /// The script of that name, with what it includes.
-    fn assemble<E>(
+    pub(crate) fn assemble<E>(
         name: &'static str,
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
     ) -> Result<Script, E> {

@@ -11,7 +11,7 @@ mod items;
 mod page;
 
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "slot",
     "backoff",
     "clock",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 11] = [
     "protocol",
     "client",
     "lock",
+    "checker",
 ];
 
 #[test]

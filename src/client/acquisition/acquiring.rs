@@ -27,11 +27,11 @@ const LATEST: Moment = Moment::from_origin(Duration::MAX);
 /// Calls are being made, or a place in the queue is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Acquiring {
-    goal: Goal,
+    pub(super) goal: Goal,
     pub(super) options: LeaseOptions,
-    policy: WaitPolicy,
+    pub(super) policy: WaitPolicy,
     /// The end of the longest hold, which an upgrade has in common with the read.
-    hold_ends: Option<Moment>,
+    pub(super) hold_ends: Option<Moment>,
     /// The place in the queue, 0 if there is none.
     ticket: u64,
     ahead: u64,
@@ -41,27 +41,27 @@ pub(crate) struct Acquiring {
     answered: bool,
     sweeps: u32,
     /// When the first call was sent since the last answer.
-    silent_since: Option<Moment>,
+    pub(super) silent_since: Option<Moment>,
     /// A call is under way, which is of use until then.
-    call_until: Option<Moment>,
+    pub(super) call_until: Option<Moment>,
     /// Until when attempts of earlier calls can still be carried out.
-    in_doubt: Option<InDoubt>,
+    pub(super) in_doubt: Option<InDoubt>,
     /// A wait that was given up before this began has not been ended at the server.
     lingers: bool,
     /// A grant that came by push.
-    pushed: Option<Claimable>,
+    pub(super) pushed: Option<Claimable>,
     /// When to poll.
-    poll_at: Moment,
+    pub(super) poll_at: Moment,
     /// A message may have been lost.
     missed: bool,
 }
 
 /// A grant that came by push, judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Claimable {
-    grant: Grant,
+pub(super) struct Claimable {
+    pub(super) grant: Grant,
     /// When its window ends here, if that can be told.
-    ends: Option<Moment>,
+    pub(super) ends: Option<Moment>,
     /// What must be left of the window to hold by it.
     least: Duration,
     from: Address,

@@ -160,7 +160,7 @@ pub(crate) enum Note {
 }
 
 /// What the worker sends for an acquisition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sending {
     /// So many replicas must confirm it; it is of use until the lease ends.
     Renew {

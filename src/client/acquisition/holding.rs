@@ -21,23 +21,23 @@ pub(crate) struct Holding {
     pub(crate) mode: Mode,
     pub(crate) token: u64,
     /// Since when the token is known: what was sent before may be answered with the one before it.
-    token_since: Moment,
+    pub(super) token_since: Moment,
     /// When it ends here: the margin is off already.
     pub(crate) ends: Moment,
     /// What was requested: what a renewal requests, and what replicas must confirm.
     pub(super) options: LeaseOptions,
     pub(crate) margin: Duration,
     /// When it was taken.
-    since: Moment,
+    pub(super) since: Moment,
     standing: Standing,
-    renewals: Renewals,
-    renewal: NextRenewal,
+    pub(super) renewals: Renewals,
+    pub(super) renewal: NextRenewal,
     /// Of calls that are over.
-    in_doubt: Option<InDoubt>,
+    pub(super) in_doubt: Option<InDoubt>,
     /// An upgrade is under way.
-    upgrade: Option<Box<Acquiring>>,
+    pub(super) upgrade: Option<Box<Acquiring>>,
     /// What the worker has to change about it.
-    pending: Option<Box<Pending>>,
+    pub(super) pending: Option<Box<Pending>>,
 }
 
 /// How a lease stands.
@@ -59,7 +59,7 @@ pub(crate) enum Standing {
 
 /// The renewal that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum NextRenewal {
+pub(super) enum NextRenewal {
     Never,
     Due(Moment),
     /// On its way, and was due then.

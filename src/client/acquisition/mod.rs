@@ -9,6 +9,8 @@ mod event;
 mod holding;
 mod pending;
 mod releasing;
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) mod shift;
 mod state;
 #[cfg(test)]
 mod tests;

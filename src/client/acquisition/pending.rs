@@ -24,13 +24,13 @@ pub(crate) enum Transition {
 pub(super) struct Pending {
     pub(super) transition: Transition,
     /// When to send it, again; `None` while it is on its way.
-    due: Option<Moment>,
+    pub(super) due: Option<Moment>,
     /// It may have been carried out.
     tried: bool,
-    doubt: Doubt,
+    pub(super) doubt: Doubt,
     /// What it is to end has ended by itself by then, and it need not be tried again. `None` where
     /// the end of the lease ends it.
-    give_up: Option<Moment>,
+    pub(super) give_up: Option<Moment>,
 }
 
 impl Pending {

@@ -25,11 +25,11 @@ const PAUSES: Backoff = Backoff::new(AGAIN, Duration::from_secs(16));
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Releasing {
-    doubt: Doubt,
+    pub(super) doubt: Doubt,
     /// When whatever is left there has ended by itself.
-    give_up: Moment,
+    pub(super) give_up: Moment,
     /// When to send it, again; `None` while it is on its way.
-    due: Option<Moment>,
+    pub(super) due: Option<Moment>,
     /// How often it has failed.
     failures: u32,
 }
@@ -40,7 +40,7 @@ pub(super) struct Doubt {
     pub(super) in_doubt: Option<InDoubt>,
     /// Server ms past which none of them can be carried out any more; a release answered later is
     /// the last. Known from the first answer on.
-    until: Option<u64>,
+    pub(super) until: Option<u64>,
 }
 
 impl Doubt {

@@ -4,6 +4,7 @@ mod equals_server;
 mod faults;
 mod judge;
 mod moves_equal_server;
+mod pure_step;
 mod random_calls;
 mod real;
 mod replication;

@@ -1,0 +1,214 @@
+//! Calls under way, their answers, and the messages of grants.
+
+use crate::checker::time::{NOW, Older, SERVER_NOW};
+use crate::client::acquisition::Sending;
+use crate::client::acquisition::shift::Visitor;
+use crate::clock::Moment;
+use crate::node::Reply;
+use crate::protocol::{
+    Acquire, Acquired, BadReply, Ended, Envelope, Goal, Grant, LockKey, Release, Renewed, Scripts,
+    pump, pumped,
+};
+use crate::protocol::{AcquisitionId, Mode};
+use crate::router;
+
+/// A call of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Call {
+    /// Which of the client's acquisitions it is for.
+    pub(super) acquisition: u8,
+    pub(super) sent: Moment,
+    /// Its client waits for the answer until then.
+    pub(super) until: Moment,
+    /// The server carries it out until then, ms; 0: at any time.
+    pub(super) not_after: u64,
+    pub(super) stage: Stage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    Sent(Request),
+    /// Nobody waits for it any more, and it may still be carried out.
+    Loose(Request),
+    Answered(Envelope, Answer),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Request {
+    Acquire(Acquire),
+    Work(Sending),
+    Pump,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Answer {
+    Acquired(Acquired),
+    Renewed(Renewed),
+    Downgraded(Renewed),
+    Released { only_wait: bool, ended: Ended },
+    Pumped,
+}
+
+/// A grant that is on its way to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Message {
+    pub(super) client: u8,
+    pub(super) acquisition: u8,
+    pub(super) token: u64,
+    pub(super) deadline: u64,
+    /// The server's time when it was sent.
+    pub(super) now: u64,
+    pub(super) more: bool,
+}
+
+impl Request {
+    /// As the router is given it.
+    pub(super) fn call(
+        &self,
+        scripts: &'static Scripts,
+        id: AcquisitionId,
+        lock: &LockKey,
+    ) -> router::Call {
+        match self {
+            Request::Acquire(acquire) => acquire.call(scripts, id, lock, NOW),
+            Request::Work(Sending::Renew { renew, .. }) => renew.call(scripts, id, lock),
+            Request::Work(Sending::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
+            Request::Work(Sending::Release(release)) => release.call(scripts, id, lock),
+            Request::Pump => pump(scripts, lock),
+        }
+    }
+
+    pub(super) fn read(&self, reply: Reply) -> Result<(Envelope, Answer), BadReply> {
+        Ok(match self {
+            Request::Acquire(_) => {
+                let (envelope, acquired) = Acquire::read(reply)?;
+                (envelope, Answer::Acquired(acquired))
+            }
+            Request::Work(Sending::Renew { .. }) => {
+                let (envelope, renewed) = Renewed::read(reply)?;
+                (envelope, Answer::Renewed(renewed))
+            }
+            Request::Work(Sending::Downgrade(_)) => {
+                let (envelope, renewed) = Renewed::read(reply)?;
+                (envelope, Answer::Downgraded(renewed))
+            }
+            Request::Work(Sending::Release(Release { only_wait })) => {
+                let (envelope, ended) = Release::read(reply)?;
+                (envelope, Answer::Released { only_wait: *only_wait, ended })
+            }
+            Request::Pump => (pumped(reply)?, Answer::Pumped),
+        })
+    }
+
+    pub(super) fn is_acquire(&self) -> bool {
+        matches!(self, Request::Acquire(_))
+    }
+
+    /// In the trace.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Request::Acquire(Acquire { goal: Goal::Take(Mode::Read, _), .. }) => "acquire_read",
+            Request::Acquire(Acquire { goal: Goal::Take(Mode::Write, _), .. }) => "acquire_write",
+            Request::Acquire(_) => "upgrade",
+            Request::Work(Sending::Renew { .. }) => "renew",
+            Request::Work(Sending::Downgrade(_)) => "downgrade",
+            Request::Work(Sending::Release(Release { only_wait: true })) => "release wait",
+            Request::Work(Sending::Release(_)) => "release",
+            Request::Pump => "pump",
+        }
+    }
+
+    fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
+        match self {
+            Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => visit(token),
+            Request::Work(Sending::Downgrade(downgrade)) => visit(&mut downgrade.token),
+            _ => {}
+        }
+    }
+}
+
+impl Answer {
+    fn grant(&mut self) -> Option<&mut Grant> {
+        match self {
+            Answer::Acquired(Acquired::Granted(grant))
+            | Answer::Renewed(Renewed::Held(grant) | Renewed::Revoked(grant))
+            | Answer::Downgraded(Renewed::Held(grant) | Renewed::Revoked(grant))
+            | Answer::Released { ended: Ended::Writing(grant), .. } => Some(grant),
+            _ => None,
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn is_loose(&self) -> bool {
+        matches!(self.stage, Stage::Loose(_))
+    }
+
+    /// What the server has still to carry out.
+    pub(super) fn request(&self) -> Option<&Request> {
+        match &self.stage {
+            Stage::Sent(request) | Stage::Loose(request) => Some(request),
+            Stage::Answered(..) => None,
+        }
+    }
+
+    /// Nobody waits for it any more. Nothing is left of a call that was carried out.
+    pub(super) fn let_go(self) -> Option<Call> {
+        match self.stage {
+            Stage::Sent(request) | Stage::Loose(request) => {
+                let stage = Stage::Loose(request);
+                Some(Call { stage, sent: NOW, until: NOW, ..self })
+            }
+            Stage::Answered(..) => None,
+        }
+    }
+
+    pub(super) fn grow_older(&mut self, by: &mut Older) {
+        if self.is_loose() {
+            (self.sent, self.until) = (NOW, NOW);
+        } else {
+            by.learned(&mut self.sent);
+            by.due(&mut self.until);
+        }
+        if self.not_after > 0 {
+            by.server_ms(&mut self.not_after);
+        }
+        match &mut self.stage {
+            Stage::Sent(Request::Work(Sending::Renew { ends, .. }))
+            | Stage::Loose(Request::Work(Sending::Renew { ends, .. })) => by.told(ends),
+            Stage::Answered(envelope, answer) => {
+                envelope.now -= by.by_ms;
+                if let Some(grant) = answer.grant() {
+                    grant.deadline -= by.by_ms;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All tokens that it names.
+    pub(super) fn tokens(&self) -> Vec<u64> {
+        let mut all = Vec::new();
+        self.clone().each_token(&mut |token| all.push(*token));
+        all
+    }
+
+    pub(super) fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
+        match &mut self.stage {
+            Stage::Sent(request) | Stage::Loose(request) => request.each_token(visit),
+            Stage::Answered(_, answer) => {
+                answer.grant().into_iter().for_each(|grant| visit(&mut grant.token));
+            }
+        }
+    }
+}
+
+impl Message {
+    pub(super) fn grow_older(&mut self, by_ms: u64) {
+        self.deadline = (self.deadline - by_ms).max(SERVER_NOW);
+        self.now = match self.deadline {
+            SERVER_NOW => SERVER_NOW,
+            _ => self.now - by_ms,
+        };
+    }
+}

@@ -1,0 +1,166 @@
+//! States that differ in nothing that matters are made one: by what time it is, by what the tokens
+//! are, and by which of two clients with the same program is which.
+
+use std::collections::BTreeMap;
+
+use crate::checker::time::{SERVER_NOW, UNIT_MS};
+use crate::embedded::Lock;
+
+/// The moment that a sweep begins with, which is none.
+const NEVER: u64 = 9_999_999_999_999;
+
+/// The characters of an id that name its client. They are all the same, its digit.
+const CLIENT: usize = 11;
+
+/// How a lock is rewritten.
+pub(super) struct Rewriting<'a> {
+    pub(super) by_ms: u64,
+    pub(super) token: &'a dyn Fn(u64) -> u64,
+    /// The new number of each client.
+    pub(super) clients: &'a [u8],
+    /// How long a waiter lives without a call.
+    pub(super) ttl_ms: u64,
+}
+
+impl Rewriting<'_> {
+    pub(super) fn lock(&self, lock: &Lock) -> Lock {
+        let ends = lock.ends.map(|ends| ends - self.by_ms);
+        if ends.is_some_and(|ends| SERVER_NOW > ends) {
+            return Lock::default();
+        }
+        let fields = lock.fields.iter().map(|(field, value)| self.field(field, value));
+        Lock { fields: fields.collect(), ends }
+    }
+
+    fn field(&self, field: &str, value: &str) -> (String, String) {
+        let number = || value.parse::<u64>().unwrap_or(0);
+        let value = match field {
+            "fence" | "revoked" | "forced" => (self.token)(number()).to_string(),
+            "until" => self.past(number(), 0).to_string(),
+            "read_min" => match self.past(number(), 0) {
+                SERVER_NOW => "0".into(), // a sweep is due, as it is under way
+                later => later.to_string(),
+            },
+            "writer" => self.record(value) + &self.id(&value[30..]),
+            "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader" => {
+                self.id(value)
+            }
+            "sweep" => self.sweep(value),
+            "lapsed" => self.lapsed(value),
+            _ => return self.field_of_one(field, value),
+        };
+        (field.into(), value)
+    }
+
+    /// A field whose name has an id or an index in it.
+    fn field_of_one(&self, field: &str, value: &str) -> (String, String) {
+        match field.split_once(':') {
+            Some(("r", id)) => (format!("r:{}", self.id(id)), self.record(value) + &value[30..]),
+            Some(("i", _)) => (field.into(), self.id(value)),
+            Some(("q", id)) => (format!("q:{}", self.id(id)), self.entry(value)),
+            _ => (field.into(), value.into()),
+        }
+    }
+
+    /// A moment that is as good as any other when it is longer ago than that.
+    fn past(&self, ms: u64, matters_ms: u64) -> u64 {
+        ms.saturating_sub(self.by_ms).max(SERVER_NOW - matters_ms)
+    }
+
+    fn id(&self, id: &str) -> String {
+        match id.as_bytes().first() {
+            Some(digit @ b'0'..=b'9') => {
+                let client = char::from(b'0' + self.clients[usize::from(digit - b'0')]);
+                client.to_string().repeat(CLIENT) + &id[CLIENT..]
+            }
+            _ => id.into(), // none
+        }
+    }
+
+    fn record(&self, text: &str) -> String {
+        let deadline: u64 = text[1..14].parse().unwrap_or(0);
+        // When a grant has lapsed that was not claimed is compared with when others were seen.
+        let matters = if text.starts_with('g') { self.ttl_ms + UNIT_MS } else { 0 };
+        let token = (self.token)(text[14..30].parse().unwrap_or(0));
+        format!("{}{:013}{token:016}", &text[..1], self.past(deadline, matters))
+    }
+
+    fn sweep(&self, text: &str) -> String {
+        let (cursor, least) = text.split_once(' ').unwrap_or((text, "0"));
+        match least.parse().unwrap_or(NEVER) {
+            NEVER => text.into(),
+            least => format!("{cursor} {}", self.past(least, 0)),
+        }
+    }
+
+    fn lapsed(&self, text: &str) -> String {
+        let words: Vec<&str> = text.split(' ').collect();
+        let pairs = words.chunks(2).map(|pair| {
+            let when = pair[1].parse().unwrap_or(0);
+            format!("{} {}", self.id(pair[0]), self.past(when, self.ttl_ms + UNIT_MS))
+        });
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    fn entry(&self, text: &str) -> String {
+        let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        words[1] = self.id(&words[1]);
+        words[2] = self.id(&words[2]);
+        words[4] = self.past(words[4].parse().unwrap_or(0), self.ttl_ms).to_string();
+        words[11] = SERVER_NOW.to_string(); // when it came is only told to who asks
+        words.join(" ")
+    }
+}
+
+/// All tokens of a lock.
+pub(super) fn tokens_of(lock: &Lock) -> Vec<u64> {
+    let mut tokens: Vec<u64> = Vec::new();
+    for (field, value) in &lock.fields {
+        let token = match field.as_str() {
+            "fence" | "revoked" | "forced" => value.as_str(),
+            "writer" => &value[14..30],
+            _ if field.starts_with("r:") => &value[14..30],
+            _ => continue,
+        };
+        tokens.extend(token.parse::<u64>());
+    }
+    tokens
+}
+
+/// The orders of clients to be tried, as the old number at each new place: those with the same
+/// program stand in the order of their states, and equal ones in every order.
+pub(super) fn orders(groups: &[u8], states: &[u32]) -> Vec<Vec<u8>> {
+    let mut by_rank: BTreeMap<(u8, u32), Vec<u8>> = BTreeMap::new();
+    for (client, (group, state)) in groups.iter().zip(states).enumerate() {
+        by_rank.entry((*group, *state)).or_default().push(client as u8);
+    }
+    let mut orders = vec![Vec::new()];
+    for equal in by_rank.into_values() {
+        let ways = permutations(&equal);
+        let longer = |order: &Vec<u8>| {
+            let ways = ways.iter().map(|way| [order.as_slice(), way].concat());
+            ways.collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    orders
+}
+
+fn permutations(items: &[u8]) -> Vec<Vec<u8>> {
+    if items.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (at, first) in items.iter().enumerate() {
+        let rest = [&items[..at], &items[at + 1..]].concat();
+        let rest = permutations(&rest);
+        all.extend(rest.into_iter().map(|rest| [&[*first][..], &rest].concat()));
+    }
+    all
+}
+
+#[test]
+fn equal_clients_are_tried_in_every_order_and_others_in_one() {
+    assert_eq!(orders(&[0, 0, 1], &[7, 5, 1]), [[1, 0, 2]]);
+    assert_eq!(orders(&[0, 0, 1], &[7, 7, 1]), [[0, 1, 2], [1, 0, 2]]);
+}

@@ -1,0 +1,40 @@
+//! Values by number: there are a few thousand different ones in millions of states.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Index;
+use std::rc::Rc;
+
+#[derive(Debug)]
+pub(super) struct Interned<T> {
+    values: Vec<Rc<T>>,
+    numbers: HashMap<Rc<T>, u32>,
+}
+
+impl<T: Hash + Eq> Interned<T> {
+    pub(super) fn new() -> Self {
+        Interned { values: Vec::new(), numbers: HashMap::new() }
+    }
+
+    pub(super) fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let (number, value) = (self.values.len() as u32, Rc::new(value));
+        self.values.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+
+    pub(super) fn get(&self, number: u32) -> Rc<T> {
+        self.values[number as usize].clone()
+    }
+}
+
+impl<T> Index<u32> for Interned<T> {
+    type Output = T;
+
+    fn index(&self, number: u32) -> &T {
+        &self.values[number as usize]
+    }
+}

@@ -1,0 +1,26 @@
+//! Small worlds of a lock, searched to their end: the scripts as they ship, over one hash, and
+//! clients that are the acquisitions of this library.
+//!
+//! A [`world`] is a state; a [`search`] goes through all states that can be reached from the first
+//! one, and holds each step against the [`rules`] and each state against the [`beliefs`].
+
+// A test, though clippy cannot see it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods)]
+
+mod beliefs;
+mod call;
+mod canonical;
+mod client;
+mod faults;
+mod intern;
+mod program;
+mod report;
+mod rules;
+mod score;
+mod search;
+mod step;
+mod time;
+mod view;
+mod world;
+mod worlds;

@@ -1,0 +1,133 @@
+//! What the clients of a world want, and what may go wrong in it.
+
+use std::time::Duration;
+
+use crate::checker::time::UNIT;
+use crate::client::acquisition::State;
+use crate::client::polling::PollSettings;
+use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::client::settings::Settings;
+use crate::protocol::{Fairness, Goal, Mode};
+
+use crate::checker::time::NOW;
+
+/// One acquisition of a client, from its request to its release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) mode: Mode,
+    pub(super) fairness: Fairness,
+    /// It joins the queue, or else only tries.
+    pub(super) waits: bool,
+    /// What it may do with the lease, in this order.
+    pub(super) changes: &'static [Change],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Upgrade,
+    Downgrade,
+}
+
+impl Wish {
+    pub(super) const WRITE: Wish =
+        Wish { mode: Mode::Write, fairness: Fairness::PhaseFair, waits: true, changes: &[] };
+    pub(super) const READ: Wish = Wish { mode: Mode::Read, ..Wish::WRITE };
+    pub(super) const READ_FIRST: Wish =
+        Wish { mode: Mode::Read, fairness: Fairness::ReadersFirst, ..Wish::WRITE };
+    pub(super) const WRITE_AFTER_READERS: Wish =
+        Wish { fairness: Fairness::ReadersFirst, ..Wish::WRITE };
+    pub(super) const TRY_WRITE: Wish = Wish { waits: false, ..Wish::WRITE };
+    pub(super) const TRY_READ: Wish = Wish { waits: false, ..Wish::READ };
+    pub(super) const UPGRADE: Wish = Wish { changes: &[Change::Upgrade], ..Wish::READ };
+    pub(super) const DOWNGRADE: Wish = Wish { changes: &[Change::Downgrade], ..Wish::WRITE };
+    pub(super) const THERE_AND_BACK: Wish =
+        Wish { changes: &[Change::Downgrade, Change::Upgrade], ..Wish::WRITE };
+
+    pub(super) fn request(&self, settings: &Settings) -> State {
+        let options = LeaseOptions { fairness: self.fairness, ..LeaseOptions::of(settings) };
+        let goal = Goal::Take(self.mode, self.fairness);
+        State::new(goal, &options, self.policy(), NOW)
+    }
+
+    pub(super) fn policy(&self) -> WaitPolicy {
+        match self.waits {
+            true => WaitPolicy::Queue { until: None },
+            false => WaitPolicy::Try { until: NOW.after(UNIT) },
+        }
+    }
+}
+
+/// How often each thing may still go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Budget {
+    /// A call is given up by its client: it may still arrive, or not, and its answer does not.
+    pub(super) abandoned: u8,
+    /// A message of a grant is lost.
+    pub(super) lost_messages: u8,
+    /// A request is dropped by its caller.
+    pub(super) cancelled: u8,
+    /// A client dies.
+    pub(super) crashes: u8,
+    /// The server's replica takes over, and lacks the last write.
+    pub(super) failovers: u8,
+    /// Time passes though somebody could act.
+    pub(super) slow: u8,
+}
+
+/// As slow as it likes.
+pub(super) const UNLIMITED: u8 = u8::MAX;
+
+/// A world to be searched.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) name: &'static str,
+    /// Of each client, one after the other.
+    pub(super) programs: &'static [&'static [Wish]],
+    pub(super) budget: Budget,
+    /// The limits of the scripts are made small, so that few clients reach them.
+    pub(super) small_limits: bool,
+    /// In units: the lease, a waiter's time to live, and the window of a grant.
+    pub(super) lease: u32,
+    pub(super) ttl: u32,
+    pub(super) window: u32,
+    /// The search ends without having come to its end when it has found so many states.
+    pub(super) most_states: usize,
+}
+
+impl Plan {
+    pub(super) const fn new(name: &'static str, programs: &'static [&'static [Wish]]) -> Plan {
+        let budget = Budget {
+            abandoned: 0,
+            lost_messages: 0,
+            cancelled: 0,
+            crashes: 0,
+            failovers: 0,
+            slow: 0,
+        };
+        Plan {
+            name,
+            programs,
+            budget,
+            small_limits: false,
+            lease: 2,
+            ttl: 2,
+            window: 1,
+            most_states: 30_000_000,
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        let poll = PollSettings {
+            interval: UNIT,
+            waiter_ttl: self.ttl * UNIT,
+            window: self.window * UNIT,
+        };
+        Settings {
+            lease: self.lease * UNIT,
+            margin: Some(Duration::ZERO),
+            poll,
+            call_timeout: UNIT,
+            ..Settings::default()
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A history in words, and the table of what was searched.
+
+use std::fmt::Write;
+
+use crate::checker::beliefs::Belief;
+use crate::checker::call::Call;
+use crate::checker::search::Summary;
+use crate::checker::time::SERVER_NOW;
+use crate::checker::world::{Action, Model, World};
+
+/// What happened, step by step, with who believed what after each.
+pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
+    let mut world = model.first();
+    let mut text = String::new();
+    for (at, number) in actions.iter().enumerate() {
+        let action = model.actions(&world)[usize::from(*number)];
+        let _ = write!(text, "{:>4}. {}", at + 1, in_words(model, &world, action));
+        match model.apply(&world, action) {
+            Ok(next) => world = model.canonical(next),
+            Err(what) => {
+                let _ = writeln!(text, "\n      {what}");
+                return text;
+            }
+        }
+        let _ = writeln!(text, "{}", beliefs(model, &world));
+    }
+    let lock = &model.locks[world.lock];
+    let _ = writeln!(text, "      the lock, where it is {SERVER_NOW}: {lock:?}");
+    text
+}
+
+/// A, B and C. Where two clients are alike, they may change their letters from step to step.
+fn letter(client: usize) -> char {
+    char::from(b'A' + client as u8)
+}
+
+fn in_words(model: &mut Model, world: &World, action: Action) -> String {
+    let call = |at: usize| {
+        let (client, call) = world.calls[at];
+        let call: &Call = &model.calls[call];
+        let name = call.request().map_or("call", |request| request.name());
+        format!("{name} of {}", letter(usize::from(client)))
+    };
+    let message = |at: usize| letter(usize::from(world.messages[at].client));
+    match action {
+        Action::Tick => "ten seconds pass".into(),
+        Action::Start(at) => format!("{} begins to acquire the lock", letter(at)),
+        Action::Run(at) => {
+            let name = call(at);
+            format!("the server carries out the {name}: {}", model.outcome(world, at).said)
+        }
+        Action::Answer(at) => format!("the answer to the {} comes", call(at)),
+        Action::Abandon(at) => format!("the {} comes to no answer, and may still arrive", call(at)),
+        Action::Vanish(at) => format!("the {} never arrives", call(at)),
+        Action::Hear(at) => format!("{} hears of its grant", message(at)),
+        Action::LoseMessage(at) => format!("the message to {} is lost", message(at)),
+        Action::Wake(at) => format!("{} polls", letter(at)),
+        Action::Look(at) => format!("the worker of {} looks at it", letter(at)),
+        Action::Cancel(at) => format!("{} drops its request", letter(at)),
+        Action::Drop(at) => format!("{} drops its guard", letter(at)),
+        Action::Change(at) => format!("{} begins to change its lease", letter(at)),
+        Action::Join(at) => format!("{} subscribes", letter(at)),
+        Action::Crash(at) => format!("{} dies", letter(at)),
+        Action::FailOver => "a replica takes over that lacks the last write".into(),
+    }
+}
+
+fn beliefs(model: &Model, world: &World) -> String {
+    let mut text = String::new();
+    for (at, client) in world.clients.iter().enumerate() {
+        if let Some(belief) = Belief::of(&model.clients[*client]) {
+            let mode = if belief.writes { "writes" } else { "reads" };
+            let left = belief.ends.saturating_sub(SERVER_NOW);
+            let _ = write!(text, " [{} believes that it {mode} for {left} ms]", letter(at));
+        }
+    }
+    text
+}
+
+/// The rows of all worlds, beneath their heading.
+pub(super) fn table<'a>(rows: impl Iterator<Item = &'a String>) -> String {
+    const HEADING: &str = "| world | states | transitions | depth | seconds | scripts run | |\n\
+                           | --- | --- | --- | --- | --- | --- | --- |\n";
+    rows.fold(HEADING.to_owned(), |table, row| table + row + "\n")
+}
+
+impl Summary {
+    pub(super) fn row(&self) -> String {
+        let Summary { name, states, transitions, depth, executed, asked, .. } = self;
+        let took = self.took.as_secs_f64();
+        let how = match (&self.violation, self.closed) {
+            (Some(violation), _) => format!("BROKEN: {}", violation.what),
+            (None, true) => "closed".into(),
+            (None, false) => "not closed: the bound was reached".into(),
+        };
+        format!(
+            "| {name} | {states} | {transitions} | {depth} | {took:.1} | {executed} of {asked} | {how} |"
+        )
+    }
+}

@@ -1,0 +1,146 @@
+//! Which of the planted faults in the scripts small worlds find, and how many of those that the
+//! rules were written without.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::checker::faults::{self, Fault, is_held_back};
+use crate::checker::program::{Budget, Plan, Wish};
+use crate::checker::search::search;
+use crate::checker::step::Changed;
+use crate::checker::world::Model;
+use crate::checker::worlds::{NONE, R, RF, RU, W, WD, WDU, WF};
+
+/// How long one world may take over one fault.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How many faults are tried side by side.
+const AT_ONCE: usize = 2;
+
+/// The worlds that a fault goes through until one finds it, the quickest first.
+fn worlds() -> Vec<Plan> {
+    const TW: &[Wish] = &[Wish::TRY_WRITE];
+    let slow = Budget { slow: 1, ..NONE };
+    let plan = |name, programs, budget| Plan { budget, ..Plan::new(name, programs) };
+    let small = |plan| Plan { small_limits: true, ..plan };
+    vec![
+        plan("W,W,R; 1 crash", &[W, W, R], Budget { crashes: 1, ..NONE }),
+        plan("W,R; 1 abandoned, slow", &[W, R], Budget { abandoned: 1, ..slow }),
+        plan("WDU,R; 1 abandoned", &[WDU, R], Budget { abandoned: 1, ..NONE }),
+        plan("RU,RU,W", &[RU, RU, W], NONE),
+        plan(
+            "RU,R; 1 abandoned, 1 cancel",
+            &[RU, R],
+            Budget { abandoned: 1, cancelled: 1, ..NONE },
+        ),
+        plan("W,W; 1 failover, slow", &[W, W], Budget { failovers: 1, ..slow }),
+        plan("WF,RF,R; slow", &[WF, RF, R], slow),
+        plan("W,WF,RF,RF", &[W, WF, RF, RF], NONE),
+        plan("W,R,R; slow", &[W, R, R], slow),
+        plan("WD,R; 1 abandoned, slow", &[WD, R], Budget { abandoned: 1, ..slow }),
+        plan("TW,W; slow", &[TW, W], slow),
+        plan("W,W,W,R", &[W, W, W, R], NONE),
+        small(plan("small limits: W,R,R; 1 crash", &[W, R, R], Budget { crashes: 1, ..NONE })),
+        small(plan("small limits: W,R,R,R", &[W, R, R, R], NONE)),
+        plan(
+            "W,R; 1 failover, 1 abandoned",
+            &[W, R],
+            Budget { failovers: 1, abandoned: 1, ..NONE },
+        ),
+    ]
+}
+
+/// Why no world can find it, by what it is in and what it breaks.
+fn out_of_scope(fault: &Fault) -> Option<&'static str> {
+    let file = fault.file.trim_start_matches("lua/");
+    let of_file = match file {
+        "revoke.lua" | "force_release.lua" | "raise_token.lua" | "holds.lua" | "inspect.lua" => {
+            Some("no client of these worlds calls this script")
+        }
+        _ if file.starts_with("mutex/") => Some("the mutex is another lock"),
+        _ => None,
+    };
+    let of_promise = match fault.invariant.as_str() {
+        "11, a full memory" | "memory" => Some("no server of these worlds has a full memory"),
+        "12, what is strange is left alone" | "1, one key" => Some("no call here is malformed"),
+        "what replicas confirm survives" => Some("a write that changes nothing is not seen"),
+        "5, bounded work" => Some("work is not counted"),
+        "the limit of the queue" => Some("no queue here is full"),
+        "a revoked lease ends" => Some("nobody revokes"),
+        _ => None,
+    };
+    of_file.or(of_promise)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    killed: usize,
+    of: usize,
+}
+
+impl Score {
+    fn share(self) -> f64 {
+        self.killed as f64 / self.of.max(1) as f64
+    }
+}
+
+/// What found it, if anything did.
+fn try_one(fault: &Fault) -> Option<String> {
+    worlds().into_iter().find_map(|plan| {
+        let changed = Changed { fault: Some(fault), small_limits: false };
+        let summary = search(&mut Model::new(plan, changed), Some(PATIENCE));
+        let violation = summary.violation?;
+        let what = violation.what.lines().next().unwrap_or_default().to_owned();
+        Some(format!("{} in {} steps of {}", what, violation.steps, summary.name))
+    })
+}
+
+/// Else every fault would seem to be found.
+fn scripts_without_a_fault_must_pass() {
+    for plan in worlds() {
+        let summary = search(&mut Model::new(plan, Changed::default()), Some(PATIENCE));
+        println!("{}", summary.row());
+        assert!(summary.violation.is_none(), "{:?}", summary.violation);
+    }
+}
+
+/// Tries all faults in scope. Tells the score of those that the rules may know, and of those held
+/// back.
+#[test]
+#[ignore = "`make check-mutants`"]
+fn mutants() {
+    scripts_without_a_fault_must_pass();
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let all = faults::all().into_iter().filter(|fault| fault.name.contains(&only));
+    let (outside, inside): (Vec<_>, Vec<_>) = all.partition(|fault| out_of_scope(fault).is_some());
+    for fault in &outside {
+        println!("outside   {}: {}", fault.name, out_of_scope(fault).unwrap_or_default());
+    }
+    let scores = Mutex::new([Score::default(); 2]);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(fault) = inside.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = try_one(fault);
+                    let held_back = is_held_back(&fault.name);
+                    let score = &mut scores.lock().unwrap()[usize::from(held_back)];
+                    score.of += 1;
+                    score.killed += usize::from(found.is_some());
+                    let part = if held_back { "held back" } else { "known    " };
+                    println!("{part} {}: {}", fault.name, found.unwrap_or("ALIVE".into()));
+                }
+            });
+        }
+    });
+    let [known, held_back] = scores.into_inner().unwrap();
+    let total = Score { killed: known.killed + held_back.killed, of: known.of + held_back.of };
+    for (name, score) in [("known", known), ("held back", held_back), ("in scope", total)] {
+        println!("{name}: {} of {} killed, {:.0} %", score.killed, score.of, 100.0 * score.share());
+    }
+    println!("{} out of scope", outside.len());
+    let is_all = only.is_empty();
+    assert!(!is_all || (total.share() >= 0.6 && held_back.share() >= 0.5));
+}

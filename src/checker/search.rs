@@ -1,0 +1,182 @@
+//! All states that can be reached, the nearest first.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use crate::checker::beliefs;
+use crate::checker::report;
+use crate::checker::world::{Model, World};
+
+/// How a state was found first.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    from: u32,
+    action: u16,
+    depth: u16,
+}
+
+/// What a search has come to.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    pub(super) name: &'static str,
+    pub(super) states: usize,
+    pub(super) transitions: u64,
+    pub(super) depth: u16,
+    /// It has come to its end.
+    pub(super) closed: bool,
+    pub(super) took: Duration,
+    /// Runs of scripts that the search asked for, and how many were not known.
+    pub(super) asked: u64,
+    pub(super) executed: usize,
+    /// The rule that was broken, with the shortest history that breaks it.
+    pub(super) violation: Option<Violation>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Violation {
+    pub(super) what: String,
+    pub(super) history: String,
+    pub(super) steps: usize,
+}
+
+struct Search<'a> {
+    model: &'a mut Model,
+    known: HashMap<u128, u32>,
+    found: Vec<Found>,
+    /// From each state back to one that it was reached from.
+    back: Vec<(u32, u32)>,
+    ends: Vec<u32>,
+    next: VecDeque<(u32, World)>,
+    transitions: u64,
+}
+
+/// Searches until all is known, a rule is broken, or the plan's bound or the time is reached.
+pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
+    let started = Instant::now();
+    let first = model.first();
+    let mut search = Search {
+        model,
+        known: HashMap::new(),
+        found: Vec::new(),
+        back: Vec::new(),
+        ends: Vec::new(),
+        next: VecDeque::new(),
+        transitions: 0,
+    };
+    search.note(first, Found { from: 0, action: 0, depth: 0 });
+    let is_late = || time.is_some_and(|time| started.elapsed() >= time);
+    let (closed, violation) = search.run(is_late);
+    let Search { model, found, transitions, .. } = search;
+    Summary {
+        name: model.plan.name,
+        states: found.len(),
+        transitions,
+        depth: found.last().map_or(0, |last| last.depth),
+        closed,
+        took: started.elapsed(),
+        asked: model.asked,
+        executed: model.executed(),
+        violation,
+    }
+}
+
+impl Search<'_> {
+    fn run(&mut self, is_late: impl Fn() -> bool) -> (bool, Option<Violation>) {
+        let mut looked = 0_u32;
+        while let Some((number, world)) = self.next.pop_front() {
+            looked += 1;
+            if self.found.len() > self.model.plan.most_states
+                || (looked.is_multiple_of(1024) && is_late())
+            {
+                return (false, None);
+            }
+            if let Err((action, what)) = self.go_on(number, &world) {
+                return (false, Some(self.violation(number, Some(action), what)));
+            }
+        }
+        let violation = self
+            .without_end()
+            .map(|number| self.violation(number, None, "no way leads to the end".into()));
+        (violation.is_none(), violation)
+    }
+
+    /// Takes all steps from a state.
+    fn go_on(&mut self, number: u32, world: &World) -> Result<(), (u16, String)> {
+        let depth = self.found[number as usize].depth + 1;
+        for (at, action) in self.model.actions(world).into_iter().enumerate() {
+            let action_number = at as u16;
+            self.transitions += 1;
+            let next = self.model.apply(world, action).map_err(|what| (action_number, what))?;
+            let next = self.model.canonical(next);
+            let broken = match self.known.get(&print_of(&next)) {
+                Some(known) => {
+                    self.back.push((*known, number));
+                    None
+                }
+                None => {
+                    let broken = beliefs::broken(self.model, &next);
+                    let found = Found { from: number, action: action_number, depth };
+                    let known = self.note(next, found);
+                    self.back.push((known, number));
+                    broken
+                }
+            };
+            if let Some(what) = broken {
+                return Err((action_number, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, world: World, found: Found) -> u32 {
+        let number = self.found.len() as u32;
+        self.known.insert(print_of(&world), number);
+        self.found.push(found);
+        if self.model.is_done(&world) {
+            self.ends.push(number);
+        }
+        self.next.push_back((number, world));
+        number
+    }
+
+    /// A state from which no way leads to the end of all programs.
+    fn without_end(&mut self) -> Option<u32> {
+        self.back.sort_unstable();
+        let mut reaches = vec![false; self.found.len()];
+        let mut next = std::mem::take(&mut self.ends);
+        next.iter().for_each(|end| reaches[*end as usize] = true);
+        while let Some(state) = next.pop() {
+            let from = self.back.partition_point(|(to, _)| *to < state);
+            for (_, from) in self.back[from..].iter().take_while(|(to, _)| *to == state) {
+                if !std::mem::replace(&mut reaches[*from as usize], true) {
+                    next.push(*from);
+                }
+            }
+        }
+        reaches.iter().position(|reaches| !reaches).map(|state| state as u32)
+    }
+
+    fn violation(&mut self, number: u32, last: Option<u16>, what: String) -> Violation {
+        let mut actions: Vec<u16> = last.into_iter().collect();
+        let mut at = number;
+        while at != 0 {
+            let Found { from, action, .. } = self.found[at as usize];
+            actions.push(action);
+            at = from;
+        }
+        actions.reverse();
+        let history = report::history(self.model, &actions);
+        Violation { what, history, steps: actions.len() }
+    }
+}
+
+/// Two states are taken for the same if these 128 bits are.
+fn print_of(world: &World) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, world).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}

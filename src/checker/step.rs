@@ -1,0 +1,55 @@
+//! Scripts as they ship, or with a fault or small limits planted by text, each run once for the
+//! same input.
+
+use std::path::{Path, PathBuf};
+
+use crate::checker::faults::Fault;
+use crate::protocol::Scripts;
+
+/// How the scripts differ from those that ship.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changed<'a> {
+    pub(super) fault: Option<&'a Fault>,
+    pub(super) small_limits: bool,
+}
+
+/// Limits that few clients reach, in the place of those that ship.
+const SMALL_LIMITS: [(&str, &str, &str); 5] = [
+    ("lib/pump.lua", "local GRANTS = 16 ", "local GRANTS = 2 "),
+    ("lib/pump.lua", "local LOOKS = 16 ", "local LOOKS = 1 "),
+    ("lib/pump.lua", "local LOOKS_UNBLOCKED = 2", "local LOOKS_UNBLOCKED = 1"),
+    ("lib/waiters.lua", "local STEPS = 16 ", "local STEPS = 1 "),
+    ("lib/constants.lua", "local FEW = 8 ", "local FEW = 1 "),
+];
+
+impl Changed<'_> {
+    /// From `lua/`, or from the folder that `RWLEASE_LUA` names. They live as long as the program:
+    /// a call names them.
+    pub(super) fn scripts(&self) -> &'static Scripts {
+        let folder = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
+        let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("lua"));
+        let read = |name: &str| {
+            let text = std::fs::read_to_string(folder.join(name))?;
+            Ok::<_, std::io::Error>(self.change(name, text).into())
+        };
+        Box::leak(Box::new(Scripts::assemble(read).unwrap()))
+    }
+
+    fn change(&self, file: &str, text: String) -> String {
+        let text = match self.fault {
+            Some(fault) => fault.plant(file, text),
+            None => text,
+        };
+        let limits = SMALL_LIMITS.iter().filter(|(of, ..)| self.small_limits && *of == file);
+        limits.fold(text, |text, (_, old, new)| text.replace(old, new))
+    }
+}
+
+#[test]
+fn small_limits_are_in_their_places() {
+    for (file, old, new) in SMALL_LIMITS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert_eq!((text.matches(old).count(), text.matches(new).count()), (1, 0), "{file} {old}");
+    }
+}

@@ -1,0 +1,178 @@
+//! A lock's hash as `docs/protocol.md` reads it.
+
+use std::collections::BTreeMap;
+
+use crate::checker::time::SERVER_NOW;
+use crate::embedded::Lock;
+
+/// A record of a holder, alive or dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) writes: bool,
+    pub(super) claimed: bool,
+    pub(super) deadline: u64,
+    pub(super) token: u64,
+    /// A reader's place in the array.
+    pub(super) index: u64,
+}
+
+impl Record {
+    pub(super) fn is_alive(&self) -> bool {
+        SERVER_NOW < self.deadline
+    }
+}
+
+/// A waiter's entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) mode: char,
+    pub(super) previous: String,
+    pub(super) next: String,
+    pub(super) ticket: u64,
+    seen: u64,
+    ttl: u64,
+    pub(super) window: u64,
+    pub(super) is_fair: bool,
+    pub(super) node: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    /// The holders by their ids: a writer and readers. One may be in both, if one is dead.
+    pub(super) writer: Option<(String, Record)>,
+    pub(super) readers: BTreeMap<String, Record>,
+    /// The ids in the array of readers, by index.
+    pub(super) array: BTreeMap<u64, String>,
+    pub(super) waiters: BTreeMap<String, Waiter>,
+    lapsed: Vec<(String, u64)>,
+    numbers: BTreeMap<String, u64>,
+    words: BTreeMap<String, String>,
+    pub(super) ends: Option<u64>,
+}
+
+impl View {
+    pub(super) fn of(lock: &Lock) -> Result<View, String> {
+        let mut view = View { ends: lock.ends, ..View::default() };
+        for (field, value) in &lock.fields {
+            view.read(field, value).ok_or_else(|| format!("malformed: {field} = {value}"))?;
+        }
+        Ok(view)
+    }
+
+    fn read(&mut self, field: &str, value: &str) -> Option<()> {
+        match field.split_once(':') {
+            Some(("r", id)) => {
+                self.readers.insert(id.into(), Record::read(value, false)?);
+            }
+            Some(("i", index)) => {
+                self.array.insert(index.parse().ok()?, value.into());
+            }
+            Some(("q", id)) => {
+                self.waiters.insert(id.into(), Waiter::read(value)?);
+            }
+            _ => self.read_one(field, value)?,
+        }
+        Some(())
+    }
+
+    fn read_one(&mut self, field: &str, value: &str) -> Option<()> {
+        match field {
+            "writer" => {
+                self.writer = Some((value.get(30..)?.into(), Record::read(value, true)?));
+            }
+            "lapsed" => {
+                let words: Vec<&str> = value.split(' ').collect();
+                for pair in words.chunks(2) {
+                    self.lapsed.push((pair[0].into(), pair.get(1)?.parse().ok()?));
+                }
+            }
+            "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader"
+            | "sweep" | "wide" => {
+                self.words.insert(field.into(), value.into());
+            }
+            _ => {
+                self.numbers.insert(field.into(), value.parse().ok()?);
+            }
+        }
+        Some(())
+    }
+
+    /// A field that is a number, 0 if there is none.
+    pub(super) fn number(&self, field: &str) -> u64 {
+        self.numbers.get(field).copied().unwrap_or(0)
+    }
+
+    pub(super) fn word(&self, field: &str) -> Option<&str> {
+        self.words.get(field).map(String::as_str)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Those that hold now.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (&str, &Record)> {
+        let forced = self.number("forced");
+        let readers = self.readers.iter().filter(move |(_, record)| record.token > forced);
+        let readers = readers.map(|(id, record)| (id.as_str(), record));
+        let writer = self.writer.as_ref().map(|(id, record)| (id.as_str(), record));
+        writer.into_iter().chain(readers).filter(|(_, record)| record.is_alive())
+    }
+
+    pub(super) fn holder(&self, id: &str) -> Option<&Record> {
+        self.holders().find(|(holder, _)| *holder == id).map(|(_, record)| record)
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.holders().any(|(_, record)| record.writes)
+    }
+
+    pub(super) fn is_waiter_alive(&self, id: &str, waiter: &Waiter) -> bool {
+        let client = &id[..11];
+        let lapsed = self.lapsed.iter().any(|(who, when)| who == client && *when > waiter.seen);
+        SERVER_NOW < waiter.seen + waiter.ttl && !lapsed
+    }
+
+    pub(super) fn living_waiters(&self) -> impl Iterator<Item = (&str, &Waiter)> {
+        let waiters = self.waiters.iter().map(|(id, waiter)| (id.as_str(), waiter));
+        waiters.filter(|(id, waiter)| self.is_waiter_alive(id, waiter))
+    }
+}
+
+impl Record {
+    fn read(value: &str, writes: bool) -> Option<Record> {
+        Some(Record {
+            writes,
+            claimed: match value.get(..1)? {
+                "h" => true,
+                "g" => false,
+                _ => return None,
+            },
+            deadline: value.get(1..14)?.parse().ok()?,
+            token: value.get(14..30)?.parse().ok()?,
+            index: if writes { 0 } else { value.get(30..)?.parse().ok()? },
+        })
+    }
+}
+
+impl Waiter {
+    fn read(value: &str) -> Option<Waiter> {
+        let words: Vec<&str> = value.split(' ').collect();
+        let [mode, previous, next, ticket, seen, ttl, _lease, window, fairness, node, _tag, _since] =
+            words[..]
+        else {
+            return None;
+        };
+        Some(Waiter {
+            mode: mode.chars().next()?,
+            previous: previous.into(),
+            next: next.into(),
+            ticket: ticket.parse().ok()?,
+            seen: seen.parse().ok()?,
+            ttl: ttl.parse().ok()?,
+            window: window.parse().ok()?,
+            is_fair: fairness == "f",
+            node: node.into(),
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! The worlds that are searched. `make check` runs them all, and with `DEEP=1` those that take long
+//! as well.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::checker::program::{Budget, Plan, UNLIMITED, Wish};
+use crate::checker::report;
+use crate::checker::search::{Summary, search};
+use crate::checker::step::Changed;
+use crate::checker::world::Model;
+
+pub(super) const NONE: Budget = Plan::new("", &[]).budget;
+
+pub(super) const W: &[Wish] = &[Wish::WRITE];
+pub(super) const R: &[Wish] = &[Wish::READ];
+pub(super) const RU: &[Wish] = &[Wish::UPGRADE];
+pub(super) const WD: &[Wish] = &[Wish::DOWNGRADE];
+/// A write that becomes a read and a write again.
+pub(super) const WDU: &[Wish] = &[Wish::THERE_AND_BACK];
+/// Readers-first, both of them.
+pub(super) const RF: &[Wish] = &[Wish::READ_FIRST];
+pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
+
+/// Searches a world, tells of it, and fails if a rule is broken or its end was not reached.
+fn check(plan: Plan) {
+    let summary = search(&mut Model::new(plan, Changed::default()), None);
+    println!("{}", summary.row());
+    keep_for_the_table(&summary);
+    if let Some(violation) = &summary.violation {
+        panic!("{} after {} steps\n{}", violation.what, violation.steps, violation.history);
+    }
+    assert!(summary.closed, "the search of this world has not come to its end");
+}
+
+/// For an hour or so, and only when it is asked for.
+fn check_deep(plan: Plan) {
+    if std::env::var("DEEP").is_ok_and(|deep| !deep.is_empty()) {
+        check(plan);
+    }
+}
+
+/// Writes the table of all worlds that this program has searched so far.
+fn keep_for_the_table(summary: &Summary) {
+    static ROWS: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
+    let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+    rows.insert(summary.name, summary.row());
+    let table = report::table(rows.values());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    std::fs::write(folder.join("check.md"), table).unwrap();
+}
+
+/// The smallest one, with each run of all tests.
+#[test]
+fn a_small_world_is_searched_to_its_end() {
+    check(Plan::new("W,R", &[W, R]));
+}
+
+mod network {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn two_writers_and_calls_messages_and_requests_that_get_lost() {
+        let budget =
+            Budget { abandoned: 1, lost_messages: 1, cancelled: 1, slow: UNLIMITED, ..NONE };
+        let name = "network: W,W; unlimited slowness, 1 abandoned call, 1 lost message, 1 cancel";
+        check(Plan { budget, ..Plan::new(name, &[W, W]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_write_that_becomes_a_read_and_a_reader() {
+        let budget = Budget { abandoned: 1, slow: 1, ..NONE };
+        let name = "network: WD,R; slowness 1, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[WD, R]) });
+    }
+}
+
+mod queue {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn two_writers_and_a_reader_that_are_slow() {
+        let budget = Budget { slow: 2, ..NONE };
+        check(Plan { budget, ..Plan::new("queue: W,W,R; slowness 2", &[W, W, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn two_writers_and_a_reader_of_which_one_dies() {
+        let budget = Budget { crashes: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("queue: W,W,R; 1 crash", &[W, W, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn three_writers_and_a_reader() {
+        check(Plan::new("queue: W,W,W,R", &[W, W, W, R]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_writer_and_two_readers_of_which_one_gives_up() {
+        let budget = Budget { cancelled: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("queue: W,R,R; 1 cancel", &[W, R, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn readers_first() {
+        let budget = Budget { slow: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("queue: WF,RF,R; slowness 1", &[WF, RF, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_fair_writer_and_readers_first() {
+        check(Plan::new("queue: W,WF,RF,RF", &[W, WF, RF, RF]));
+    }
+
+    /// Moments that lie twice as close to each other.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn twice_as_many_ticks() {
+        let budget = Budget { slow: UNLIMITED, ..NONE };
+        let plan = Plan::new("queue: W,R; unlimited slowness, lease and ttl 4, window 2", &[W, R]);
+        check(Plan { budget, lease: 4, ttl: 4, window: 2, ..plan });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn those_who_only_try() {
+        const TW: &[Wish] = &[Wish::TRY_WRITE];
+        const TR: &[Wish] = &[Wish::TRY_READ];
+        let budget = Budget { slow: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("queue: TW,TR,W; slowness 1", &[TW, TR, W]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `DEEP=1 make check`"]
+    fn two_writers_and_a_reader_that_are_slower() {
+        let budget = Budget { slow: 3, ..NONE };
+        check_deep(Plan { budget, ..Plan::new("deep: W,W,R; slowness 3", &[W, W, R]) });
+    }
+}
+
+mod changes {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn two_readers_that_upgrade_and_a_writer() {
+        check(Plan::new("changes: RU,RU,W", &[RU, RU, W]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_reader_that_upgrades_and_two_readers() {
+        check(Plan::new("changes: RU,R,R", &[RU, R, R]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_reader_that_gives_up_its_upgrade() {
+        let budget = Budget { cancelled: 1, abandoned: 1, ..NONE };
+        let name = "changes: RU,R; 1 abandoned call, 1 cancel";
+        check(Plan { budget, ..Plan::new(name, &[RU, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn there_and_back() {
+        let budget = Budget { abandoned: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("changes: WDU,R; 1 abandoned call", &[WDU, R]) });
+    }
+}
+
+mod history {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_writer_and_a_reader_through_a_failover() {
+        let budget = Budget { failovers: 1, abandoned: 1, ..NONE };
+        let name = "history: W,R; 1 failover, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[W, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn two_writers_through_a_failover() {
+        let budget = Budget { failovers: 1, slow: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("history: W,W; 1 failover, slowness 1", &[W, W]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `DEEP=1 make check`"]
+    fn two_writers_and_a_reader_through_a_failover() {
+        let budget = Budget { failovers: 1, ..NONE };
+        check_deep(Plan { budget, ..Plan::new("deep: W,W,R; 1 failover", &[W, W, R]) });
+    }
+}
+
+mod small_limits {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_writer_and_three_readers() {
+        let plan = Plan::new("small limits: W,R,R,R", &[W, R, R, R]);
+        check(Plan { small_limits: true, ..plan });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_writer_and_two_readers_of_which_one_dies() {
+        let budget = Budget { crashes: 1, ..NONE };
+        let plan = Plan::new("small limits: W,R,R; 1 crash", &[W, R, R]);
+        check(Plan { small_limits: true, budget, ..plan });
+    }
+}

@@ -1,0 +1,138 @@
+//! One run of a script as a pure function: the lock, the time and who hears go in, and the lock, the
+//! reply and the messages come out. For the checker, which goes from any state to the next.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::answer::{Blob, Failure};
+use super::engine::Engine;
+use super::lock;
+use super::server::Digest;
+use super::store::{Entry, Value};
+use super::world::World;
+use crate::clock::Clock;
+use crate::node::{Notice, Reply};
+
+/// The one server that there is, and the connection that hears for all.
+pub(super) const SERVER: usize = 0;
+pub(super) const LISTENER: u64 = 1;
+
+/// A lock as it stands at its server. Without fields there is no key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Lock {
+    pub(crate) fields: BTreeMap<String, String>,
+    /// When the key ends, ms.
+    pub(crate) ends: Option<u64>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ran {
+    pub(crate) lock: Lock,
+    pub(crate) reply: Reply,
+    /// What was published and heard: the channel, and the message.
+    pub(crate) messages: Vec<(Bytes, Bytes)>,
+}
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) script: &'a str,
+    pub(crate) key: &'a [u8],
+    pub(crate) args: &'a [&'a [u8]],
+    /// The server's time in microseconds.
+    pub(crate) now: u64,
+    /// The channels that somebody listens to.
+    pub(crate) heard: &'a [Bytes],
+}
+
+/// An engine of one server that forgets everything between two runs.
+pub(crate) struct PureStep {
+    engine: Engine,
+    scripts: HashMap<String, Digest>,
+    notices: UnboundedReceiver<Notice>,
+}
+
+impl PureStep {
+    /// With scripts by their names, and their texts.
+    pub(crate) fn new<'a>(
+        scripts: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<PureStep, String> {
+        let engine = Engine::builder().standalone().manual_time().build();
+        let mut known = HashMap::new();
+        for (name, text) in scripts {
+            let mut digest: Digest = [0; 40];
+            digest.copy_from_slice(sha1_smol::Sha1::from(text).digest().to_string().as_bytes());
+            lock(&engine.shared.host).compile(&digest, text.as_bytes()).map_err(in_words)?;
+            known.insert(name.to_owned(), digest);
+        }
+        let notices = mpsc::unbounded_channel().1;
+        Ok(PureStep { engine, scripts: known, notices })
+    }
+
+    pub(crate) fn run(&mut self, before: &Lock, run: &Run<'_>) -> Result<Ran, String> {
+        let unknown = || format!("no script {}", run.script);
+        let digest = self.scripts.get(run.script).ok_or_else(unknown)?;
+        let world = self.engine.shared.world.clone();
+        self.notices = set_up(&world, before, run);
+        let reply = lock(&self.engine.shared.host).run(digest, &[run.key], run.args);
+        lock(&world).end_script();
+        let reply = reply.map_err(in_words)?;
+        Ok(Ran { lock: lock_at(&world, run.key), reply, messages: self.heard() })
+    }
+
+    fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
+        let mut messages = Vec::new();
+        while let Ok(notice) = self.notices.try_recv() {
+            if let Notice::Message { channel, payload } = notice {
+                messages.push((channel, payload));
+            }
+        }
+        messages
+    }
+}
+
+fn in_words(failure: Failure) -> String {
+    failure.line().to_owned()
+}
+
+/// Makes the server what it is before the run, and begins that.
+fn set_up(world: &Arc<Mutex<World>>, before: &Lock, run: &Run<'_>) -> UnboundedReceiver<Notice> {
+    let (sender, notices) = mpsc::unbounded_channel();
+    let mut world = lock(world);
+    let still = (world.epoch + world.clock.now().since_origin()).as_micros() as i64;
+    let server = &mut world.servers[SERVER];
+    server.clock_offset = run.now as i64 - still;
+    server.subscribers.disconnect_all();
+    server.subscribers.connect(LISTENER, sender);
+    for channel in run.heard {
+        server.subscribers.join(LISTENER, channel.clone());
+    }
+    server.store.empty();
+    if !before.fields.is_empty() {
+        let blob = |text: &String| Blob::from_slice(text.as_bytes());
+        let fields = before.fields.iter().map(|(field, value)| (blob(field), blob(value)));
+        let value = Value::Hash(fields.collect());
+        server.store.set(run.key, Some(Entry { value, expires: before.ends }));
+    }
+    let at = world.at(SERVER);
+    world.begin_script(at, false, Some(run.key));
+    notices
+}
+
+/// The lock at this key.
+pub(super) fn lock_at(world: &Arc<Mutex<World>>, key: &[u8]) -> Lock {
+    let world = lock(world);
+    let Some(entry) = world.servers[SERVER].store.entry(key) else {
+        return Lock::default();
+    };
+    let text = |blob: &Blob| String::from_utf8_lossy(blob).into_owned();
+    let fields = match &entry.value {
+        Value::Hash(fields) => fields.iter().map(|(field, value)| (text(field), text(value))),
+        Value::Text(_) => return Lock::default(),
+    };
+    Lock { fields: fields.collect(), ends: entry.expires }
+}
