@@ -86,7 +86,9 @@ impl Search<'_> {
         let mut looked = 0_u32;
         while let Some((number, world)) = self.next.pop_front() {
             looked += 1;
-            if self.found.len() > self.model.plan.most_states || (looked % 1024 == 0 && is_late()) {
+            if self.found.len() > self.model.plan.most_states
+                || (looked.is_multiple_of(1024) && is_late())
+            {
                 return (false, None);
             }
             if let Err((action, what)) = self.go_on(number, &world) {

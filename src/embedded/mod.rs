@@ -46,9 +46,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use engine::{Builder, Engine};
 pub use faults::Faults;
+pub use network::{Fate, Host, Kind, Message, Network, Weather};
 #[cfg(test)]
 pub(crate) use pure_step::{Lock, PureStep, Ran, Run};
-pub use network::{Fate, Host, Kind, Message, Network, Weather};
 pub use session::WaitCovers;
 pub use watch::{Served, Watcher};
 pub use world::Tally;
