@@ -18,6 +18,8 @@ pub(super) struct Wish {
     pub(super) fairness: Fairness,
     /// It joins the queue, or else only tries.
     pub(super) waits: bool,
+    /// The longest hold, in units: near its end, renewals want less than the lease.
+    pub(super) hold: Option<u32>,
     /// What it may do with the lease, in this order.
     pub(super) changes: &'static [Change],
 }
@@ -29,8 +31,14 @@ pub(super) enum Change {
 }
 
 impl Wish {
-    pub(super) const WRITE: Wish =
-        Wish { mode: Mode::Write, fairness: Fairness::PhaseFair, waits: true, changes: &[] };
+    pub(super) const WRITE: Wish = Wish {
+        mode: Mode::Write,
+        fairness: Fairness::PhaseFair,
+        waits: true,
+        hold: None,
+        changes: &[],
+    };
+    pub(super) const SHORT_WRITE: Wish = Wish { hold: Some(1), ..Wish::WRITE };
     pub(super) const READ: Wish = Wish { mode: Mode::Read, ..Wish::WRITE };
     pub(super) const READ_FIRST: Wish =
         Wish { mode: Mode::Read, fairness: Fairness::ReadersFirst, ..Wish::WRITE };
@@ -44,7 +52,9 @@ impl Wish {
         Wish { changes: &[Change::Downgrade, Change::Upgrade], ..Wish::WRITE };
 
     pub(super) fn request(&self, settings: &Settings) -> State {
-        let options = LeaseOptions { fairness: self.fairness, ..LeaseOptions::of(settings) };
+        let hold = self.hold.map(|units| units * UNIT);
+        let fairness = self.fairness;
+        let options = LeaseOptions { fairness, hold, ..LeaseOptions::of(settings) };
         let goal = Goal::Take(self.mode, self.fairness);
         State::new(goal, &options, self.policy(), NOW)
     }

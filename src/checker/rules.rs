@@ -31,7 +31,7 @@ pub(super) struct Step<'a> {
 
 type Rule = fn(&Step<'_>) -> Option<String>;
 
-const RULES: [(&str, Rule); 22] = [
+const RULES: [(&str, Rule); 23] = [
     ("the array of readers is dense", readers_are_dense),
     ("waiters are counted and linked", waiters_are_linked),
     ("fields go with what they tell of", fields_go),
@@ -44,6 +44,7 @@ const RULES: [(&str, Rule); 22] = [
     ("nobody's lease is touched by others", leases_of_others),
     ("the living keep their places", living_wait_on),
     ("the dead are not granted", dead_are_not_granted),
+    ("who is gone gets nothing", gone_are_passed_over),
     ("who comes too late gets nothing", late_is_stale),
     ("a reply says what is so", reply_is_true),
     ("a release ends all", release_ends_all),
@@ -262,9 +263,11 @@ fn leases_of_others(step: &Step<'_>) -> Option<String> {
 
 fn living_wait_on(step: &Step<'_>) -> Option<String> {
     step.before.living_waiters().find_map(|(id, waiter)| {
-        let stays = step.after.waiters.contains_key(id) || step.after.holder(id).is_some();
+        let is_granted = step.after.holder(id).is_some_and(|it| waiter.mode != 'u' || it.writes);
+        let stays = is_granted || step.after.waiters.contains_key(id);
         // An upgrader waits only for as long as it reads.
-        let may_go = step.is_mine(id) || waiter.mode == 'u' || step.is_gone(id, waiter);
+        let reads_no_more = waiter.mode == 'u' && step.before.holder(id).is_none();
+        let may_go = step.is_mine(id) || reads_no_more || step.is_gone(id, waiter);
         (!stays && !may_go).then(|| format!("{id} is dropped"))
     })
 }
@@ -273,6 +276,14 @@ fn dead_are_not_granted(step: &Step<'_>) -> Option<String> {
     step.granted().into_iter().find_map(|(id, _)| {
         let waiter = step.before.waiters.get(id)?;
         (!step.is_mine(id) && !step.before.is_waiter_alive(id, waiter)).then(|| id.to_owned())
+    })
+}
+
+/// It had no message; but an upgrader's read has become the write.
+fn gone_are_passed_over(step: &Step<'_>) -> Option<String> {
+    step.granted().into_iter().find_map(|(id, _)| {
+        let waiter = step.before.waiters.get(id).filter(|waiter| waiter.mode != 'u')?;
+        (!step.is_mine(id) && step.is_gone(id, waiter)).then(|| id.to_owned())
     })
 }
 

@@ -11,7 +11,7 @@ use crate::checker::program::{Budget, Plan, Wish};
 use crate::checker::search::search;
 use crate::checker::step::Changed;
 use crate::checker::world::Model;
-use crate::checker::worlds::{NONE, R, RF, RU, W, WD, WDU, WF};
+use crate::checker::worlds::{NONE, R, RF, RU, SHORT, W, WD, WDU, WF};
 
 /// How long one world may take over one fault.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -41,6 +41,7 @@ fn worlds() -> Vec<Plan> {
         plan("W,R,R; slow", &[W, R, R], slow),
         plan("WD,R; 1 abandoned, slow", &[WD, R], Budget { abandoned: 1, ..slow }),
         plan("TW,W; slow", &[TW, W], slow),
+        Plan { window: 2, ..plan("W, a short W; window 2, slow", &[W, SHORT], slow) },
         plan("W,W,W,R", &[W, W, W, R], NONE),
         small(plan("small limits: W,R,R; 1 crash", &[W, R, R], Budget { crashes: 1, ..NONE })),
         small(plan("small limits: W,R,R,R", &[W, R, R, R], NONE)),

@@ -19,6 +19,8 @@ pub(super) const RU: &[Wish] = &[Wish::UPGRADE];
 pub(super) const WD: &[Wish] = &[Wish::DOWNGRADE];
 /// A write that becomes a read and a write again.
 pub(super) const WDU: &[Wish] = &[Wish::THERE_AND_BACK];
+/// A write that is held for one unit at the longest.
+pub(super) const SHORT: &[Wish] = &[Wish::SHORT_WRITE];
 /// Readers-first, both of them.
 pub(super) const RF: &[Wish] = &[Wish::READ_FIRST];
 pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
@@ -128,6 +130,16 @@ mod queue {
         let budget = Budget { slow: UNLIMITED, ..NONE };
         let plan = Plan::new("queue: W,R; unlimited slowness, lease and ttl 4, window 2", &[W, R]);
         check(Plan { budget, lease: 4, ttl: 4, window: 2, ..plan });
+    }
+
+    /// The claim wants less than the window of the grant.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn renewals_that_want_less() {
+        let budget = Budget { slow: 1, ..NONE };
+        let plan =
+            Plan::new("queue: W, and a W of one unit at most; slowness 1, window 2", &[W, SHORT]);
+        check(Plan { budget, window: 2, ..plan });
     }
 
     #[test]
