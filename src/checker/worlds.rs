@@ -220,10 +220,10 @@ mod small_limits {
     use super::*;
 
     #[test]
-    #[ignore = "a world of `make check`"]
+    #[ignore = "a world of `DEEP=1 make check`"]
     fn a_writer_and_three_readers() {
-        let plan = Plan::new("small limits: W,R,R,R", &[W, R, R, R]);
-        check(Plan { small_limits: true, ..plan });
+        let plan = Plan::new("deep: W,R,R,R with small limits", &[W, R, R, R]);
+        check_deep(Plan { small_limits: true, ..plan });
     }
 
     #[test]
