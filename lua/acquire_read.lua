@@ -2,49 +2,78 @@
 -- Idempotent for one acquisition.
 --
 -- KEYS, ARGV, reply, errors: as in acquire_write.lua.
--- Cost: with no writer and no queue TIME, HMGET, HSET and at times PEXPIREAT; refused TIME, HMGET;
--- else a bounded number of calls, whatever the number of readers and waiters.
+-- Cost: with no writer and no queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from the third
+-- reader on; a try that is refused HGET, TIME; else a bounded number of calls, whatever the number
+-- of readers and waiters.
 
 -- @include constants
--- @include clock
 
 -- No writer, no queue, no dead reader to look for: the usual cases, without the machinery below.
-local mine = 'r:' .. tostring(ARGV[3])
-local lock = redis.pcall('HMGET', KEYS[1], 'version', 'fence', 'writer', 'readers', 'waiters', 'until', 'read_min', mine)
 -- @include simple
 if simple then
-  local writer, readers, read_min = lock[3], tonumber(lock[4] or 0) or FEW, tonumber(lock[7] or NEVER) or 0
-  if not writer and not lock[8] and read_min > now and readers ~= FEW then
-    local deadline = now + lease
-    local ends = deadline .. ''
-    local record, place, least = 'h' .. ends .. stamp .. readers, 'i:' .. readers, read_min < deadline and lock[7] or ends
-    local done, life
-    if deadline + GRACE > (tonumber(lock[6]) or 0) then
-      life = deadline + GRACE + SLACK .. ''
-      done = redis.pcall(
-        'HSET', KEYS[1], 'version', VERSION, 'fence', stamp, mine, record, place, caller, 'readers', readers + 1, 'read_min', least,
-        'until', life
-      )
-    else
-      done = redis.pcall('HSET', KEYS[1], 'fence', stamp, mine, record, place, caller, 'readers', readers + 1, 'read_min', least)
+  local deadline = now + lease
+  local ends, long = deadline .. '', lease <= SHORT and '0' or '1'
+  local life, longer = line and string.sub(line, 3, 15), false
+  if not line or deadline + GRACE > (tonumber(life) or NEVER) then
+    life, longer = deadline + GRACE + (line and SLACK or 0) .. '', true
+  end
+  local set
+  if not line then
+    if redis.call('EXISTS', KEYS[1]) == 0 then
+      set = { 's', '2R' .. life .. stamp .. ends .. long .. caller }
+    end
+  elseif string.sub(line, 16, 31) < stamp then
+    local shape, least, flag, rest = string.sub(line, 2, 2), string.sub(line, 32, 44), string.sub(line, 45, 45), string.sub(line, 46)
+    local _, digits = string.find(line, '^2%u%d+')
+    if shape == 'F' then
+      if digits == 31 and #line == 31 then
+        set = { 's', '2R' .. life .. stamp .. ends .. long .. caller }
+      end
+    elseif not digits or digits < 45 or least <= moment or rest == caller then
+      set = nil -- a queue, a dead holder, its own lease
+    elseif shape == 'S' then
+      local mine = 'r:' .. caller
+      if digits == #line and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
+        if long == '1' then
+          flag = flag < '2' and '1' or '3'
+        end
+        set = {
+          's', '2S' .. life .. stamp .. (ends < least and ends or least) .. flag .. rest + 1,
+          mine, 'h' .. ends .. stamp .. rest, 'i:' .. rest, caller,
+        }
+      end
+    elseif shape == 'R' and flag <= '1' then
+      set = {
+        's', '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2',
+        'r:' .. rest, 'h' .. least .. string.sub(line, 16, 31) .. '0', 'i:0', rest,
+        'r:' .. caller, 'h' .. ends .. stamp .. '1', 'i:1', caller,
+      }
+    elseif shape == 'W' and tries then
+      return 'refused ' .. moment .. ' 0 ' .. least
+    end
+  end
+  if set then
+    local done = redis.pcall('HSET', KEYS[1], unpack(set))
+    if longer and type(done) == 'number' then
+      done = redis.pcall('PEXPIREAT', KEYS[1], life)
+      if type(done) ~= 'number' then
+        -- It holds, but no later call may rely on that life.
+        local was = line and string.sub(line, 3, 15) or '0000000000000'
+        redis.call('HSET', KEYS[1], 's', string.sub(set[2], 1, 2) .. was .. string.sub(set[2], 16))
+      end
     end
     if type(done) ~= 'number' then
       return { err = string.match(done.err, ERROR) or done.err }
-    elseif life then
-      redis.call('PEXPIREAT', KEYS[1], life)
     end
-    return { now, 'granted', 0, us, deadline }
-  elseif writer and not waits and string.sub(writer, 31) ~= caller then
-    local ends = tonumber(string.sub(writer, 2, 14)) or 0
-    if ends > now then
-      return { now, 'refused', 0, ends }
-    end
+    return 'granted ' .. moment .. ' 0 ' .. stamp .. ' ' .. ends
   end
 end
 
 -- @include prelude
 -- @include demand
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump

@@ -4,14 +4,14 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id                   ARGV[4]  lease, ms
--- ARGV[5]  fairness: f phase-fair, r readers first
+-- ARGV[5]  flags: f phase-fair, r readers first
+-- ARGV[6]  tokens: 1            ARGV[7]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[6]  claim window, ms     ARGV[7]  ttl, ms
--- ARGV[8]  ticket it had (0: none yet)
--- ARGV[9]  most waiters         ARGV[10] server of its subscription, - if it polls
--- ARGV[11] hash tag of its channel, - if none
+-- ARGV[8]  its place: "<claim window, ms> <ttl, ms> <most waiters> <server of its subscription>",
+--          with - for the server if it polls
+-- ARGV[9]  the ticket that it was given, from its second call on
 --
--- Reply: now, status, more, then
+-- Reply: status, now, more, then
 --   granted  token, deadline; if it holds already, the record is written again as it is, so that
 --            replicas can confirm it
 --   queued   ticket, waiters ahead at the most, when the holder's lease ends (ms, 0: unknown)
@@ -19,33 +19,48 @@
 --   full     waiters
 --   stale    nothing: it came past not_after, and nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
--- Cost: free or refused TIME, HMGET and, if granted, HSET, PEXPIREAT; granted again TIME, HMGET,
--- three HGET, HDEL, HSET; else a bounded number of calls, whatever the number of readers and
--- waiters.
+-- Cost: free HGET, TIME, HSET, and at times PEXPIREAT (EXISTS and PEXPIREAT for a new key); a try
+-- that is refused HGET, TIME and at times HMGET; else a bounded number of calls, whatever the
+-- number of readers and waiters.
 
 -- @include constants
--- @include clock
 
--- Nobody there, or nobody who would let it in: the usual cases, without the machinery below.
-local lock = redis.pcall('HMGET', KEYS[1], 'version', 'fence', 'writer', 'readers', 'waiters')
+-- Nobody there, or nobody who would let a try in: the usual cases, without the machinery below.
 -- @include simple
 if simple then
-  local writer, readers = lock[3], lock[4]
-  if not writer and not readers then
+  if line and string.find(line, '^2F%d+$') and #line == 31 and string.sub(line, 16) < stamp or not line and redis.call('EXISTS', KEYS[1]) == 0 then
     local deadline = now + lease
-    local life = deadline + GRACE + SLACK .. ''
-    local done = redis.pcall(
-      'HSET', KEYS[1], 'version', VERSION, 'writer', 'h' .. deadline .. stamp .. caller, 'fence', stamp, 'until', life
-    )
+    local ends, life = deadline .. '', line and string.sub(line, 3, 15)
+    local longer = not line or deadline + GRACE > tonumber(life)
+    if longer then
+      life = deadline + GRACE + (line and SLACK or 0) .. ''
+    end
+    local done = redis.pcall('HSET', KEYS[1], 's', '2W' .. life .. stamp .. ends .. (lease <= SHORT and '0' or '1') .. caller)
+    if longer and type(done) == 'number' then
+      done = redis.pcall('PEXPIREAT', KEYS[1], life)
+      if type(done) ~= 'number' then
+        -- No later call may rely on that life.
+        if line then
+          redis.call('HSET', KEYS[1], 's', line)
+        else
+          redis.call('HDEL', KEYS[1], 's')
+        end
+      end
+    end
     if type(done) ~= 'number' then
       return { err = string.match(done.err, ERROR) or done.err }
     end
-    redis.call('PEXPIREAT', KEYS[1], life)
-    return { now, 'granted', 0, us, deadline }
-  elseif not waits and not (writer and string.sub(writer, 31) == caller) then
-    local ends = tonumber(writer and string.sub(writer, 2, 14) or redis.call('HGET', KEYS[1], 'read_min')) or 0
-    if ends > now then
-      return { now, 'refused', 0, ends }
+    return 'granted ' .. moment .. ' 0 ' .. stamp .. ' ' .. ends
+  elseif tries and line and #line > 45 then
+    local ends, _, digits = string.sub(line, 32, 44), string.find(line, '^2[WRS]%d+')
+    if digits and digits > 44 and ends > moment and string.sub(line, 46) ~= caller then
+      return 'refused ' .. moment .. ' 0 ' .. ends
+    end
+  elseif tries and line and string.find(line, '^2Q%d+$') and #line == 31 then
+    local held = redis.call('HMGET', KEYS[1], 'writer', 'waiters', 'read_min')
+    local ends = held[1] and string.sub(held[1], 2, 14) or held[3] or ''
+    if not held[2] and #ends == 13 and ends > moment and string.sub(held[1] or '', 31) ~= caller then
+      return 'refused ' .. moment .. ' 0 ' .. ends
     end
   end
 end
@@ -53,6 +68,8 @@ end
 -- @include prelude
 -- @include demand
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump

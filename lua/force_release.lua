@@ -5,11 +5,10 @@
 -- else.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  the token
+-- ARGV[1]  the server's name    ARGV[2]  the token
 --
--- Reply: now, status, more
---   forced   the new token, the writer's id (empty: none), the readers there were (dead and newer
+-- Reply: status, now, more
+--   forced   the new token, the writer's id (-: none), the readers there were (dead and newer
 --            ones are among them)
 --   free     none of them holds. Among more readers than one call looks at there may be none
 --            either, which later calls find out.
@@ -17,29 +16,29 @@
 -- Cost: a bounded number of calls; `more` until all readers are swept away.
 
 -- @include constants
--- @include clock
+-- @include head
 -- @include prelude
 
-local limit = whole(3, 1, MOST_EXACT)
-if #KEYS ~= 1 or #ARGV ~= 3 then
+local limit = whole(2, 1, MOST_EXACT)
+if #KEYS ~= 1 or #ARGV ~= 2 then
   return refuse('count')
 elseif not limit then
   return refuse('token')
 end
-local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'fence' }
-local lock = redis.pcall('HMGET', key, unpack(names))
-local strange = foreign(lock)
-if strange then
-  return strange
-end
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
 
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump
 
 return answer(function()
-  seed(names, lock)
+  local strange = open(names)
+  if strange then
+    return strange
+  end
   -- A token of the future would cut off those to come.
   limit = math.min(limit, number('fence'))
   local id, _, _, writes_by = writing()
@@ -48,7 +47,7 @@ return answer(function()
   local reads = readers > 0 and number('forced') < limit
   if not writes and not reads then
     settle(true)
-    return { now, 'free', more }
+    return reply('free', more)
   end
   if reads then
     put('forced', limit)
@@ -58,12 +57,12 @@ return answer(function()
   end
   if not writes and cut_off == 0 and not sweeping() then
     settle(true)
-    return { now, 'free', more }
+    return reply('free', more)
   end
   local token = mint()
   if writes then
     end_write()
   end
   settle(true)
-  return { now, 'forced', more, token, writes and id or '', readers }
+  return reply('forced', more, token, writes and id or '-', readers)
 end)

@@ -2,33 +2,33 @@
 -- is.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[1]  the server's name
 --
--- Reply: now, pumped, more
+-- Reply: pumped, now, more
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include clock
+-- @include head
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 2 then
+if #KEYS ~= 1 or #ARGV ~= 1 then
   return refuse('count')
 end
-local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
-local lock = redis.pcall('HMGET', key, unpack(names))
-local strange = foreign(lock)
-if strange then
-  return strange
-end
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
 
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump
 
 return answer(function()
-  seed(names, lock)
+  local strange = open(names)
+  if strange then
+    return strange
+  end
   settle(true)
-  return { now, 'pumped', more }
+  return reply('pumped', more)
 end)

@@ -3,39 +3,36 @@
 -- never falls.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  id                   ARGV[4]  token
+-- ARGV[1]  the server's name    ARGV[2]  id
+-- ARGV[3]  token
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   raised  the last token is as great as this one, or greater
 --   ahead   the last token is less than this one, and this one is more than AHEAD past this
 --           server's clock: the server that minted it has a wrong clock, or this one has. Nothing
 --           was done
 --   lost    it does not hold; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: TIME, HMGET, HDEL, HSET, at times PEXPIREAT, and three HGET.
+-- Cost: HGET, TIME, HSET and at times PEXPIREAT; of one of several holders a few HGET more.
 
 -- @include constants
--- @include clock
+-- @include head
 -- @include prelude
 
-local token = whole(4, 1, MOST_EXACT)
-if #KEYS ~= 1 or #ARGV ~= 4 then
+local token = whole(3, 1, MOST_EXACT)
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
-elseif not is_id(ARGV[3]) then
+elseif not is_id(ARGV[2]) then
   return refuse('id')
 elseif not token then
   return refuse('token')
 end
-local mine = 'r:' .. ARGV[3]
-local names = { 'version', 'writer', mine, 'forced', 'fence', 'until' }
-local lock = redis.pcall('HMGET', key, unpack(names))
-local strange = foreign(lock)
-if strange then
-  return strange
-end
+local mine = 'r:' .. ARGV[2]
+local names = { 'writer', mine, 'forced' }
 
 -- @include hash
+-- @include line
+-- @include flush
 
 local function holds()
   if get(mine) then
@@ -43,21 +40,22 @@ local function holds()
     return deadline > now and minted > number('forced')
   elseif get('writer') then
     local _, deadline, _, id = parse(get('writer'))
-    return id == ARGV[3] and deadline > now
+    return id == ARGV[2] and deadline > now
   end
 end
 
 return answer(function()
-  seed(names, lock)
-  if not holds() then
-    return { now, 'lost', 0 }
-  elseif number('fence') < token then
-    if token > us + AHEAD * 1000 then
-      return { now, 'ahead', 0 }
-    end
-    put('fence', token)
-    cover(math.ceil(token / 1000))
-    flush(true)
+  local strange = open(names)
+  if strange then
+    return strange
   end
-  return { now, 'raised', 0 }
+  if not holds() then
+    return reply('lost', 0)
+  elseif token > number('fence') and token > us + AHEAD * 1000 then
+    return reply('ahead', 0)
+  end
+  token = math.max(token, number('fence'))
+  put('fence', token) -- also as it stands, so that replicas can confirm it
+  cover(math.ceil(token / 1000))
+  return flush(true) or reply('raised', 0)
 end)

@@ -1,112 +1,128 @@
 -- Ends whatever an acquisition has: a lease, or a place in the queue. Nobody else's.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  id                   ARGV[4]  what: all, or wait (only the wait: an upgrader reads on)
+-- ARGV[1]  the server's name    ARGV[2]  id
+-- ARGV[3]  wait, to end only its wait: an upgrader reads on
 --
--- Reply: now, status, more
---   released   it held, and no longer does
+-- Reply: status, now, more; now is 0 where the time was not asked for
+--   released   its record stood, so nobody was granted the lock against it meanwhile. Its lease may
+--              be over
 --   left       it waited, and no longer does
---   expired    its lease had ended before
+--   expired    its record stood, but a forced release had taken the lock away
 --   absent     the lock knows nothing of it
---   writing    token, deadline: the wait that was to end is over, the upgrade was granted (what =
---              wait)
+--   writing    token, deadline: the wait that was to end is over, the upgrade was granted (only
+--              with wait)
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: with no queue TIME, HMGET, HDEL, and PEXPIREAT or HDEL and HSET (two HGET more for a reader
--- that is not the last); the last holder's, with writers waiting and nobody else, TIME, HMGET
--- twice, HGET once or twice, HDEL twice, HSET, SPUBLISH and at times PEXPIREAT; else a bounded
--- number of calls.
+-- Cost: of a sole holder HGET, HSET; of one of several readers HGET twice, HDEL, HSET, HDEL, and
+-- two HGET more for a reader that is not the last; the last holder's beside a queue HGET, TIME,
+-- HMGET, HDEL, HSET, HDEL, with a writer next HGET once or twice, SPUBLISH and at times PEXPIREAT;
+-- else a bounded number of calls.
 
 -- @include constants
--- @include clock
 
--- No reader is dead or forced out, and the clock is past the last token: the usual cases, without
--- the machinery below. Nobody waits, or a waiter gets what the last holder leaves.
-local mine = 'r:' .. tostring(ARGV[3])
-local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence')
-local simple = lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and ARGV[4] == 'all' and (tonumber(lock[7]) or us) < us
-local handed
-if simple and not lock[4] then
-  local writer, reader, done = lock[2], lock[5], false
-  if writer and string.sub(writer, 31) == ARGV[3] then
-    if (tonumber(string.sub(writer, 2, 14)) or 0) > now then
-      redis.call('HDEL', KEYS[1], 'writer', 'until')
-      redis.call('PEXPIREAT', KEYS[1], now + GRACE)
-      done = true
+-- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
+-- These are the usual cases, without the machinery below.
+local line, set, gone, life, clock, now, handed = redis.pcall('HGET', KEYS[1], 's'), nil, nil, nil, nil, nil, nil
+local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
+if simple then
+  local shape = string.sub(line, 1, 2)
+  if shape == '2W' or shape == '2R' then
+    -- No flags, and its id.
+    if string.sub(line, 45) == '0' .. ARGV[2] and #ARGV[2] >= 12 then
+      set = { 's', '2F' .. string.sub(line, 3, 31) }
     end
-  elseif reader and (tonumber(lock[6]) or 0) > now then
-    local index, last = string.sub(reader, 31), (tonumber(lock[3]) or 0) - 1
-    if last == 0 then
-      redis.call('HDEL', KEYS[1], mine, 'i:0', 'readers', 'read_min', 'until')
-      redis.call('PEXPIREAT', KEYS[1], now + GRACE)
-      done = true
-    elseif index == tostring(last) then
-      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-      redis.call('HSET', KEYS[1], 'readers', last) -- before the HDEL, for a user without the right to set
-      redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
-      done = true
-    else
-      local moved = redis.call('HGET', KEYS[1], 'i:' .. last)
-      local record = moved and tonumber(index) and redis.call('HGET', KEYS[1], 'r:' .. moved)
-      if record then
-        redis.call('HDEL', KEYS[1], '-')
-        redis.call('HSET', KEYS[1], 'r:' .. moved, string.sub(record, 1, 30) .. index, 'i:' .. index, moved, 'readers', last)
-        redis.call('HDEL', KEYS[1], mine, 'i:' .. last)
-        done = true
+  elseif shape == '2S' then
+    local mine = 'r:' .. ARGV[2]
+    local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(string.sub(line, 46)) or 0) - 1
+    local index = record and string.sub(record, 31)
+    if index and last == 0 and string.sub(line, 45, 45) == '0' then
+      set, gone = { 's', '2F' .. string.sub(line, 3, 31) }, { mine, 'i:0' }
+    elseif index and last > 0 then
+      set, gone = { 's', string.sub(line, 1, 45) .. last }, { mine, 'i:' .. last }
+      if index ~= last .. '' then
+        -- The last reader fills the hole.
+        local moved = redis.call('HGET', KEYS[1], gone[2])
+        local other = moved and tonumber(index) and redis.call('HGET', KEYS[1], 'r:' .. moved)
+        if other then
+          set[3], set[4], set[5], set[6] = 'r:' .. moved, string.sub(other, 1, 30) .. index, 'i:' .. index, moved
+        else
+          set = nil
+        end
       end
     end
-  end
-  if done then
-    return { now, 'released', 0 }
-  end
-elseif simple then
+  elseif shape == '2Q' and #line == 31 then
 -- @include handoff
-  local writer, reader = lock[2], lock[5]
-  if writer and not lock[3] and string.sub(writer, 31) == ARGV[3] and (tonumber(string.sub(writer, 2, 14)) or 0) > now then
-    handed = hand_off()
-  elseif reader and not writer and lock[3] == '1' and string.sub(reader, 31) == '0' and (tonumber(lock[6]) or 0) > now then
-    handed = hand_off(mine, 'i:0', 'readers', 'read_min')
   end
-  if handed == 'heard' then
-    return { now, 'released', 0 }
+  if set then
+    if gone then
+      redis.call('HDEL', KEYS[1], '-') -- a full memory refuses nothing after it, and a user who may not delete stops here
+    end
+    local done = redis.pcall('HSET', KEYS[1], unpack(set))
+    if type(done) ~= 'number' then
+      if not string.find(done.err, 'OOM', 1, true) then
+        return { err = string.match(done.err, ERROR) or done.err }
+      end
+      redis.call('HDEL', KEYS[1], '-')
+      redis.call('HSET', KEYS[1], unpack(set))
+    end
+    if gone then
+      redis.call('HDEL', KEYS[1], unpack(gone))
+    end
+    if life then
+      done = redis.pcall('PEXPIREAT', KEYS[1], life)
+      if type(done) ~= 'number' then
+        redis.call('HSET', KEYS[1], 's', string.sub(set[2], 1, 2) .. string.sub(line, 3, 15) .. string.sub(set[2], 16))
+        return { err = string.match(done.err, ERROR) or done.err }
+      end
+    end
+    if not handed then
+      return 'released 0 0'
+    end
+    line = set[2]
+    if handed.node == '-' or redis.pcall('SPUBLISH', handed.channel, handed.message) ~= 0 or handed.node ~= ARGV[1] then
+      return 'released ' .. now .. ' 0'
+    end
   end
 end
 
+if not clock then
+  clock = redis.call('TIME')
+  now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
 -- @include prelude
 
-local only_wait = ARGV[4] == 'wait'
-if #KEYS ~= 1 or #ARGV ~= 4 then
+local only_wait = ARGV[3] ~= nil
+if #KEYS ~= 1 or (#ARGV ~= 2 and #ARGV ~= 3) then
   return refuse('count')
-elseif ARGV[4] ~= 'all' and not only_wait then
+elseif only_wait and ARGV[3] ~= 'wait' then
   return refuse('what')
-elseif not is_id(ARGV[3]) then
+elseif not is_id(ARGV[2]) then
   return refuse('id')
-end
-local strange = foreign(lock)
-if strange then
-  return strange
 end
 
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump
 
 local function end_reading(id)
-  local alive, _, _, _, index = reading(id)
+  local alive, _, _, token, index = reading(id)
   if alive ~= nil then
+    local forced = number('forced')
     remove_reader(id, index)
-    return alive and 'released' or 'expired'
+    return token > forced and 'released' or 'expired'
   end
 end
 
 local function end_writing(id)
   local text = get('writer')
   if text then
-    local _, deadline, _, writes = parse(text)
+    local _, _, _, writes = parse(text)
     if writes == id then
       end_write()
-      return deadline > now and 'released' or 'expired'
+      return 'released'
     end
   end
 end
@@ -126,20 +142,24 @@ local function end_waiting(id)
 end
 
 return answer(function()
-  if handed == 'unheard' then
+  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. ARGV[2], 'read_min' })
+  if strange then
+    return strange
+  end
+  if handed then
+    -- Nobody heard of the grant: its waiter is gone.
     put('writer', false)
     settle(true)
-    return { now, 'released', more }
+    return reply('released', more)
   end
-  seed({ 'version', 'writer', 'readers', 'waiters', mine, 'read_min', 'fence' }, lock)
   if only_wait then
     local id, _, deadline, token = writing()
-    if id == ARGV[3] then
-      return { now, 'writing', 0, token, deadline }
+    if id == ARGV[2] then
+      return reply('writing', 0, token, deadline)
     end
   end
-  local left = end_waiting(ARGV[3])
-  local ended = not only_wait and (end_writing(ARGV[3]) or end_reading(ARGV[3]))
+  local left = end_waiting(ARGV[2])
+  local ended = not only_wait and (end_writing(ARGV[2]) or end_reading(ARGV[2]))
   settle(true)
-  return { now, ended or left or 'absent', more }
+  return reply(ended or left or 'absent', more)
 end)

@@ -2,84 +2,145 @@
 -- claim.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  id                   ARGV[4]  lease, ms
+-- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
 --
--- Reply: now, status, more
+-- Reply: status, now, more
 --   renewed   token, deadline
 --   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed
 --             all the same)
 --   lost      it does not hold
--- The holder's record is written in any case, also with the deadline that it has: replicas confirm
--- only what is written.
+-- The line or the holder's record is written in any case, also with the deadline that it has:
+-- replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: of a write or with no queue TIME, HMGET, HDEL, HSET and at times PEXPIREAT; else a bounded
--- number of calls.
+-- Cost: of a sole holder HGET, TIME, HSET and at times PEXPIREAT; of a write beside a queue, or of
+-- one of several readers, HGET or HMGET more; else a bounded number of calls.
 
 -- @include constants
--- @include clock
 
-local caller, lease = tostring(ARGV[3]), tonumber(ARGV[4])
-local mine = 'r:' .. caller
-local lock = redis.pcall('HMGET', KEYS[1], 'version', 'writer', mine, 'until', 'revoked', 'forced', 'waiters')
-local reply
-if lock[1] == VERSION and #KEYS == 1 and #ARGV == 4 and lease and lease >= 1 and lease <= LONGEST and lease % 1 == 0 and now >= PADDED then
-  local field, text = mine, lock[3]
-  if not text and lock[2] and string.sub(lock[2], 31) == caller then
-    field, text = 'writer', lock[2]
+-- Nobody is revoked or forced out, and nobody waits for a reader: the usual cases, without the
+-- machinery below.
+-- @include head
+local caller, lease = tostring(ARGV[2]), tonumber(ARGV[3])
+local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
+local simple = #KEYS == 1
+  and #ARGV == 3
+  and #stamp == 16
+  and line
+  and #line > 30
+  and lease
+  and lease >= 1
+  and lease <= LONGEST
+  and lease % 1 == 0
+if simple then
+  local shape, flag, mine = string.sub(line, 1, 2), string.sub(line, 45, 45), 'r:' .. caller
+  local field, text = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
+  if shape == '2W' or shape == '2R' then
+    if string.sub(line, 46) == caller and flag <= '1' and string.find(line, '^2%u%d+') then
+      field, text = 's', string.sub(line, 31, 44)
+    end
+  elseif shape == '2S' then
+    field, text = mine, redis.call('HGET', KEYS[1], mine)
+  elseif shape == '2Q' and #line == 31 then
+    local queue = redis.call('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
+    if not queue[4] and not queue[5] then
+      if queue[2] then
+        -- Somebody who waits may be let in instead of a dead reader.
+        field, text = mine, not queue[3] and queue[2]
+      elseif queue[1] and string.sub(queue[1], 31) == caller then
+        field, text = 'writer', queue[1]
+      end
+    end
   end
-  local deadline, token = tonumber(string.sub(text or '', 2, 14)), tonumber(string.sub(text or '', 15, 30))
-  local revoked, forced = tonumber(lock[5] or 0), tonumber(field == mine and lock[6] or 0)
-  if deadline and token and revoked and forced and deadline > now and token > forced then
-    local status = 'revoked'
-    if token > revoked then
-      status, deadline = 'renewed', math.max(deadline, now + lease)
+  local was, life = text and tonumber(string.sub(text, 2, 14)), tonumber(string.sub(line, 3, 15))
+  if was and life and was > now then
+    local deadline, longer = math.max(was, now + lease), false
+    if deadline > was then
+      longer = deadline + GRACE > life
+      if lease > SHORT and (flag == '0' or flag == '2') then
+        flag = flag + 1
+      end
     end
+    local kept = longer and deadline + GRACE + SLACK .. '' or string.sub(line, 3, 15)
     -- Written even if nothing changes, so that replicas can confirm it.
-    local renewed, life = 'h' .. deadline .. string.sub(text, 15), deadline + GRACE
-    redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-    if life > (tonumber(lock[4]) or 0) then
-      life = life + SLACK .. ''
-      redis.call('HSET', KEYS[1], field, renewed, 'until', life)
-      redis.call('PEXPIREAT', KEYS[1], life)
+    local set
+    if field == 's' then
+      set = { 's', shape .. kept .. string.sub(line, 16, 31) .. deadline .. flag .. caller }
     else
-      redis.call('HSET', KEYS[1], field, renewed)
+      set = { field, 'h' .. deadline .. string.sub(text, 15) }
+      local changed = shape .. kept .. string.sub(line, 16, 44) .. flag .. string.sub(line, 46)
+      if changed ~= line then
+        set[3], set[4] = 's', changed
+      end
     end
-    reply = { now, status, 0, token, deadline }
-    if not lock[7] or field == 'writer' then
-      return reply -- it blocks nobody, or all that wait
+    local done = redis.pcall('HSET', KEYS[1], unpack(set))
+    if type(done) ~= 'number' then
+      if not string.find(done.err, 'OOM', 1, true) then
+        return { err = string.match(done.err, ERROR) or done.err }
+      end
+      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
+      redis.call('HSET', KEYS[1], unpack(set))
     end
+    if longer then
+      done = redis.pcall('PEXPIREAT', KEYS[1], kept)
+      if type(done) ~= 'number' then
+        redis.call('HSET', KEYS[1], 's', line) -- no later call may rely on that life
+        return { err = string.match(done.err, ERROR) or done.err }
+      end
+    end
+    local token = field == 's' and string.sub(line, 16, 31) or string.sub(text, 15, 30)
+    return 'renewed ' .. string.sub(stamp, 1, 13) .. ' 0 ' .. token .. ' ' .. deadline
   end
 end
 
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 4 then
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
-elseif not is_id(ARGV[3]) then
+elseif not is_id(caller) then
   return refuse('id')
-elseif not whole(4, 1, LONGEST) then
+elseif not whole(3, 1, LONGEST) then
   return refuse('lease')
-end
-local strange = foreign(lock)
-if strange then
-  return strange
 end
 
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump
 
+-- The record of the acquisition if it holds: its field, and what it says.
+local function held()
+  local alive, _, deadline, token, index = reading(caller)
+  if alive then
+    return 'r:' .. caller, deadline, token, index
+  elseif get('writer') then
+    local _, ends, minted, id = parse(get('writer'))
+    if id == caller and ends > now then
+      return 'writer', ends, minted, id
+    end
+  end
+end
+
 return answer(function()
-  if not reply then
-    reading(ARGV[3])
-    number('revoked')
-    reply = { now, 'lost', 0 }
+  local strange = open({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters' })
+  if strange then
+    return strange
   end
-  if lock[7] then
+  local field, deadline, token, rest = held()
+  local status = 'lost'
+  if field then
+    status, deadline = token > number('revoked') and 'renewed' or 'revoked', claimed_until(deadline, token, lease)
+    put(field, record('h', deadline, token, rest))
+    cover(deadline)
+  end
+  if get('waiters') and field ~= 'writer' then
     settle(true)
-    reply[3] = more
+  else
+    flush(true)
   end
-  return reply
+  if field then
+    return reply(status, more, token, deadline)
+  end
+  return reply('lost', more)
 end)

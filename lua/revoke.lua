@@ -3,10 +3,9 @@
 -- that comes twice, or late, revokes nobody else.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  the token
+-- ARGV[1]  the server's name    ARGV[2]  the token
 --
--- Reply: now, status, more
+-- Reply: status, now, more
 --   revoked   the token up to which renewals are refused, readers (dead and newer ones are among
 --             them), the writer's deadline (0: none)
 --   free      none of them writes, and nobody reads; nothing was done
@@ -14,29 +13,29 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include clock
+-- @include head
 -- @include prelude
 
-local limit = whole(3, 1, MOST_EXACT)
-if #KEYS ~= 1 or #ARGV ~= 3 then
+local limit = whole(2, 1, MOST_EXACT)
+if #KEYS ~= 1 or #ARGV ~= 2 then
   return refuse('count')
 elseif not limit then
   return refuse('token')
 end
-local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'fence' }
-local lock = redis.pcall('HMGET', key, unpack(names))
-local strange = foreign(lock)
-if strange then
-  return strange
-end
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
 
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump
 
 return answer(function()
-  seed(names, lock)
+  local strange = open(names)
+  if strange then
+    return strange
+  end
   -- A token of the future would revoke those to come.
   limit = math.min(limit, number('fence'))
   local _, _, deadline, writes_by = writing()
@@ -49,7 +48,7 @@ return answer(function()
   end
   settle(true)
   if held then
-    return { now, 'revoked', more, limit, number('readers'), deadline or 0 }
+    return reply('revoked', more, limit, number('readers'), deadline or 0)
   end
-  return { now, 'free', more }
+  return reply('free', more)
 end)

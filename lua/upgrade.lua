@@ -4,13 +4,12 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
--- ARGV[3]  id                   ARGV[4]  lease, ms              ARGV[5]  token of the read
+-- ARGV[3]  id                   ARGV[4]  lease, ms
+-- ARGV[5]  token of the read    ARGV[6]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[6]  claim window, ms     ARGV[7]  ttl, ms               ARGV[8]  0          ARGV[9]  0
--- ARGV[10] server of its subscription, - if it polls
--- ARGV[11] hash tag of its channel, - if none
+-- ARGV[7]  its place, as in acquire_write.lua, with 0 for most waiters
 --
--- Reply: now, status, more
+-- Reply: status, now, more
 --   granted    token, deadline; if it writes already, the record is written again, so that replicas
 --              can confirm it
 --   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
@@ -24,29 +23,25 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include clock
+-- @include head
 -- @include prelude
 -- @include demand
 
-local demand, bad = read_demand('token')
+local demand, bad = read_demand(6)
 if bad then
   return bad
 elseif demand.not_after > 0 and now > demand.not_after then
-  return { now, 'stale', 0 }
+  return reply('stale', 0)
 end
-local names = { 'version', 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id }
-local lock = redis.pcall('HMGET', key, unpack(names))
-local strange = foreign(lock)
-if strange then
-  return strange
-end
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id }
 
 -- @include hash
+-- @include line
+-- @include flush
 -- @include waiters
 -- @include readers
 -- @include pump
 
-seed(names, lock)
 me = demand.id
 
 local function wait_for_readers()
@@ -69,6 +64,10 @@ local function become_writer(index, deadline)
 end
 
 return answer(function()
+  local strange = open(names)
+  if strange then
+    return strange
+  end
   local alive, _, ends, token, index = reading(me)
   local upgrader = upgrading()
   local status, takes
@@ -86,6 +85,10 @@ return answer(function()
       become_writer(index, ends)
       takes = not upgrader
     elseif demand.waits then
+      local bad_place = read_place(demand)
+      if bad_place then
+        return bad_place
+      end
       wait_for_readers()
       status = 'queued'
       takes = not upgrader
@@ -105,13 +108,13 @@ return answer(function()
     if not alive then
       deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
       write(me, 'h', deadline, minted)
-      flush(true)
+      refused = flush(true)
     end
-    return { now, 'granted', more, minted, deadline }
+    return refused or reply('granted', more, minted, deadline)
   elseif status == 'conflict' or status == 'revoked' then
-    return { now, status, more }
+    return reply(status, more)
   elseif status then
-    return { now, status, more, 0, number('readers') - 1, number('read_min') }
+    return reply(status, more, 0, number('readers') - 1, number('read_min'))
   end
-  return { now, 'lost', more }
+  return reply('lost', more)
 end)

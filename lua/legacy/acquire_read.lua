@@ -5,7 +5,7 @@
 -- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   granted  0, the end of the lease (ms)
 --   refused  the writer's key exists
 --   stale    it came after not_after
@@ -23,13 +23,13 @@ local lease = tonumber(ARGV[4])
 if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
   return { err = 'LOCKARGS a lease in whole seconds' }
 elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now then
-  return { now, 'stale', 0 }
+  return string.format('stale %.0f 0', now)
 end
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and held.err then
   return held
 elseif redis.call('EXISTS', KEYS[2]) == 1 then
-  return { now, 'refused', 0 }
+  return string.format('refused %.0f 0', now)
 end
 if held ~= ARGV[3] then
   -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take
@@ -38,4 +38,4 @@ if held ~= ARGV[3] then
   redis.call('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
 end
 -- The key may last longer, by another reader's lease.
-return { now, 'granted', 0, 0, now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])) }
+return string.format('granted %.0f 0 0 %.0f', now, now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])))

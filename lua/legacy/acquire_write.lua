@@ -5,7 +5,7 @@
 -- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   granted  0, the end of the lease (ms)
 --   refused  one of the keys exists
 --   stale    it came after not_after
@@ -21,14 +21,14 @@ local lease = tonumber(ARGV[4])
 if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
   return { err = 'LOCKARGS a lease in whole seconds' }
 elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now then
-  return { now, 'stale', 0 }
+  return string.format('stale %.0f 0', now)
 end
 local writer = redis.pcall('GET', KEYS[2])
 if type(writer) == 'table' and writer.err then
   return writer
 elseif writer ~= ARGV[3] then
   if redis.call('EXISTS', KEYS[1]) == 1 or not redis.call('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX') then
-    return { now, 'refused', 0 }
+    return string.format('refused %.0f 0', now)
   end
 end
-return { now, 'granted', 0, 0, now + redis.call('PTTL', KEYS[2]) }
+return string.format('granted %.0f 0 0 %.0f', now, now + redis.call('PTTL', KEYS[2]))

@@ -1,10 +1,9 @@
 -- Gives one of the two keys back, if it is still the acquisition's.
 --
 -- KEYS[1]  the readers' key, or the writer's
--- ARGV[1]  the server's name        ARGV[2]  0
--- ARGV[3]  id
+-- ARGV[1]  the server's name        ARGV[2]  id
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   released  it was the acquisition's, and is gone
 --   absent    it is gone, or another's
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -12,14 +11,14 @@
 
 -- @include clock
 
-if #KEYS ~= 1 or #ARGV ~= 3 then
+if #KEYS ~= 1 or #ARGV ~= 2 then
   return { err = 'LOCKARGS count' }
 end
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and held.err then
   return held
-elseif held ~= ARGV[3] then
-  return { now, 'absent', 0 }
+elseif held ~= ARGV[2] then
+  return string.format('absent %.0f 0', now)
 end
 redis.call('DEL', KEYS[1])
-return { now, 'released', 0 }
+return string.format('released %.0f 0', now)

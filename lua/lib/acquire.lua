@@ -1,6 +1,6 @@
 -- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made
 -- meanwhile.
-local demand, bad = read_demand()
+local demand, bad = read_demand(7)
 
 -- The grant that this acquisition has, if any, claimed by this call. The record is written even if
 -- nothing in it changes: `WAIT` counts replicas only for what the call in front of it has written.
@@ -24,7 +24,7 @@ local function claim(mode)
     put('r:' .. demand.id, record('h', deadline, token, index))
     cover(deadline)
   end
-  return { now, 'granted', 0, token, deadline }
+  return { token = token, deadline = deadline }
 end
 
 -- A record of this acquisition that has run out stands in its own way.
@@ -56,12 +56,22 @@ local function take(mode)
 end
 
 local function refresh(entry)
+  local bad_place = read_place(demand)
+  if bad_place then
+    return bad_place
+  end
   entry.seen, entry.ttl, entry.lease, entry.window = now, demand.ttl, demand.lease, demand.window
   entry.node, entry.tag = demand.node, demand.tag
   save(entry)
 end
 
 local function queue(mode)
+  local bad_place = read_place(demand)
+  if bad_place then
+    return bad_place
+  elseif demand.ticket == 0 and number('waiters') >= demand.limit then
+    return settle(false) or reply('full', more, number('waiters'))
+  end
   -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not
   -- come back with.
   local last = number('ticket')
@@ -91,55 +101,46 @@ end
 
 local function place(entry)
   local head = linked(get(HEAD[entry.mode])) or malformed('queue')
-  return { now, 'queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), holder_ends() }
+  return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), holder_ends())
 end
 
 local function acquire(mode)
-  local strange = bad or foreign(lock)
+  local strange = bad or open({ 'writer', 'readers', 'waiters' })
   if strange then
     return strange
   elseif demand.not_after > 0 and now > demand.not_after then
-    return { now, 'stale', 0 }
+    return reply('stale', 0)
   end
-  seed({ 'version', 'fence', 'writer', 'readers', 'waiters' }, lock)
   me = demand.id
   if claim(mode == 'w' and 'r' or 'w') then
-    return demand.waits and refuse('id holds in the other mode') or { now, 'refused', 0, holder_ends() }
+    return demand.waits and refuse('id holds in the other mode') or reply('refused', 0, holder_ends())
   end
   local entry = waiter(me)
-  local known = entry or claim(mode)
+  local known, refused = entry or claim(mode), nil
   if entry and entry.mode ~= mode then
     return refuse('id waits in the other mode')
   elseif entry and demand.waits then
-    refresh(entry)
+    refused = refresh(entry)
   elseif not known then
     clear_dead_record()
-    if demand.ticket and demand.ticket > 0 then
-      queue(mode)
+    if demand.ticket > 0 then
+      refused = queue(mode)
     elseif is_free(mode) then
       take(mode)
     elseif demand.waits then
-      if number('waiters') >= demand.limit then
-        local refused = settle(false)
-        return refused or { now, 'full', more, number('waiters') }
-      end
-      queue(mode)
+      refused = queue(mode)
     end
   end
-  if not get('version') and #order > 0 then
-    put('version', VERSION)
-  end
-  local refused = settle(known)
+  refused = refused or settle(known)
   if refused then
     return refused
   end
   local granted = claim(mode)
   entry = waiter(me)
   if granted then
-    granted[3] = more
-    return granted
+    return reply('granted', more, granted.token, granted.deadline)
   elseif entry then
     return place(entry)
   end
-  return { now, 'refused', more, holder_ends() }
+  return reply('refused', more, holder_ends())
 end

@@ -1,8 +1,8 @@
-local VERSION = '1'
 local GRACE = 10000 -- ms that a lock's key outlives the last deadline: covers the skew of two servers' clocks
-local SLACK = 10000 -- ms that a key's life is set too long, so that it need not be set at every renewal
+local SLACK = 10000 -- ms that a key's life is set too long, so that most calls need not set it
+local SHORT = 40000 -- ms, the longest lease after which a release leaves the key's life alone
+local KEEP = 60000 -- ms that the key of an idle lock lives at the most: SHORT + GRACE + SLACK
 local LONGEST = 1000000000000 -- ms, the longest lease
-local PADDED = 1000000000000 -- ms, in 2001: from then on a moment has the 13 digits of a record by itself
 local NEVER = 9999999999999 -- ms, the last moment that a record has room for
 local MOST_EXACT = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
 local AHEAD = 60000 -- ms that a raised token may be ahead of the server's clock

@@ -1,13 +1,33 @@
 -- What an acquire, a poll or an upgrade requests.
-local function read_demand(with_token)
+local PLACE = '^(%d+) (%d+) (%d+) ([%w_-]+)$'
+
+-- Reads the place, which only a waiter needs: so the usual paths do not look at it. Returns an error
+-- reply if it is malformed.
+local function read_place(asked)
+  local window, ttl, limit, node = string.match(asked.place, PLACE)
+  asked.window, asked.ttl, asked.limit, asked.node = tonumber(window), tonumber(ttl), tonumber(limit), node
+  if not node or asked.window < 1 or asked.window > LONGEST or asked.ttl < 1 or asked.ttl > LONGEST or asked.limit > NEVER then
+    return refuse('place')
+  elseif #node > 40 then
+    return refuse('subscription')
+  end
+end
+
+-- `at`: where the tag is. Before it are the flags and tokens of an acquire, or the token of an
+-- upgrade; behind it the place, and the ticket of an acquire.
+local function read_demand(at)
+  local upgrades = at == 6
   local asked = {
     not_after = whole(2, 0, NEVER),
     id = ARGV[3],
     lease = whole(4, 1, LONGEST),
     fairness = ARGV[5],
-    waits = #ARGV > 5,
+    tag = ARGV[at],
+    place = ARGV[at + 1],
+    waits = ARGV[at + 1] ~= nil,
+    ticket = 0,
   }
-  if #KEYS ~= 1 or (#ARGV ~= 5 and #ARGV ~= 11) then
+  if #KEYS ~= 1 or #ARGV < at or #ARGV > (upgrades and at + 1 or at + 2) then
     return nil, refuse('count')
   elseif not asked.not_after then
     return nil, refuse('not_after')
@@ -15,22 +35,23 @@ local function read_demand(with_token)
     return nil, refuse('id')
   elseif not asked.lease then
     return nil, refuse('lease')
-  elseif with_token then
+  elseif not is_word(asked.tag, 8) then
+    return nil, refuse('tag')
+  end
+  if upgrades then
     asked.token = whole(5, 1, MOST_EXACT)
     if not asked.token then
       return nil, refuse('token')
     end
   elseif asked.fairness ~= 'f' and asked.fairness ~= 'r' then
-    return nil, refuse('fairness')
+    return nil, refuse('flags')
+  elseif ARGV[6] ~= '1' then
+    return nil, refuse('tokens')
   end
-  if asked.waits then
-    asked.window, asked.ttl = whole(6, 1, LONGEST), whole(7, 1, LONGEST)
-    asked.ticket, asked.limit = whole(8, 0, MOST_EXACT), whole(9, 0, NEVER)
-    asked.node, asked.tag = ARGV[10], ARGV[11]
-    if not (asked.window and asked.ttl and asked.ticket and asked.limit) then
-      return nil, refuse('waiting')
-    elseif not is_word(asked.node, 40) or not is_word(asked.tag, 8) then
-      return nil, refuse('subscription')
+  if #ARGV == at + 2 then
+    asked.ticket = whole(at + 2, 1, MOST_EXACT)
+    if not asked.ticket then
+      return nil, refuse('ticket')
     end
   end
   return asked

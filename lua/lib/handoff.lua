@@ -1,64 +1,62 @@
--- The commonest hand-off, without the machinery and to the same effect: the last holder goes,
--- neither a reader nor an upgrader waits, and the writer at the head of the queue lives.
---
--- `hand_off` is given the holder's fields. In any other case it writes nothing and returns nothing;
--- else it returns 'heard', or 'unheard' if the grant must be taken back because the waiter's client
--- is gone.
-local FIRST = '^w %- (%S+) %d+ (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$' -- an entry, as in waiters.lua
-local SECOND = '^w %S+( %S+ %d+ %d+ %d+ %d+ %d+ %a %S+ %S+ %d+)$'
-
-local function hand_off(...)
-  local queue = redis.call(
-    'HMGET', KEYS[1], 'writers_head', 'readers_head', 'upgrader', 'q:' .. ARGV[3], 'lapsed', 'fair', 'until'
+-- The last holder goes, beside a queue: nobody waits any more, or a living writer is the first and
+-- neither a reader nor an upgrader waits. To the same effect as the machinery; in any other case
+-- `set` stays as it is.
+clock = redis.call('TIME')
+now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local me, stamp = ARGV[2], clock[1] .. string.sub('00000' .. clock[2], -6)
+local mine = 'r:' .. me
+local queue = redis.call(
+  'HMGET', KEYS[1], 'writer', 'readers', 'waiters', mine, 'read_min', 'writers_head', 'readers_head', 'upgrader', 'q:' .. me, 'lapsed', 'fair'
+)
+local writer, reader, id = queue[1], queue[4], queue[6]
+local waiters, fair = tonumber(queue[3] or 0), tonumber(queue[11] or 0)
+if #stamp ~= 16 or string.sub(line, 16) >= stamp or queue[7] or queue[8] or queue[9] then
+  gone = nil
+elseif writer and not queue[2] and string.sub(writer, 31) == me then
+  gone = { 'writer' }
+elseif reader and not writer and queue[2] == '1' and string.sub(reader, 31) == '0' and (tonumber(queue[5]) or 0) > now then
+  gone = { mine, 'i:0', 'readers', 'read_min', 'sweep' }
+end
+local ends = tonumber(string.sub(line, 3, 15)) or NEVER
+if gone and not queue[3] and ends >= now + GRACE and ends <= now + KEEP then
+  set = { 's', '2F' .. string.sub(line, 3, 31) }
+  for _, field in ipairs({ 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }) do
+    gone[#gone + 1] = field
+  end
+elseif gone and id and waiters and fair then
+  local behind, seen, ttl, window, fairness, node, tag = string.match(
+    redis.call('HGET', KEYS[1], 'q:' .. id) or '',
+    '^w %- (%S+) %d+ (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$'
   )
-  local id, fair, waiters = queue[1], tonumber(queue[6] or 0), tonumber(lock[4])
-  if not id or queue[2] or queue[3] or queue[4] or not fair or not waiters or now < PADDED then
-    return
-  end
-  local entry = redis.call('HGET', KEYS[1], 'q:' .. id)
-  local behind, seen, ttl, window, fairness, node, tag = string.match(entry or '', FIRST)
   local client = string.sub(id, 1, 11)
-  if not behind or seen + ttl <= now or string.find(queue[5] or '', client, 1, true) then
-    return
-  end
-
-  local gone, deadline = { 'q:' .. id, ... }, now + window
-  local ends, stamp = deadline .. '', clock[1] .. string.sub('00000' .. clock[2], -6)
-  local set = { 'writer', 'g' .. ends .. stamp .. id, 'fence', stamp }
-  if behind ~= '-' then
-    local rest = string.match(redis.call('HGET', KEYS[1], 'q:' .. behind) or '', SECOND)
-    if not rest or waiters < 2 then
-      return
+  if behind and seen + ttl > now and not string.find(queue[10] or '', client, 1, true) then
+    local deadline = now + window .. ''
+    if deadline + GRACE > ends then
+      life = deadline + GRACE + SLACK .. ''
     end
-    set[5], set[6], set[7], set[8], set[9], set[10] = 'writers_head', behind, 'q:' .. behind, 'w -' .. rest, 'waiters', waiters - 1
-    if fairness == 'f' then
-      set[11], set[12] = 'fair', fair - 1
+    set = { 's', '2Q' .. (life or string.sub(line, 3, 15)) .. stamp, 'writer', 'g' .. deadline .. stamp .. id }
+    if writer then
+      gone = {} -- its field has the next writer
     end
-  elseif waiters == 1 then
-    for _, field in ipairs({ 'writers_head', 'writers_tail', 'waiters', 'fair' }) do
-      gone[#gone + 1] = field
+    gone[#gone + 1] = 'q:' .. id
+    local rest = behind ~= '-'
+      and string.match(redis.call('HGET', KEYS[1], 'q:' .. behind) or '', '^w %S+( %S+ %d+ %d+ %d+ %d+ %d+ %a %S+ %S+ %d+)$')
+    if rest and waiters > 1 then
+      set[5], set[6], set[7], set[8], set[9], set[10] = 'writers_head', behind, 'q:' .. behind, 'w -' .. rest, 'waiters', waiters - 1
+      if fairness == 'f' then
+        set[11], set[12] = 'fair', fair - 1
+      end
+    elseif behind == '-' and waiters == 1 then
+      for _, field in ipairs({ 'writers_head', 'writers_tail', 'waiters', 'fair' }) do
+        gone[#gone + 1] = field
+      end
+    else
+      set = nil
     end
-  else
-    return
+    handed = set and {
+      node = node,
+      channel = '{' .. tag .. '}rwlease:' .. client,
+      message = now .. ' 0 ' .. id .. ' ' .. stamp .. ' ' .. deadline,
+    }
   end
-  local life
-  if deadline + GRACE > (tonumber(queue[7]) or 0) then
-    life = deadline + GRACE + SLACK .. ''
-    set[#set + 1], set[#set + 2] = 'until', life
-  end
-  redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-  redis.call('HSET', KEYS[1], unpack(set)) -- before the HDEL, for a user without the right to set
-  redis.call('HDEL', KEYS[1], unpack(gone))
-  if life then
-    redis.call('PEXPIREAT', KEYS[1], life)
-  end
-
-  if node ~= '-' then
-    local message = now .. ' 0 ' .. id .. ' ' .. stamp .. ' ' .. ends
-    local heard_by = redis.pcall('SPUBLISH', '{' .. tag .. '}rwlease:' .. client, message)
-    if heard_by == 0 and node == ARGV[1] then
-      return 'unheard'
-    end
-  end
-  return 'heard'
 end

@@ -1,8 +1,6 @@
 -- What the machinery of every script stands on. Nothing here writes.
 local call, format, key, here = redis.call, string.format, KEYS[1], ARGV[1]
-
--- Fields that say nothing once nobody holds or waits.
-local IDLE = { 'until', 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }
+local us = clock[1] * 1000000 + clock[2] -- the server's time, us, for fencing tokens
 
 local function refuse(what)
   return { err = 'LOCKARGS ' .. what }
@@ -59,18 +57,12 @@ local function parse(text)
   return string.sub(text, 1, 1), deadline, token, string.sub(text, 31)
 end
 
--- Looks at what HMGET has read, `version` first. Returns an error reply if the key is not a lock of
--- this protocol.
-local function foreign(values)
-  if values.err then
-    return values
+-- A reply: the status, the server's time, `more`, and what the status says, as one text.
+local function reply(status, more, ...)
+  local words = { status, format('%.0f', now), format('%d', more) }
+  for at = 1, select('#', ...) do
+    local word = select(at, ...)
+    words[#words + 1] = type(word) == 'number' and format('%.0f', word) or word
   end
-  local version = values[1]
-  if version == VERSION then
-    return nil
-  elseif version then
-    return { err = 'LOCKVERSION ' .. string.sub(string.match(version, '^%w*'), 1, 16) }
-  elseif call('EXISTS', key) == 1 then
-    return { err = 'LOCKFOREIGN a hash that is no lock' }
-  end
+  return table.concat(words, ' ')
 end

@@ -5,7 +5,7 @@
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then its value
 --            is written again, with the same end)
 --   refused  when the holder's lease ends (ms, 0: never)
@@ -28,7 +28,7 @@ elseif not is_id(ARGV[3]) then
 elseif not lease then
   return refuse('lease')
 elseif not_after > 0 and now > not_after then
-  return { now, 'stale', 0 }
+  return reply('stale', 0)
 end
 
 local deadline = now + lease
@@ -36,7 +36,7 @@ local set = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadli
 if set and set.err then
   return server_error(set)
 elseif set then
-  return { now, 'granted', 0, 0, deadline }
+  return reply('granted', 0, 0, deadline)
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
@@ -50,6 +50,6 @@ if value == ARGV[3] then
   if again.err then
     return server_error(again)
   end
-  return { now, 'granted', 0, 0, ends }
+  return reply('granted', 0, 0, ends)
 end
-return { now, 'refused', 0, ends }
+return reply('refused', 0, ends)

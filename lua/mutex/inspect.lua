@@ -1,9 +1,9 @@
 -- Tells whose value a mutex holds, and until when. Reads only.
 --
 -- KEYS[1]  the mutex
--- ARGV[1]  the server's name    ARGV[2]  0
+-- ARGV[1]  the server's name
 --
--- Reply: now, status, 0
+-- Reply, a list: status, now, 0
 --   held    value, deadline (0: never)
 --   absent  nobody holds it
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -13,14 +13,14 @@
 -- @include clock
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 2 then
+if #KEYS ~= 1 or #ARGV ~= 1 then
   return refuse('count')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return value
 elseif not value then
-  return { now, 'absent', 0 }
+  return { 'absent', now, 0 }
 end
 local left = call('PTTL', key)
-return { now, 'held', 0, value, left >= 0 and now + left or 0 }
+return { 'held', now, 0, value, left >= 0 and now + left or 0 }

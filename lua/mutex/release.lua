@@ -1,10 +1,10 @@
 -- Deletes a mutex if it holds its holder's value. Nobody else's.
 --
 -- KEYS[1]  the mutex
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  id, the value
+-- ARGV[1]  the server's name
+-- ARGV[2]  id, the value
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   released  it held, and no longer does
 --   absent    it holds another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
@@ -14,16 +14,16 @@
 -- @include clock
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 3 then
+if #KEYS ~= 1 or #ARGV ~= 2 then
   return refuse('count')
-elseif not is_id(ARGV[3]) then
+elseif not is_id(ARGV[2]) then
   return refuse('id')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return value
-elseif value ~= ARGV[3] then
-  return { now, 'absent', 0 }
+elseif value ~= ARGV[2] then
+  return reply('absent', 0)
 end
 call('DEL', key)
-return { now, 'released', 0 }
+return reply('released', 0)

@@ -1,10 +1,10 @@
 -- Makes the lease of a mutex longer, never shorter, for the holder whose value it has.
 --
 -- KEYS[1]  the mutex
--- ARGV[1]  the server's name    ARGV[2]  0
--- ARGV[3]  id, the value     ARGV[4]  lease, ms
+-- ARGV[1]  the server's name
+-- ARGV[2]  id, the value     ARGV[3]  lease, ms
 --
--- Reply: now, status, 0
+-- Reply: status, now, 0
 --   renewed  0, deadline
 --   lost     it holds another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
@@ -15,10 +15,10 @@
 -- @include clock
 -- @include prelude
 
-local lease = whole(4, 1, LONGEST)
-if #KEYS ~= 1 or #ARGV ~= 4 then
+local lease = whole(3, 1, LONGEST)
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
-elseif not is_id(ARGV[3]) then
+elseif not is_id(ARGV[2]) then
   return refuse('id')
 elseif not lease then
   return refuse('lease')
@@ -26,8 +26,8 @@ end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return value
-elseif value ~= ARGV[3] then
-  return { now, 'lost', 0 }
+elseif value ~= ARGV[2] then
+  return reply('lost', 0)
 end
 local left = call('PTTL', key)
 if left < lease then
@@ -39,4 +39,4 @@ else
   redis.pcall('HDEL', key, '-')
   call('SET', key, value, 'XX', 'KEEPTTL')
 end
-return { now, 'renewed', 0, 0, now + left }
+return reply('renewed', 0, 0, now + left)

@@ -35,8 +35,8 @@ impl Rewriting<'_> {
     fn field(&self, field: &str, value: &str) -> (String, String) {
         let number = || value.parse::<u64>().unwrap_or(0);
         let value = match field {
-            "fence" | "revoked" | "forced" => (self.token)(number()).to_string(),
-            "until" => self.past(number(), 0).to_string(),
+            "s" => self.line(value),
+            "revoked" | "forced" => (self.token)(number()).to_string(),
             "read_min" => match self.past(number(), 0) {
                 SERVER_NOW => "0".into(), // a sweep is due, as it is under way
                 later => later.to_string(),
@@ -74,6 +74,21 @@ impl Rewriting<'_> {
                 client.to_string().repeat(CLIENT) + &id[CLIENT..]
             }
             _ => id.into(), // none
+        }
+    }
+
+    fn line(&self, text: &str) -> String {
+        let number = |from: usize, to: usize| text[from..to].parse().unwrap_or(0);
+        let (life, token) = (self.past(number(2, 15), 0), (self.token)(number(15, 31)));
+        let head = format!("{}{life:013}{token:016}", &text[..2]);
+        match &text[1..2] {
+            "F" | "Q" => head,
+            shape => {
+                let deadline = self.past(number(31, 44), 0);
+                let rest = &text[45..];
+                let rest = if shape == "S" { rest.into() } else { self.id(rest) };
+                format!("{head}{deadline:013}{}{rest}", &text[44..45])
+            }
         }
     }
 
@@ -117,7 +132,8 @@ pub(super) fn tokens_of(lock: &Lock) -> Vec<u64> {
     let mut tokens: Vec<u64> = Vec::new();
     for (field, value) in &lock.fields {
         let token = match field.as_str() {
-            "fence" | "revoked" | "forced" => value.as_str(),
+            "s" => &value[15..31],
+            "revoked" | "forced" => value.as_str(),
             "writer" => &value[14..30],
             _ if field.starts_with("r:") => &value[14..30],
             _ => continue,

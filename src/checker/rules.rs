@@ -7,6 +7,9 @@ use crate::client::acquisition::Sending;
 use crate::protocol::{Acquire, Acquired, Ended, Envelope, Goal, Grant, Push, Renewed};
 
 /// How long a key outlives the last thing that it tells of, ms.
+/// How long the key of an idle lock lives at the most, ms.
+const KEEP: u64 = 60_000;
+
 const GRACE: u64 = 10_000;
 
 /// One run of a script.
@@ -31,10 +34,11 @@ pub(super) struct Step<'a> {
 
 type Rule = fn(&Step<'_>) -> Option<String>;
 
-const RULES: [(&str, Rule); 23] = [
+const RULES: [(&str, Rule); 24] = [
     ("the array of readers is dense", readers_are_dense),
     ("waiters are counted and linked", waiters_are_linked),
     ("fields go with what they tell of", fields_go),
+    ("the line tells the life of the key", line_tells_life),
     ("no first end of the readers is overlooked", read_min_is_not_late),
     ("a key outlives what it says", key_lives),
     ("a writer is alone", writer_is_alone),
@@ -172,12 +176,16 @@ fn fields_go(step: &Step<'_>) -> Option<String> {
     let sweep = view.word("sweep").map(|_| "sweep");
     let of_readers = readers.or(sweep).filter(|_| nobody_reads);
     let is_idle = nobody_reads && view.waiters.is_empty() && view.writer.is_none();
-    let life = view.ends.filter(|ends| is_idle && *ends > SERVER_NOW + GRACE);
-    let until = is_idle && step.changed && view.number("until") > 0;
+    let life = view.ends.filter(|ends| is_idle && *ends > SERVER_NOW + KEEP);
     of_readers
         .map(|field| format!("{field} without readers"))
         .or_else(|| life.map(|ends| format!("an idle lock lives until {ends}")))
-        .or_else(|| until.then(|| "until says something of an idle lock".into()))
+}
+
+fn line_tells_life(step: &Step<'_>) -> Option<String> {
+    let (view, told) = (step.after, step.after.number("life"));
+    (!view.is_empty() && view.ends != Some(told))
+        .then(|| format!("the line tells {told}, the key ends at {:?}", view.ends))
 }
 
 fn read_min_is_not_late(step: &Step<'_>) -> Option<String> {
@@ -194,7 +202,8 @@ fn key_lives(step: &Step<'_>) -> Option<String> {
     let Some(ends) = view.ends else { return Some("it never ends".into()) };
     let deadlines = view.holders().map(|(_, record)| record.deadline);
     let last = deadlines.max().filter(|last| ends < last + GRACE);
-    let short = ends < SERVER_NOW + GRACE && step.changed;
+    let is_used = view.holders().next().is_some() || !view.waiters.is_empty();
+    let short = ends < SERVER_NOW + GRACE && step.changed && is_used;
     last.map(|last| format!("it ends at {ends}, a lease at {last}"))
         .or_else(|| short.then(|| format!("it ends at {ends}, before the grace is over")))
 }
@@ -333,12 +342,12 @@ fn queued_is_true(step: &Step<'_>) -> Option<String> {
 
 fn release_ends_all(step: &Step<'_>) -> Option<String> {
     let Answer::Released { only_wait: false, ended } = step.answer else { return None };
-    let (held, waits) = (step.before.holder(&step.id).is_some(), step.before.waiters.get(&step.id));
+    let (held, waits) = (step.before.stood(&step.id), step.before.waiters.get(&step.id));
     if step.after.holder(&step.id).is_some() || step.after.waiters.contains_key(&step.id) {
         return Some("it is still there".into());
     }
     if held != (*ended == Ended::Released) {
-        return Some(format!("{ended:?}, and it held: {held}"));
+        return Some(format!("{ended:?}, and its record stood: {held}"));
     }
     // The end of an upgrader's lease is said before that of its wait.
     let left = !held && waits.is_some_and(|waiter| waiter.mode != 'u');

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::checker::time::SERVER_NOW;
 use crate::embedded::Lock;
+use crate::protocol::line;
 
 /// A record of a holder, alive or dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,10 @@ pub(super) struct View {
 impl View {
     pub(super) fn of(lock: &Lock) -> Result<View, String> {
         let mut view = View { ends: lock.ends, ..View::default() };
-        for (field, value) in &lock.fields {
+        if let Some(misplaced) = line::misplaced(&lock.fields) {
+            return Err(misplaced);
+        }
+        for (field, value) in &line::opened(&lock.fields)? {
             view.read(field, value).ok_or_else(|| format!("malformed: {field} = {value}"))?;
         }
         Ok(view)
@@ -87,7 +91,7 @@ impl View {
                 }
             }
             "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader"
-            | "sweep" | "wide" => {
+            | "sweep" | "wide" | "shape" | "flags" => {
                 self.words.insert(field.into(), value.into());
             }
             _ => {
@@ -121,6 +125,12 @@ impl View {
 
     pub(super) fn holder(&self, id: &str) -> Option<&Record> {
         self.holders().find(|(holder, _)| *holder == id).map(|(_, record)| record)
+    }
+
+    /// Whether an acquisition has a record, alive or dead, that no forced release has ended.
+    pub(super) fn stood(&self, id: &str) -> bool {
+        let reads = self.readers.get(id).is_some_and(|it| it.token > self.number("forced"));
+        reads || self.writer.as_ref().is_some_and(|(writer, _)| writer == id)
     }
 
     pub(super) fn writes(&self) -> bool {

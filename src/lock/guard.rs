@@ -45,7 +45,8 @@ impl Hold {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
         let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
-        let until = client.clock.now().after(client.settings.call_timeout);
+        let sent = client.clock.now();
+        let until = sent.after(client.settings.call_timeout);
         let outcome = read(client.router.call(&call, until).await, Release::read);
         let told = match outcome {
             Ok(told) => told,
@@ -61,7 +62,7 @@ impl Hold {
         client.on(acquisition, Event::GivenBack(told));
         Ok(match ended {
             _ if replaced => Released::AlreadyLost, // what was released now is another lease
-            Ended::Released => Released::Released,
+            Ended::Released if sent < ends => Released::Released,
             Ended::Absent if repeated && is_good => Released::Released,
             Ended::Absent if repeated => Released::Unknown,
             _ => Released::AlreadyLost,

@@ -100,11 +100,7 @@ impl RwLock {
         if envelope.more && self.sweep().await.is_none() {
             self.client.pump(&self.lock);
         }
-        Ok(forced.map(|Forced { token, writer, readers }| ForcedRelease {
-            token,
-            readers,
-            writer: !writer.is_empty(),
-        }))
+        Ok(forced.map(|Forced { token, writer, readers }| ForcedRelease { token, readers, writer }))
     }
 
     /// Goes on until nothing is left over. Nothing if that failed.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::clock::{Clock, Moment};
 use crate::node::{Command, Notice, Reply};
 
-pub(crate) use replies::{address, cluster_info, id_of, server_error, slots, text};
+pub(crate) use replies::{address, cluster_info, id_of, ran, server_error, slots, text};
 
 /// The time of every fake server when its test begins.
 pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -371,13 +371,7 @@ impl Fakes {
                 "EVAL" | "EVALSHA" => {
                     server.knows_no_script = false;
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
-                    next.unwrap_or_else(|| {
-                        Act::Answer(Reply::List(vec![
-                            Reply::Int(ms as i64),
-                            text("ok"),
-                            Reply::Int(0),
-                        ]))
-                    })
+                    next.unwrap_or_else(|| Act::Answer(ran(ms)))
                 }
                 other => panic!("a command that no fake server knows: {other}"),
             }

@@ -57,6 +57,18 @@ pub(crate) struct Wait {
     pub(crate) joined_at: Option<String>,
 }
 
+impl Wait {
+    /// As one argument.
+    fn place(&self) -> String {
+        let (window, ttl) = (millis(self.window), millis(self.waiter_ttl));
+        let server = self.joined_at.as_deref().unwrap_or("-");
+        format!("{window} {ttl} {} {server}", self.limit)
+    }
+}
+
+/// How many tokens an acquire takes at once.
+const TOKENS: &str = "1";
+
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Acquired {
@@ -107,15 +119,15 @@ impl Acquire {
             }
             Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),
         };
+        let args = match (lock.kind, self.goal) {
+            (Kind::Mutex, _) => args,
+            (_, Goal::Take(..)) => args.word(TOKENS).word(lock.slot.tag()),
+            (_, Goal::Upgrade { .. }) => args.word(lock.slot.tag()),
+        };
         let args = match &self.wait {
             None => args,
-            Some(wait) => args
-                .number(millis(wait.window))
-                .number(millis(wait.waiter_ttl))
-                .number(wait.ticket)
-                .number(wait.limit)
-                .word(wait.joined_at.as_deref().unwrap_or("-"))
-                .word(lock.slot.tag()),
+            Some(wait) if wait.ticket == 0 => args.word(wait.place()),
+            Some(wait) => args.word(wait.place()).number(wait.ticket),
         };
         Call {
             script,

@@ -214,7 +214,7 @@ mod tests {
 
     fn lock(elements: Vec<Reply>) -> Reply {
         Reply::List(
-            [Reply::Int(1_000), text("lock"), Reply::Int(0)].into_iter().chain(elements).collect(),
+            [text("lock"), Reply::Int(1_000), Reply::Int(0)].into_iter().chain(elements).collect(),
         )
     }
 
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_an_empty_page_and_garbage_an_error() {
-        let absent = Reply::List(vec![Reply::Int(9), text("absent"), Reply::Int(0)]);
+        let absent = Reply::List(vec![text("absent"), Reply::Int(9), Reply::Int(0)]);
         let view = Inspect::read(absent).unwrap();
         assert_eq!((view.now, view.token, view.writer), (9, 0, None));
         assert!(record("h123").is_err());

@@ -5,6 +5,9 @@ mod error;
 mod id;
 mod inspect;
 mod key;
+#[cfg(all(test, feature = "embedded"))]
+#[path = "../../tests/support/line.rs"]
+pub(crate) mod line;
 mod mutex;
 mod push;
 mod raise;

@@ -67,8 +67,8 @@ mod tests {
         RaiseToken { id, token }
     }
 
-    fn reply(now: i64, status: &'static str) -> Reply {
-        Reply::List(vec![Reply::Int(now), Reply::Text(status.as_bytes().into()), Reply::Int(0)])
+    fn reply(now: u64, status: &'static str) -> Reply {
+        Reply::Text(format!("{status} {now} 0").into())
     }
 
     #[test]

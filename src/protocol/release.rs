@@ -20,11 +20,11 @@ pub(crate) struct Release {
 /// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ended {
-    /// It held.
+    /// Its record stood: nobody was granted the lock against it meanwhile.
     Released,
     /// It waited.
     Left,
-    /// Its lease had run out before.
+    /// Its record stood, but a forced release had taken the lock away.
     Expired,
     /// The lock knows nothing of it.
     Absent,
@@ -46,9 +46,8 @@ impl Release {
         let args = Command::new().word(id.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),
-            Kind::ReadWrite => {
-                (&scripts.release, args.word(if self.only_wait { "wait" } else { "all" }))
-            }
+            Kind::ReadWrite if self.only_wait => (&scripts.release, args.word("wait")),
+            Kind::ReadWrite => (&scripts.release, args),
         };
         Call {
             script,

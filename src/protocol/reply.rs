@@ -1,5 +1,7 @@
 //! Reading the replies of scripts.
 
+use bytes::{Buf, Bytes};
+
 use crate::node::{Reply, ServerError};
 
 /// A reply that is not of its script's shape, or an error that the server gave.
@@ -12,7 +14,7 @@ pub(crate) enum BadReply {
 /// The part that all replies share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Envelope {
-    /// The server's time, ms.
+    /// The server's time, ms; 0 where the script did not read the clock.
     pub(crate) now: u64,
     /// Work is left over: go on with `pump`.
     pub(crate) more: bool,
@@ -20,34 +22,42 @@ pub(crate) struct Envelope {
 
 /// A reply's elements, taken one after the other.
 #[derive(Debug)]
-pub(crate) struct Elements {
-    rest: std::vec::IntoIter<Reply>,
+pub(crate) enum Elements {
+    /// What is left of a text: words, each with a space before it.
+    Words(Bytes),
+    /// What is left of a list.
+    List(std::vec::IntoIter<Reply>),
 }
 
 impl Elements {
     /// Opens a reply: its envelope, its status, and what follows.
     pub(crate) fn open(reply: Reply) -> Result<(Envelope, Status, Elements), BadReply> {
-        let rest = match reply {
-            Reply::List(elements) => elements.into_iter(),
+        let (status, mut rest) = match reply {
+            Reply::Text(mut text) => (first_word(&mut text), Elements::Words(text)),
+            Reply::List(elements) => {
+                let mut rest = Elements::List(elements.into_iter());
+                (rest.bytes()?, rest)
+            }
             Reply::Error(error) => return Err(BadReply::Error(error)),
-            other => return Err(BadReply::Garbled(format!("{other:?} instead of a list"))),
+            other => return Err(BadReply::Garbled(format!("{other:?} instead of a text"))),
         };
-        let mut elements = Elements { rest };
-        let now = elements.number()?;
-        let status = Status(elements.bytes()?);
-        let more = elements.number()? != 0;
-        Ok((Envelope { now, more }, status, elements))
+        let (now, more) = (rest.number()?, rest.number()? != 0);
+        Ok((Envelope { now, more }, Status(status), rest))
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, BadReply> {
-        match self.rest.next() {
+        match self.next() {
             Some(Reply::Int(number)) if number >= 0 => Ok(number as u64),
+            Some(Reply::Text(text)) if matches!(self, Elements::Words(_)) => {
+                let number = str::from_utf8(&text).ok().and_then(|digits| digits.parse().ok());
+                number.ok_or_else(|| garbled(Some(Reply::Text(text)), "a number"))
+            }
             other => Err(garbled(other, "a number")),
         }
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<bytes::Bytes, BadReply> {
-        match self.rest.next() {
+    pub(crate) fn bytes(&mut self) -> Result<Bytes, BadReply> {
+        match self.next() {
             Some(Reply::Text(text)) => Ok(text),
             other => Err(garbled(other, "a string")),
         }
@@ -60,19 +70,37 @@ impl Elements {
 
     /// A list of strings.
     pub(crate) fn texts(&mut self) -> Result<Vec<String>, BadReply> {
-        match self.rest.next() {
+        match self.next() {
             Some(Reply::List(list)) => {
-                let mut inner = Elements { rest: list.into_iter() };
-                (0..inner.rest.len()).map(|_| inner.text()).collect()
+                let count = list.len();
+                let mut inner = Elements::List(list.into_iter());
+                (0..count).map(|_| inner.text()).collect()
             }
             other => Err(garbled(other, "a list")),
         }
     }
+
+    fn next(&mut self) -> Option<Reply> {
+        match self {
+            Elements::List(rest) => rest.next(),
+            Elements::Words(rest) if rest.is_empty() => None,
+            Elements::Words(rest) => {
+                rest.advance(1);
+                Some(Reply::Text(first_word(rest)))
+            }
+        }
+    }
+}
+
+/// Takes off what is before the first space.
+fn first_word(text: &mut Bytes) -> Bytes {
+    let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+    text.split_to(end)
 }
 
 /// The word that says how it went.
 #[derive(Debug)]
-pub(crate) struct Status(bytes::Bytes);
+pub(crate) struct Status(Bytes);
 
 impl Status {
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -99,6 +127,35 @@ impl From<BadReply> for crate::error::Error {
                 crate::error::ErrorKind::Incompatible,
                 format!("the reply is not of this protocol: {what}"),
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_and_a_list_say_the_same() {
+        let list = [Reply::Text("lock".into()), Reply::Int(1700), Reply::Int(1), Reply::Int(5)];
+        for reply in [Reply::Text("lock 1700 1 5".into()), Reply::List(list.into())] {
+            let (envelope, status, mut rest) = Elements::open(reply).unwrap();
+            assert_eq!(envelope, Envelope { now: 1700, more: true });
+            assert_eq!(status.as_bytes(), b"lock");
+            assert_eq!(rest.number().unwrap(), 5);
+            assert!(rest.number().is_err(), "that was all");
+        }
+    }
+
+    #[test]
+    fn what_no_script_says_is_garbled() {
+        for text in ["", "granted", "granted 17", "granted x 0", "granted 17 -1", "granted  17 0"] {
+            let opened = Elements::open(Reply::Text(text.into()));
+            assert!(matches!(opened, Err(BadReply::Garbled(_))), "{text:?}");
+        }
+        let words = Reply::List(vec![Reply::Text("lock".into()), Reply::Text("17".into())]);
+        for reply in [Reply::Nil, Reply::Int(1), Reply::List(vec![]), words] {
+            assert!(matches!(Elements::open(reply), Err(BadReply::Garbled(_))));
         }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Revoked {
 pub(crate) struct Forced {
     /// The new token.
     pub(crate) token: u64,
-    /// The writer's acquisition id, empty if nobody wrote.
-    pub(crate) writer: String,
+    /// Whether somebody wrote.
+    pub(crate) writer: bool,
     pub(crate) readers: u64,
 }
 
@@ -71,7 +71,7 @@ impl Forced {
         let forced = match status.as_bytes() {
             b"forced" => Some(Forced {
                 token: rest.number()?,
-                writer: rest.text()?,
+                writer: rest.bytes()? != "-",
                 readers: rest.number()?,
             }),
             b"free" => None,

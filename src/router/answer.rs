@@ -79,11 +79,16 @@ pub(crate) fn has_run(reply: &Reply) -> bool {
     }
 }
 
-/// The server's time, which every reply of a script begins with.
+/// The server's time in the reply of a script; 0 if the script did not read the clock. `None`: this
+/// is no reply of a script.
 pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
     match reply {
-        Reply::List(items) => match items.first() {
-            Some(Reply::Int(ms)) => u64::try_from(*ms).ok(),
+        Reply::Text(text) => {
+            let now = text.split(|byte| *byte == b' ').nth(1)?;
+            str::from_utf8(now).ok()?.parse().ok()
+        }
+        Reply::List(items) => match items.as_slice() {
+            [Reply::Text(_), Reply::Int(ms), ..] => u64::try_from(*ms).ok(),
             _ => None,
         },
         _ => None,
@@ -313,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_spoils_a_connection_and_what_does_not() {
-        let ran = |ms| Reply::List(vec![Reply::Int(ms)]);
+        let ran = |ms| Reply::Text(format!("granted {ms} 0").into());
         let readonly =
             "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY x";
         for text in ["READONLY x", "NOAUTH x", "MOVED", "MOVED 1 a:1", "ASK x", readonly] {
@@ -341,21 +346,25 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_begins_with_the_time() {
-        let reply = |items| decide(Reply::List(items), slot(), &asked(), &Translation::default());
-        let whole = vec![Reply::Int(1700), Reply::Text("ok".into()), Reply::Int(0)];
-        assert_eq!(reply(whole.clone()), Decision::Done(Reply::List(whole)));
-        assert_eq!(server_ms(&Reply::List(vec![Reply::Int(1700)])), Some(1700));
-        for short in
-            [vec![], vec![Reply::Nil], vec![Reply::Text("1700".into())], vec![Reply::Int(-1)]]
-        {
-            assert!(matches!(reply(short), Decision::Garbled(_)));
+    fn a_reply_tells_the_time() {
+        let reply = |reply| decide(reply, slot(), &asked(), &Translation::default());
+        let text = |text: &'static str| Reply::Text(text.into());
+        let list = Reply::List(vec![text("lock"), Reply::Int(1700), Reply::Int(0)]);
+        for whole in [text("granted 1700 0 1 2"), list] {
+            assert_eq!(server_ms(&whole), Some(1700));
+            assert_eq!(reply(whole.clone()), Decision::Done(whole));
         }
-        for other in [Reply::Nil, Reply::Int(1700), Reply::Text("OK".into())] {
-            assert!(matches!(
-                decide(other, slot(), &asked(), &Translation::default()),
-                Decision::Garbled(_)
-            ));
+        assert_eq!(server_ms(&text("released 0 0")), Some(0));
+        let odd = vec![text("1700"), text("granted x"), text("OK"), text(""), Reply::Nil];
+        let lists = [
+            vec![],
+            vec![Reply::Nil],
+            vec![text("lock")],
+            vec![text("lock"), Reply::Int(-1)],
+            vec![Reply::Int(1700), text("lock")],
+        ];
+        for other in odd.into_iter().chain(lists.map(Reply::List)).chain([Reply::Int(1700)]) {
+            assert!(matches!(reply(other), Decision::Garbled(_)));
         }
     }
 

@@ -3,9 +3,11 @@
 //! Every script has the same envelope, so that the router can fill in what only it knows:
 //!
 //! - `ARGV[1]` is the name of the server that the call is sent to (its run id, shortened; `-` if
-//!   unknown), and `ARGV[2]` is `not_after` as that server's clock reads, in ms (0 if there is
-//!   none). Both are filled in anew for each attempt.
-//! - A reply is a list whose first element is that server's time in ms. Errors have no envelope.
+//!   unknown). Scripts that acquire have `not_after` in `ARGV[2]`, as that server's clock reads, in
+//!   ms (0 if that is not known). Both are filled in anew for each attempt.
+//! - A reply is a text of words, whose second one is that server's time in ms, or 0 if the script
+//!   did not read it; or, for what a text has no room for, a list that begins with the same words.
+//!   Errors have no envelope.
 
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
@@ -43,7 +45,7 @@ pub(crate) struct Call {
     pub(crate) slot: Slot,
     pub(crate) key: bytes::Bytes,
     pub(crate) second_key: Option<bytes::Bytes>,
-    /// `ARGV[3]` and on.
+    /// What follows the envelope in `ARGV`.
     pub(crate) args: Command,
     /// The moment past which the server must refuse to run it (scripts that acquire).
     pub(crate) not_after: Option<Moment>,

@@ -178,7 +178,7 @@ impl ClusterAdapter {
                 return Ok(None);
             }
         };
-        if let Some(server_ms) = server_ms(&reply) {
+        if let Some(server_ms) = server_ms(&reply).filter(|server_ms| *server_ms > 0) {
             self.observe(call.slot, sent, received, server_ms);
         }
         let decision = decide(reply, call.slot, &somewhere(), &Translation::default());

@@ -314,10 +314,11 @@ impl Connection {
     /// Learns from the reply to a script on a key of this slot: the server's time, or that the
     /// connection is of no more use.
     pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
-        if let Some(server_ms) = answer::server_ms(reply) {
-            lock(&self.bound).observe(sent, received, server_ms);
-        } else if answer::spoils(reply, slot) {
-            self.spoil();
+        match answer::server_ms(reply) {
+            Some(0) => {}
+            Some(server_ms) => lock(&self.bound).observe(sent, received, server_ms),
+            None if answer::spoils(reply, slot) => self.spoil(),
+            None => {}
         }
     }
 

@@ -562,5 +562,9 @@ pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Co
         None => words.word("1").word(&call.key),
         Some(second) => words.word("2").word(&call.key).word(second),
     };
-    words.word(name).number(not_after).words(&call.args)
+    let words = words.word(name);
+    match call.not_after {
+        Some(_) => words.number(not_after).words(&call.args),
+        None => words.words(&call.args),
+    }
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, Moment};
-use crate::node::fake::{Act, Door, EPOCH_MS, Fakes, TestClock, address, refusal, text};
+use crate::node::fake::{Act, Door, EPOCH_MS, Fakes, TestClock, address, ran, refusal, text};
 use crate::node::{Command, Reply};
 use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script};
 use crate::slot::Slot;

@@ -98,11 +98,30 @@ impl Step<'_> {
     }
 
     pub fn status(&self) -> &str {
-        self.reply.get(1).map_or("", String::as_str)
+        self.reply.first().map_or("", String::as_str)
     }
 
     pub fn id(&self) -> &str {
         self.args.first().copied().unwrap_or("")
+    }
+
+    /// The ticket that an acquire comes back with.
+    pub fn ticket(&self) -> Option<u64> {
+        self.args.get(6).filter(|_| self.script.starts_with("acquire"))?.parse().ok()
+    }
+
+    /// The most waiters that an acquire allows.
+    pub fn limit(&self) -> Option<usize> {
+        let place = self.args.get(5).filter(|_| self.script.starts_with("acquire"))?;
+        place.split(' ').nth(2)?.parse().ok()
+    }
+}
+
+/// The parts of a reply, which is a text or a list.
+fn in_words(reply: Vec<String>) -> Vec<String> {
+    match &reply[..] {
+        [text] => text.split(' ').map(str::to_owned).collect(),
+        _ => reply,
     }
 }
 
@@ -256,7 +275,7 @@ impl Rules {
         let reply = served.reply();
         self.served += 1;
         reached::by_reply(&self.census, words, &reply);
-        let [command, script, _, key, here, not_after, args @ ..] = words else {
+        let [command, script, _, key, here, args @ ..] = words else {
             return;
         };
         if !command.starts_with(b"EVAL") {
@@ -285,15 +304,21 @@ impl Rules {
             self.book.spoil(lock);
         }
         let before = before.filter(|before| !has_ended(before));
+        let (not_after, args) = match args {
+            [not_after, args @ ..] if script.contains("acquire") || script == "upgrade" => {
+                (text(not_after).parse().unwrap_or(0), args)
+            }
+            _ => (0, args),
+        };
         let args = args.iter().map(|word| text(word)).collect();
         let step = Step {
             script,
             lock,
             server: served.server(),
             now,
-            not_after: text(not_after).parse().unwrap_or(0),
+            not_after,
             args,
-            reply,
+            reply: in_words(reply),
             before: before.as_ref(),
             after: &after,
             here: text(here),

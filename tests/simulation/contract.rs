@@ -148,7 +148,7 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     let lock = step.lock;
     for (id, writes, record) in before.leases(step.now) {
         let is_mine = step.id() == id;
-        let ends = step.script == "release" && is_mine && step.args.get(1) == Some(&"all");
+        let ends = step.script == "release" && is_mine && step.args.len() == 1;
         if ends || step.script == "force_release" || (before.forced < step.after.forced) {
             continue;
         }
@@ -233,9 +233,8 @@ fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
         return;
     }
     let waits = step.after.waiters.contains_key(id);
-    let limit = step.args.get(6).and_then(|limit| limit.parse::<usize>().ok());
-    let is_first = step.args.get(5) == Some(&"0");
-    if waits && is_first && limit.is_some_and(|limit| step.after.waiters.len() > limit) {
+    let is_over = step.limit().is_some_and(|limit| step.after.waiters.len() > limit);
+    if waits && step.ticket().is_none() && is_over {
         court.accuse("a queue has its limit", || {
             format!("lock {}: {} wait", step.lock, step.after.waiters.len())
         });
@@ -251,8 +250,9 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     let had = before.lease(id, step.now);
     let has = step.after.lease(id, step.now);
     let is_true = match (step.script, status) {
-        ("release", "released") => had.is_some() && has.is_none(),
-        ("release", "expired") => had.is_none() && has.is_none(),
+        // The record stood, be its lease over or not; or a forced release had ended it.
+        ("release", "released") => before.knows(id) && has.is_none(),
+        ("release", "expired") => before.knows(id) && had.is_none() && has.is_none(),
         ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
         // A renewal lets in whoever can go, which may be its own acquisition that waits for an
         // upgrade.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use rwlease::embedded::Served;
 
+use crate::line;
+
 /// The length of the part of an acquisition that names its client.
 pub const CLIENT: usize = 11;
 
@@ -69,13 +71,20 @@ impl Hash {
         let mut hash = Hash { expires: served.expires(), ..Hash::default() };
         let mut readers = None;
         let mut indices = BTreeMap::new();
+        let mut stored = BTreeMap::new();
         for (field, value) in served.fields() {
             hash.exists = true;
-            let (Ok(field), Ok(value)) = (std::str::from_utf8(field), std::str::from_utf8(value))
+            let [Ok(field), Ok(value)] =
+                [field, value].map(|text| String::from_utf8(text.to_vec()))
             else {
                 hash.malformed = Some("no text".into());
                 continue;
             };
+            stored.insert(field, value);
+        }
+        hash.malformed = hash.malformed.or_else(|| line::misplaced(&stored));
+        for (field, value) in &line::opened(&stored).unwrap_or_default() {
+            let (field, value) = (field.as_str(), value.as_str());
             let number = || value.parse().unwrap_or(u64::MAX);
             match field {
                 "fence" => hash.fence = number(),
@@ -135,6 +144,12 @@ impl Hash {
             _ => self.readers.get(id).copied().filter(|record| record.token > self.forced),
         };
         record.filter(|record| record.deadline > now)
+    }
+
+    /// Whether an acquisition has a record, be its lease over or not.
+    pub fn knows(&self, id: &str) -> bool {
+        self.readers.contains_key(id)
+            || self.writer.as_ref().is_some_and(|(writer, _)| writer == id)
     }
 
     /// Whether an acquisition writes at that server time.

@@ -15,6 +15,8 @@ mod clients;
 mod contract;
 mod court;
 mod hash;
+#[path = "../support/line.rs"]
+mod line;
 mod mutants;
 mod nemesis;
 mod panics;

@@ -66,9 +66,7 @@ impl Queues {
     /// Whose turn it was not.
     fn check_turn(&self, step: &Step<'_>, id: &str, writes: bool) {
         let Some(before) = step.before else { return };
-        let asked_with = (step.id() == id).then(|| step.args.get(5)).flatten();
-        let asked_with =
-            asked_with.and_then(|ticket| ticket.parse().ok()).filter(|ticket| *ticket > 0);
+        let asked_with = (step.id() == id).then(|| step.ticket()).flatten();
         let ticket =
             before.waiters.get(id).map(|waiter| waiter.ticket).or(asked_with).unwrap_or(u64::MAX);
         let upgrades = before.readers.contains_key(id) && writes;

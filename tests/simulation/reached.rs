@@ -104,8 +104,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
     }
-    let came_back =
-        step.args.get(5).is_some_and(|ticket| *ticket != "0") && !before.waiters.contains_key(id);
+    let came_back = step.ticket().is_some() && !before.waiters.contains_key(id);
     if came_back && let Some(entry) = after.waiters.get(id) {
         census.count("a waiter was put back");
         if entry.next != "-" {

@@ -20,6 +20,7 @@ mod failover;
 mod info;
 mod inside;
 mod lease;
+pub mod line;
 mod moves;
 mod namespace;
 mod proxy;

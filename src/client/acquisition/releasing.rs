@@ -49,8 +49,12 @@ impl Doubt {
     }
 
     /// An attempt that had no answer may still be under way: then what ends it must be sent once
-    /// more, at this moment. `None` if nothing can come any more.
+    /// more, at this moment. `None` if nothing can come any more. An answer that does not tell the
+    /// server's time (0) ended something; the next one finds nothing, and tells it.
     pub(super) fn ends(&mut self, server_now: u64, sent: Moment, now: Moment) -> Option<Moment> {
+        if server_now == 0 {
+            return self.in_doubt.map(|_| now);
+        }
         let until = match self.until {
             Some(until) => until,
             None => self.in_doubt?.server_ms(server_now, sent),

@@ -13,6 +13,18 @@ pub(super) struct Call {
     pub(super) args: Vec<Vec<u8>>,
 }
 
+impl Call {
+    /// The acquisition that it is for, if it is for one.
+    pub(super) fn id(&self) -> &str {
+        let at = if self.has_not_after() { 2 } else { 1 };
+        self.args.get(at).and_then(|word| str::from_utf8(word).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn has_not_after(&self) -> bool {
+        self.script.contains("acquire") || self.script == "upgrade"
+    }
+}
+
 /// The keys of the locks, of the mutexes, and of the two-key lock.
 pub(super) const LOCKS: [&str; 3] = ["rwlease:a", "rwlease:b", "rwlease:c"];
 const MUTEX: &str = "mutex";
@@ -61,7 +73,9 @@ const ODD: &[&[u8]] = &[
     b"a",
     b"f",
     b"r",
-    b"all",
+    b"wait",
+    b"1 1 1 -",
+    b"400 2000 100 here there",
     b"%s %d",
     b"with space",
     b"a\0b",
@@ -72,15 +86,16 @@ const ODD: &[&[u8]] = &[
 
 /// Fields that are tampered with.
 const FIELDS: &[&str] = &[
-    "version",
-    "fence",
+    "s",
+    "s",
+    "s",
+    "s",
     "writer",
     "readers",
     "waiters",
     "fair",
     "read_min",
     "sweep",
-    "until",
     "revoked",
     "forced",
     "lapsed",
@@ -93,6 +108,23 @@ const FIELDS: &[&str] = &[
     "upgrader",
     "i:0",
     "i:1",
+];
+
+/// Lines that look as some should, with their token still to come.
+const LINES: &[&str] = &[
+    "2F9999999999999T",
+    "2Q9999999999999T",
+    "2W9999999999999T99999999999990a__________0000001",
+    "2R9999999999999T99999999999990a__________0000001",
+    "2S9999999999999T999999999999901",
+    "2S9999999999999T999999999999900",
+    "2F999999999999xT",
+    "2F9999999999999T0",
+    "2W9999999999999T99999999999994a__________0000001",
+    "2W9999999999999T99999999999990short",
+    "2X9999999999999T",
+    "1F9999999999999T",
+    "-F9999999999999T",
 ];
 
 /// How many acquisitions of a lock are remembered.
@@ -194,6 +226,9 @@ impl Calls {
     pub(super) fn tampering(&mut self) -> (&'static str, Vec<u8>) {
         let field = FIELDS[self.rng.usize(..FIELDS.len())];
         let value = match self.rng.u32(..3) {
+            0 if field == "s" => LINES[self.rng.usize(..LINES.len())]
+                .replace('T', &format!("{:016}", self.rng.u64(..MOST_EXACT)))
+                .into(),
             0 => b"h9999999999999000000000000000100".to_vec(),
             1 => self.known.first().map_or(Vec::new(), |known| known.id.clone().into()),
             _ => self.odd_word(),
@@ -203,18 +238,14 @@ impl Calls {
 
     /// Learns from a reply.
     pub(super) fn learn(&mut self, call: &Call, reply: &Reply) {
-        let (Reply::List(parts), Some(key)) = (reply, call.keys.first()) else {
+        let (Reply::Text(text), Some(key)) = (reply, call.keys.first()) else {
             return;
         };
-        let status = match parts.get(1) {
-            Some(Reply::Text(status)) => status.as_ref(),
-            _ => return,
-        };
-        let number = match parts.get(3) {
-            Some(Reply::Int(number)) => *number as u64,
-            _ => 0,
-        };
-        let id = call.args.get(2).map_or(&b""[..], Vec::as_slice);
+        let text = String::from_utf8_lossy(text);
+        let words: Vec<&str> = text.split(' ').collect();
+        let status = words[0].as_bytes();
+        let number = words.get(3).and_then(|number| number.parse().ok()).unwrap_or(0);
+        let id = call.id().as_bytes();
         let place = |known: &Known| known.key == key && known.id.as_bytes() == id;
         let Some(at) = self.known.iter().position(place) else {
             return;
@@ -273,7 +304,7 @@ impl Calls {
         let token = token.to_string();
         match self.rng.u32(..20) {
             0..6 => self.acquire(&known, now),
-            6..11 => call("release", &known, &[id, "all"]),
+            6..11 => call("release", &known, &[id]),
             11 => call("release", &known, &[id, "wait"]),
             12..15 => {
                 let lease = self.lease();
@@ -323,16 +354,15 @@ impl Calls {
             _ => known.ticket.to_string(),
         };
         let upgrades = script == "upgrade";
-        let lease = self.lease();
-        let mut args = vec![known.id.as_str(), &lease, &fifth];
+        let (lease, not_after) = (self.lease(), not_after.to_string());
+        let mut args = vec![not_after.as_str(), &known.id, &lease, &fifth];
+        args.extend(if upgrades { &["0"][..] } else { &["1", "0"] });
+        let place = format!("{window} {liveness} {} {node}", if upgrades { "0" } else { &limit });
         if waits {
-            args.extend([window.as_str(), &liveness]);
-            args.extend(if upgrades { ["0", "0"] } else { [ticket.as_str(), &limit] });
-            args.extend([node, "0"]);
+            args.push(&place);
+            args.extend((!upgrades && ticket != "0").then_some(ticket.as_str()));
         }
-        let mut call = call(script, known, &args);
-        call.args[1] = not_after.to_string().into();
-        call
+        call(script, known, &args)
     }
 
     /// What concerns the lock and no id.
@@ -341,7 +371,7 @@ impl Calls {
         let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"]
             [rng.usize(..7)];
         let key = LOCKS[rng.usize(..self.habits.locks)];
-        let mut args = words(&["here", "0"]);
+        let mut args = words(&["here"]);
         if script == "inspect" {
             let from = if rng.bool() { 0 } else { rng.u64(..20) };
             args.extend(words(&[&from.to_string(), "-", "-", &rng.u64(1..30).to_string()]));
@@ -362,9 +392,9 @@ impl Calls {
         let lease = self.lease();
         let (script, args) = match self.rng.u32(..6) {
             0..2 => ("mutex/acquire", words(&["here", &not_after, &id, &lease])),
-            2 => ("mutex/renew", words(&["here", "0", &id, &lease])),
-            3 => ("mutex/release", words(&["here", "0", &id])),
-            _ => ("mutex/inspect", words(&["here", "0"])),
+            2 => ("mutex/renew", words(&["here", &id, &lease])),
+            3 => ("mutex/release", words(&["here", &id])),
+            _ => ("mutex/inspect", words(&["here"])),
         };
         let keys = vec![MUTEX.to_owned()];
         Call { script, keys, args }
@@ -375,7 +405,7 @@ impl Calls {
         let id = format!("two_key_holder_{}", rng.u32(..4));
         let not_after = (now + rng.u64(..200)).saturating_sub(50).to_string();
         let acquire = words(&["here", &not_after, &id, &rng.u64(1..4).to_string()]);
-        let release = words(&["here", "0", &id]);
+        let release = words(&["here", &id]);
         let (script, keys, args) = match rng.u32(..4) {
             0 => ("legacy/acquire_read", &LEGACY[..], acquire),
             1 => ("legacy/acquire_write", &LEGACY[..], acquire),
@@ -415,7 +445,7 @@ impl Calls {
 
 /// A call for an id. Of the envelope, only the server's name matters.
 fn call(script: &'static str, known: &Known, args: &[&str]) -> Call {
-    let mut all = words(&["here", "0"]);
+    let mut all = words(&["here"]);
     all.extend(words(args));
     Call { script, keys: vec![known.key.to_owned()], args: all }
 }

@@ -12,6 +12,11 @@ pub(crate) fn text(text: &str) -> Reply {
     Reply::Text(Bytes::copy_from_slice(text.as_bytes()))
 }
 
+/// What a script says that ran at that moment of the server's clock.
+pub(crate) fn ran(ms: u64) -> Reply {
+    text(&format!("ok {ms} 0"))
+}
+
 pub(crate) fn server_error(text: &str) -> ServerError {
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
     ServerError { code: code.into(), detail: detail.into() }

@@ -76,7 +76,7 @@ impl Server {
             "TIME" => format!("*2\r\n$10\r\n{NOW_S}\r\n$1\r\n0\r\n"),
             "EVALSHA" => {
                 self.scripts.lock().unwrap().push(command[5].clone());
-                format!("*2\r\n:{}\r\n$2\r\nok\r\n", NOW_S * 1000)
+                format!("+ok {} 0\r\n", NOW_S * 1000)
             }
             _ => "+OK\r\n".into(),
         }

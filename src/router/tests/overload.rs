@@ -9,12 +9,8 @@ use crate::Locks;
 use crate::client::settings::Settings;
 use crate::protocol::Scripts;
 
-fn ran() -> Reply {
-    Reply::List(vec![Reply::Int(EPOCH_MS as i64), text("ok"), Reply::Int(0)])
-}
-
 fn late(ms: u64) -> Act {
-    Act::Late(Duration::from_millis(ms), ran())
+    Act::Late(Duration::from_millis(ms), ran(EPOCH_MS))
 }
 
 fn in_flight(calls: usize) -> impl FnOnce(&mut RouterSettings) {
@@ -312,9 +308,7 @@ async fn locks(fakes: &Fakes, change: impl FnOnce(&mut RouterSettings)) -> Locks
 
 /// What an acquire is answered that has the lock for a minute.
 fn granted() -> Reply {
-    let now = EPOCH_MS as i64;
-    let numbers = [Reply::Int(0), Reply::Int(1), Reply::Int(now + 60_000)];
-    Reply::List([Reply::Int(now), text("granted")].into_iter().chain(numbers).collect())
+    text(&format!("granted {EPOCH_MS} 0 1 {}", EPOCH_MS + 60_000))
 }
 
 #[tokio::test(start_paused = true)]

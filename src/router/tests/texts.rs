@@ -77,7 +77,7 @@ async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_for_the_text_is_bound_by_its_own_deadline() {
     let bench = Bench::new(&[ALL]).await;
-    let late = Act::Late(Duration::from_millis(400), Reply::List(vec![Reply::Int(1)]));
+    let late = Act::Late(Duration::from_millis(400), ran(1));
     let sender = one_who_sends(&bench, late).await;
     let deadline = bench.clock.now().after(Duration::from_millis(50));
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();

@@ -152,9 +152,7 @@ async fn calls_to_one_shard_go_on_while_another_hangs() {
 
 /// Answers in 100 ms, but its connection's task comes late to reading that.
 fn unread(bench: &Bench, turns_of_others: usize) -> Act {
-    let ms = i64::try_from(bench.fakes.server_ms()).unwrap();
-    let reply = Reply::List(vec![Reply::Int(ms), text("ok"), Reply::Int(0)]);
-    Act::Unread(Duration::from_millis(100), turns_of_others, reply)
+    Act::Unread(Duration::from_millis(100), turns_of_others, ran(bench.fakes.server_ms()))
 }
 
 impl Bench {

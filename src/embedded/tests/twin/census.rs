@@ -30,7 +30,6 @@ const LEAST: &[(&str, u64)] = &[
     ("renew: a write", 130),
     ("renew: and the life of the key", 32),
     ("renew: and the pump", 44),
-    ("renew: what is revoked", 7),
     ("write: granted to a try", 46),
     ("write: granted to a waiting request", 141),
     ("write: refused by a writer", 23),
@@ -40,12 +39,17 @@ const LEAST: &[(&str, u64)] = &[
     ("a dead waiter is in the queue", 849),
     ("a grant is taken back", 40),
     ("a grant lapses", 81),
-    ("a lapse is left over", 12),
     ("a lease ends at this moment", 29),
+    ("a long lease", 1),
+    ("a queue ends with nobody", 1),
+    ("a queue ends with readers", 1),
+    ("a sole holder gets a queue", 1),
+    ("a sole holder is revoked", 1),
+    ("a ticket stands beside readers", 1),
+    ("readers get a queue", 1),
     ("a sweep begins that takes several calls", 91),
     ("a sweep ends", 90),
     ("a sweep goes on", 98),
-    ("a ticket is left over", 49),
     ("a ticket leaps", 9),
     ("a token is too far ahead", 1),
     ("a waiter is dead for its client's lapse", 158),
@@ -59,7 +63,6 @@ const LEAST: &[(&str, u64)] = &[
     ("more than 16 waiters", 90),
     ("readers are forced out", 2),
     ("readers of a phase wait", 563),
-    ("revoked is left over", 8),
     ("several dead readers are in the way", 92),
     ("the clock goes back", 97),
     ("the clock is behind the last token", 465),
@@ -96,7 +99,7 @@ impl Census {
     pub(super) fn count(&mut self, step: &Step<'_>) {
         self.steps += 1;
         if let Some(said) = gist(&step.quick.reply) {
-            let is_answer = matches!(step.slow.reply, Reply::List(_));
+            let is_answer = is_answer(&step.slow.reply);
             assert!(
                 !is_answer || step.slow.machinery.is_some(),
                 "{} has a usual path on the slow side too",
@@ -146,7 +149,7 @@ impl Step<'_> {
     /// The usual paths that this call took on the quick side.
     fn usual_paths(&self) -> Vec<&'static str> {
         let said = gist(&self.quick.reply).unwrap_or_default();
-        let (script, is_answer) = (self.call.script, matches!(self.quick.reply, Reply::List(_)));
+        let (script, is_answer) = (self.call.script, is_answer(&self.quick.reply));
         if !is_answer || !WITH_USUAL_PATHS.contains(&script) {
             return Vec::new();
         }
@@ -163,7 +166,7 @@ impl Step<'_> {
     }
 
     fn usual_acquire(&self, said: &str) -> &'static str {
-        let (is_write, tries) = (self.call.script == "acquire_write", self.call.args.len() == 5);
+        let (is_write, tries) = (self.call.script == "acquire_write", self.call.args.len() == 7);
         let is_new = self.before.fields.is_empty();
         let others = self.number("readers");
         match (said, is_write) {
@@ -227,6 +230,9 @@ impl Step<'_> {
         let has = |field: &str| before.contains_key(field);
         let changed = |field: &str| before.get(field) != after.get(field);
         let now = self.us / 1000;
+        let is = |shape: &str, fields: &BTreeMap<String, String>| {
+            fields.get("shape").is_some_and(|is| is == shape)
+        };
         let is_used = has("writer") || has("readers") || has("waiters");
         let records =
             || before.iter().filter(|(field, _)| *field == "writer" || field.starts_with("r:"));
@@ -238,7 +244,7 @@ impl Step<'_> {
         let place = after.get(&format!("q:{}", self.caller())).and_then(|text| Waiter::of(text));
         let joins = acquires && !has(&format!("q:{}", self.caller()));
         let asked =
-            self.call.args.get(7).and_then(|word| str::from_utf8(word).ok()?.parse::<u64>().ok());
+            self.call.args.get(8).and_then(|word| str::from_utf8(word).ok()?.parse::<u64>().ok());
         let returns = joins && asked.is_some_and(|ticket| ticket > 0) && place.is_some();
         vec![
             ("the clock goes back", self.went_back),
@@ -274,9 +280,6 @@ impl Step<'_> {
             ("a sweep ends", has("sweep") && !after.contains_key("sweep")),
             ("readers are forced out", has("forced")),
             ("holders are revoked", has("revoked") && is_used),
-            ("revoked is left over", has("revoked") && !is_used),
-            ("a ticket is left over", has("ticket") && !is_used),
-            ("a lapse is left over", has("lapsed") && !is_used),
             ("readers of a phase wait", has("phase") && has("readers_head")),
             ("a waiter is put back", returns),
             (
@@ -290,14 +293,20 @@ impl Step<'_> {
                     && after.get("readers").is_some_and(|count| count == "9"),
             ),
             ("the hash is a table", has("wide")),
+            ("a ticket stands beside readers", is("S", before) && has("ticket")),
+            ("a sole holder gets a queue", (is("W", before) || is("R", before)) && is("Q", after)),
+            ("readers get a queue", is("S", before) && is("Q", after)),
+            ("a queue ends with readers", is("Q", before) && is("S", after)),
+            ("a queue ends with nobody", is("Q", before) && is("F", after)),
+            ("a sole holder is revoked", is("W", before) && has("revoked")),
+            ("a long lease", before.get("flags").is_some_and(|flags| flags == "1")),
             ("more than 16 readers", self.number("readers") > 16),
             ("more than 16 waiters", self.number("waiters") > 16),
         ]
     }
 
     fn caller(&self) -> &str {
-        let id = self.call.args.get(2).and_then(|word| str::from_utf8(word).ok());
-        id.unwrap_or_default()
+        self.call.id()
     }
 
     fn number(&self, field: &str) -> u64 {
@@ -314,10 +323,8 @@ impl Step<'_> {
     }
 
     fn says_more(&self) -> bool {
-        match &self.quick.reply {
-            Reply::List(parts) => matches!(parts.get(2), Some(Reply::Int(1))),
-            _ => false,
-        }
+        let words = |text: &bytes::Bytes| text.split(|byte| *byte == b' ').nth(2) == Some(b"1");
+        matches!(&self.quick.reply, Reply::Text(text) if words(text))
     }
 
     /// Those that waited before the call, but for the caller.
@@ -352,6 +359,11 @@ impl Step<'_> {
         let writer = self.after.fields.get("writer");
         upgrader.zip(writer).is_some_and(|(id, writer)| writer.ends_with(id.as_str()))
     }
+}
+
+/// Whether a script came to its end.
+fn is_answer(reply: &Reply) -> bool {
+    matches!(reply, Reply::Text(_) | Reply::List(_))
 }
 
 /// A holder's record.

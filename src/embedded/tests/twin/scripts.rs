@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::scripts_equal_server::{CLOCK, GIVEN_CLOCK};
+use super::super::scripts_equal_server::GIVEN_CLOCK;
 use crate::protocol::Scripts;
 
 /// Where the machinery says that a call has come to it.
@@ -16,13 +16,9 @@ pub(super) const MACHINERY: &str = "machinery";
 /// The line behind which it begins.
 const BEGINS: &str = "-- @include prelude\n";
 
-/// What shuts the usual paths: of acquires in `lib/simple.lua`, of releases and hand-offs in
-/// `release.lua`.
+/// What shuts the usual paths: of acquires, and of the others.
 const OPEN: &str = "local simple = ";
 const SHUT: &str = "local simple = false and ";
-
-/// `renew.lua` has no other path than the usual one, so its twin is written by hand.
-const RENEW: &str = include_str!("renew.lua");
 
 /// A folder that is gone with this value.
 pub(super) struct Folder(PathBuf);
@@ -38,10 +34,9 @@ impl Folder {
     /// The same without their usual paths.
     pub(super) fn without_usual_paths() -> Folder {
         let folder = Folder::as_they_are();
-        for file in ["lib/simple.lua", "release.lua"] {
+        for file in ["lib/simple.lua", "release.lua", "renew.lua"] {
             folder.change(file, OPEN, SHUT);
         }
-        fs::write(folder.0.join("renew.lua"), RENEW).unwrap();
         folder
     }
 
@@ -54,7 +49,6 @@ impl Folder {
 
     /// The scripts, which go by the given clock, and say when they come to the machinery.
     pub(super) fn scripts(&self) -> Scripts {
-        self.change("lib/clock.lua", CLOCK, GIVEN_CLOCK);
         for entry in fs::read_dir(&self.0).unwrap() {
             let path = entry.unwrap().path();
             let Some(name) =
@@ -64,10 +58,12 @@ impl Folder {
             };
             if fs::read_to_string(&path).unwrap().contains(BEGINS) {
                 // A hand-off comes to the machinery with what it has done.
-                let with = if name == "release.lua" { "tostring(handed)" } else { "''" };
+                let with = if name == "release.lua" { "handed and 'unheard' or ''" } else { "''" };
                 let says = format!("redis.pcall('SPUBLISH', '{MACHINERY}', {with})\n{BEGINS}");
                 self.change(name, BEGINS, &says);
             }
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, format!("{GIVEN_CLOCK}{text}")).unwrap();
         }
         Scripts::from_folder(&self.0).unwrap()
     }

@@ -13,6 +13,7 @@ use super::super::{at_once, words};
 use super::scripts::{Folder, MACHINERY};
 use crate::embedded::Engine;
 use crate::node::{Notice, Reply, Subscription};
+use crate::protocol::line::opened;
 
 /// A command's words.
 pub(super) type Command = Vec<Vec<u8>>;
@@ -20,7 +21,10 @@ pub(super) type Command = Vec<Vec<u8>>;
 /// A lock as it stands in its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lock {
+    /// As if each thing that the state line tells of had a field of its own.
     pub(super) fields: BTreeMap<String, String>,
+    /// As they are.
+    pub(super) raw: BTreeMap<String, String>,
     /// When its life ends, ms.
     pub(super) ends: Option<u64>,
 }
@@ -37,28 +41,13 @@ pub(super) struct Outcome {
     pub(super) machinery: Option<Bytes>,
 }
 
-/// How scripts are called, and what their answers and their hash say in the words of protocol 1: so
-/// that scripts of another version can be compared.
-#[derive(Clone, Copy)]
-pub(super) struct Dialect {
-    pub(super) args: fn(&Call) -> Command,
-    pub(super) reply: fn(&Call, Reply) -> Reply,
-    pub(super) lock: fn(Lock) -> Lock,
-}
-
-impl Dialect {
-    pub(super) const VERSION_1: Dialect =
-        Dialect { args: |call| call.args.clone(), reply: |_, reply| reply, lock: |lock| lock };
-}
-
 pub(super) struct Side {
     server: Box<dyn Server>,
     digests: BTreeMap<&'static str, Vec<u8>>,
-    dialect: Dialect,
 }
 
 impl Side {
-    pub(super) fn new(mut server: Box<dyn Server>, folder: &Folder, dialect: Dialect) -> Side {
+    pub(super) fn new(mut server: Box<dyn Server>, folder: &Folder) -> Side {
         let mut digests = BTreeMap::new();
         for script in folder.scripts().all() {
             let load = ["SCRIPT", "LOAD", script.text()].map(|word| word.as_bytes().to_vec());
@@ -67,7 +56,7 @@ impl Side {
             };
             digests.insert(script.name(), digest.to_vec());
         }
-        Side { server, digests, dialect }
+        Side { server, digests }
     }
 
     pub(super) fn tell(&mut self, commands: &[Command]) {
@@ -85,7 +74,7 @@ impl Side {
             call.keys.len().to_string().into(),
         ];
         command.extend(call.keys.iter().map(|key| key.clone().into()));
-        command.extend((self.dialect.args)(call));
+        command.extend(call.args.iter().cloned());
         let mut commands = vec![command];
         for key in &call.keys {
             commands.extend(
@@ -96,16 +85,11 @@ impl Side {
         let reply = replies.next().unwrap_or(Reply::Nil);
         let mut locks = Vec::new();
         while let (Some(fields), Some(ends)) = (replies.next(), replies.next()) {
-            locks.push((self.dialect.lock)(Lock::read(fields, &ends)));
+            locks.push(Lock::read(fields, &ends));
         }
         let mut pushes = self.server.heard();
         let said = pushes.iter().position(|(channel, _)| channel.as_ref() == MACHINERY.as_bytes());
-        Outcome {
-            reply: (self.dialect.reply)(call, reply),
-            locks,
-            machinery: said.map(|at| pushes.remove(at).1),
-            pushes,
-        }
+        Outcome { reply, locks, machinery: said.map(|at| pushes.remove(at).1), pushes }
     }
 }
 
@@ -115,7 +99,7 @@ impl Lock {
             Reply::Text(text) => String::from_utf8_lossy(text).into_owned(),
             other => panic!("{other:?} in a hash"),
         };
-        let fields = match fields {
+        let raw = match fields {
             Reply::List(parts) => {
                 parts.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
             }
@@ -125,7 +109,8 @@ impl Lock {
             Reply::Int(ends) => u64::try_from(*ends).ok(),
             _ => None,
         };
-        Lock { fields, ends }
+        let fields = opened(&raw).unwrap_or_else(|_| raw.clone());
+        Lock { fields, raw, ends }
     }
 }
 

@@ -1,0 +1,107 @@
+-- The state line, the field `s`: the version, the shape, the end of the key's life, the last token,
+-- and what the shape says. See docs/protocol.md.
+local virtual, implied = {}, {} -- the fields that only the line tells of, as a set and in order
+
+local function imply(field, value)
+  fields[field], virtual[field], implied[#implied + 1] = value, true, field
+end
+
+local HOLDER = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([%w_-]+)$' -- deadline, flags, id
+local READERS = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- bound of the deadlines, flags, number
+
+-- A sole holder, as the fields that tell of one.
+local function open_holder(kind, token, tail)
+  local deadline, flags, id = string.match(tail, HOLDER)
+  if not id or not is_id(id) then
+    malformed('s')
+  elseif kind == 'W' then
+    imply('writer', 'h' .. deadline .. token .. id)
+  else
+    imply('r:' .. id, 'h' .. deadline .. token .. '0')
+    imply('i:0', id)
+    imply('readers', 1)
+    imply('read_min', deadline)
+  end
+  if flags >= '2' then
+    imply('revoked', token)
+  end
+end
+
+local function open_readers(tail)
+  local least, flags, readers = string.match(tail, READERS)
+  if not readers then
+    malformed('s')
+  end
+  leftover = flags >= '2'
+  imply('readers', readers)
+  imply('read_min', least)
+end
+
+-- Takes the line apart; of a queue it reads the fields that the caller needs at once. Returns an
+-- error reply if the key is not a lock of this protocol.
+local function open(names)
+  if not line then
+    return call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
+  elseif type(line) == 'table' then
+    return line
+  end
+  local version = string.sub(line, 1, 1)
+  if version ~= '2' then
+    return { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKFOREIGN malformed s' }
+  end
+  local kind, ends, token = string.match(line, '^2([FWRSQ])(%d+)')
+  if not kind or #ends < 29 then
+    malformed('s')
+  end
+  shape, found, life, token = kind, line, tonumber(string.sub(line, 3, 15)), string.sub(line, 16, 31)
+  fields.fence = token
+  local tail = string.sub(line, 32)
+  if tonumber(token) >= MOST_EXACT then
+    malformed('s')
+  elseif kind == 'W' or kind == 'R' then
+    open_holder(kind, token, tail)
+  elseif kind == 'S' then
+    open_readers(tail)
+  elseif tail ~= '' then
+    malformed('s')
+  elseif kind == 'Q' then
+    local values = call('HMGET', key, unpack(names))
+    for at, field in ipairs(names) do
+      fields[field] = values[at]
+    end
+  end
+end
+
+-- The shape that what is known by now has, and the tail of its line, for a key that lives until
+-- `ends`. A queue stays one until nobody waits and no writer holds.
+local function shaped(ends)
+  if is_idle() then
+    return 'F', ''
+  elseif get('waiters') or get('upgrader') or get('sweep') or get('forced') then
+    return 'Q', ''
+  end
+  local readers, writer, revoked = number('readers'), get('writer'), get('revoked')
+  local long, left = ends - now > KEEP and 1 or 0, get('ticket') or get('phase') or get('lapsed')
+  if shape ~= 'Q' and shape ~= 'S' and not left and readers + (writer and 1 or 0) == 1 then
+    local id = not writer and (get('i:0') or malformed('readers'))
+    local state, deadline, token, rest = parse(writer or get('r:' .. id) or malformed('readers'))
+    if state == 'h' and token == number('fence') then
+      local flags = long + (token <= number('revoked') and 2 or 0)
+      return writer and 'W' or 'R', format('%013.0f%d%s', deadline, flags, id or rest)
+    end
+  end
+  if writer or revoked then
+    return 'Q', ''
+  end
+  return 'S', format('%013.0f%d%.0f', number('read_min'), long + (left and 2 or 0), readers)
+end
+
+-- The fields that a line of this shape tells of.
+local function told(kind)
+  if kind == 'W' then
+    return { 'writer', 'revoked' }
+  elseif kind == 'R' then
+    return { 'r:' .. get('i:0'), 'i:0', 'readers', 'read_min', 'revoked' }
+  end
+  return kind == 'S' and { 'readers', 'read_min' } or {}
+end

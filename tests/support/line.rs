@@ -1,0 +1,87 @@
+//! A lock's state line, taken apart into the fields that it tells of, as `docs/protocol.md` says.
+
+use std::collections::BTreeMap;
+
+/// A lock's fields as if each thing that the line tells of had a field of its own. `s` gives way to
+/// `shape`, `life`, `fence`, and `flags` where the shape has any; a sole holder is a `writer`, or
+/// one reader of several. Without a line the fields are as they are.
+pub fn opened(fields: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    let Some(line) = fields.get("s") else {
+        return Ok(fields.clone());
+    };
+    let mut all = fields.clone();
+    all.remove("s");
+    let told = told(line).ok_or_else(|| format!("malformed: s = {line}"))?;
+    for (field, value) in told {
+        if let Some(twice) = all.insert(field.clone(), value) {
+            return Err(format!("{field} = {twice} stands beside s = {line}"));
+        }
+    }
+    Ok(all)
+}
+
+/// What is wrong with the fields beside a line, for a lock whose fields these are.
+pub fn misplaced(fields: &BTreeMap<String, String>) -> Option<String> {
+    let opened = match opened(fields) {
+        Ok(opened) => opened,
+        Err(malformed) => return Some(malformed),
+    };
+    let beside: Vec<&str> =
+        fields.keys().map(String::as_str).filter(|field| !matches!(*field, "s" | "wide")).collect();
+    let is_left = |field: &str| matches!(field, "ticket" | "phase" | "lapsed");
+    let is_right = match opened.get("shape").map(String::as_str) {
+        None => fields.is_empty(),
+        Some("Q") => {
+            ["writer", "readers", "waiters"].iter().any(|field| fields.contains_key(*field))
+        }
+        Some("S") => {
+            let is_reader = |field: &str| field.starts_with("r:") || field.starts_with("i:");
+            let is_flagged = opened.get("flags").is_some_and(|flags| flags.as_str() >= "2");
+            beside.iter().all(|field| is_reader(field) || is_left(field))
+                && is_flagged == beside.iter().any(|field| is_left(field))
+        }
+        Some(_) => beside.is_empty(),
+    };
+    (!is_right).then(|| format!("{:?} with {beside:?}", fields.get("s")))
+}
+
+fn told(line: &str) -> Option<Vec<(String, String)>> {
+    let digits = |from: usize, to: usize| {
+        line.get(from..to).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let shape = line.strip_prefix('2')?.get(..1)?;
+    let (life, token) = (digits(2, 15)?, digits(15, 31)?);
+    let mut told = vec![("shape", shape), ("life", life), ("fence", token)]
+        .into_iter()
+        .map(|(field, value)| (field.to_owned(), value.to_owned()))
+        .collect::<Vec<_>>();
+    let mut tell = |field: &str, value: String| told.push((field.to_owned(), value));
+    if matches!(shape, "F" | "Q") {
+        return (line.len() == 31).then_some(told);
+    }
+    let (deadline, flags, rest) = (digits(31, 44)?, digits(44, 45)?, line.get(45..)?);
+    if !matches!(flags, "0" | "1" | "2" | "3") {
+        return None;
+    }
+    tell("flags", flags.into());
+    let is_id = (12..=40).contains(&rest.len())
+        && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    match shape {
+        "W" if is_id => tell("writer", format!("h{deadline}{token}{rest}")),
+        "R" if is_id => {
+            tell(&format!("r:{rest}"), format!("h{deadline}{token}0"));
+            tell("i:0", rest.into());
+            tell("readers", "1".into());
+            tell("read_min", deadline.into());
+        }
+        "S" if rest.parse().is_ok_and(|readers: u64| readers > 0 && !rest.starts_with('0')) => {
+            tell("readers", rest.into());
+            tell("read_min", deadline.into());
+        }
+        _ => return None,
+    }
+    if shape != "S" && flags >= "2" {
+        tell("revoked", token.into());
+    }
+    Some(told)
+}
