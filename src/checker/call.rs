@@ -177,7 +177,8 @@ impl Call {
             Stage::Sent(Request::Work(Sending::Renew { ends, .. }))
             | Stage::Loose(Request::Work(Sending::Renew { ends, .. })) => by.told(ends),
             Stage::Answered(envelope, answer) => {
-                envelope.now -= by.by_ms;
+                // 0: the script did not read the clock.
+                envelope.now = envelope.now.saturating_sub(by.by_ms);
                 if let Some(grant) = answer.grant() {
                     grant.deadline -= by.by_ms;
                 }

@@ -84,9 +84,12 @@ impl Rewriting<'_> {
         match &text[1..2] {
             "F" | "Q" => head,
             shape => {
-                let deadline = self.past(number(31, 44), 0);
-                let rest = &text[45..];
-                let rest = if shape == "S" { rest.into() } else { self.id(rest) };
+                let (deadline, rest) = (self.past(number(31, 44), 0), &text[45..]);
+                let (deadline, rest) = match (shape, deadline) {
+                    ("S", SERVER_NOW) => (0, rest.into()), // a sweep is due, as of `read_min`
+                    ("S", _) => (deadline, rest.into()),
+                    _ => (deadline, self.id(rest)),
+                };
                 format!("{head}{deadline:013}{}{rest}", &text[44..45])
             }
         }

@@ -502,7 +502,8 @@ impl Model {
     fn command(&self, on: &Occasion, call: &Call) -> (crate::router::Call, Vec<String>) {
         let id = self.ids[usize::from(on.client)].acquisition(u64::from(call.acquisition));
         let request = call.request().unwrap().call(self.scripts, id, &self.key);
-        let mut args = vec![server_name(on.server), call.not_after.to_string()];
+        let mut args = vec![server_name(on.server)];
+        args.extend(request.not_after.map(|_| call.not_after.to_string()));
         args.extend(request.args.iter().map(|word| String::from_utf8_lossy(word).into_owned()));
         (request, args)
     }

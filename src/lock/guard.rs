@@ -17,8 +17,9 @@ use crate::protocol::{Ended, Mode, Release};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock was held until now. Also if the first answer was lost, the second says that nothing
-    /// is held, and the lease has not ended: then only a [forced
+    /// The lock was held until now: the lease had not ended by the client's bound when the release
+    /// was sent, and the server had granted the lock to nobody else. Also if the first answer was
+    /// lost, the second says that nothing is held, and the lease has not ended: then only a [forced
     /// release](crate::RwLock::force_release), or a failover that lost the lock, could have been
     /// before. Nor does a release see that after one of these a late duplicate of the acquire was
     /// granted anew, of which no renewal has told yet: it ends what that was granted.
