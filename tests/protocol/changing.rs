@@ -303,7 +303,7 @@ fn a_forced_release_of_many_readers() {
     lab.wait_upgrade("x7", token).queued();
     let forced = lab.force().unwrap();
     assert!(forced.more);
-    assert_eq!((forced.text(1), forced.number(2)), (String::new(), 100));
+    assert_eq!((forced.text(1), forced.number(2)), ("-".into(), 100));
     assert!(forced.number(0) > last);
     assert_eq!(lab.state().reads().len(), 0, "all at once");
     for reader in [0, 50, 99] {
