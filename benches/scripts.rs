@@ -40,24 +40,21 @@ const MOST_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
 /// Beside those of the library.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 2] = [
     ("published acquire", include_str!("published/acquire_write.lua")),
     ("published release", include_str!("published/release_write.lua")),
-    ("envelope acquire", include_str!("envelope/acquire.lua")),
-    ("envelope release", include_str!("envelope/release.lua")),
 ];
 
 /// The last one is what they are compared with.
-const PAIRS: [&str; 6] = [
+const PAIRS: [&str; 5] = [
     "write, one try",
     "write, would wait",
     "read, one try",
-    "time, fields and envelope alone",
-    "the same, with the key's life",
+    "read, would wait",
     "published write",
 ];
 /// So many of them are to reach a goal.
-const OURS: usize = 3;
+const OURS: usize = 4;
 
 /// Locks whose memory is counted.
 const COUNT: usize = 10_000;
@@ -142,7 +139,7 @@ impl Bench {
                                 0 => Call::new(
                                     "release",
                                     key,
-                                    &["-", "0", &ids.pop_front().unwrap(), "all"],
+                                    &["-", &ids.pop_front().unwrap()],
                                 ),
                                 1 => self.join(key, ids),
                                 _ => Call::new("acquire_write", key, &waiting(ids.back().unwrap())),
@@ -200,15 +197,15 @@ impl Bench {
                         // The one that has held longest is somewhere in the array, so its place
                         // must be filled.
                         let id = readers.pop_front().unwrap();
-                        Call::new("release", key, &["-", "0", &id, "all"])
+                        Call::new("release", key, &["-", &id])
                     }
                     "renew" => {
                         let id = &readers[number / locks.keys.len() % readers.len()];
-                        Call::new("renew", key, &["-", "0", id, &lease])
+                        Call::new("renew", key, &["-", id, &lease])
                     }
                     _ => {
                         let id = self.id();
-                        Call::new("acquire_write", key, &["-", "0", &id, &lease, "f"])
+                        Call::new("acquire_write", key, &try_args(&id, &lease))
                     }
                 }
             })
@@ -217,7 +214,7 @@ impl Bench {
 
     fn acquire_read(&mut self, key: &str, readers: &mut VecDeque<String>) -> Call {
         let id = self.id();
-        let call = Call::new("acquire_read", key, &["-", "0", &id, &LEASE.to_string(), "f"]);
+        let call = Call::new("acquire_read", key, &try_args(&id, &LEASE.to_string()));
         readers.push_back(id);
         call
     }
@@ -252,21 +249,13 @@ impl Bench {
     fn pairs(&mut self, round: usize) -> [[Vec<Call>; 2]; PAIRS.len()] {
         let id = &self.id();
         let now = (1_785_000_000_000 + round as u64).to_string();
-        let wait: [&str; 11] =
-            ["-", "0", id, "30000", "f", "1000", "5000", "0", "1000", "d0ff1b2e9a77", "3x"];
-        let release = || calls("release", "alone", &["-", "0", id, "all"]);
+        let wait = ["-", "0", id, "30000", "f", "1", "3x", "1000 5000 1000 d0ff1b2e9a77"];
+        let release = || calls("release", "alone", &["-", id]);
         [
-            [calls("acquire_write", "alone", &wait[..5]), release()],
+            [calls("acquire_write", "alone", &wait[..7]), release()],
             [calls("acquire_write", "alone", &wait), release()],
-            [calls("acquire_read", "alone", &wait[..5]), release()],
-            [
-                calls("envelope acquire", "envelope", &[id]),
-                calls("envelope release", "envelope", &[]),
-            ],
-            [
-                calls("envelope acquire", "envelope", &[id, "30000"]),
-                calls("envelope release", "envelope", &["10000"]),
-            ],
+            [calls("acquire_read", "alone", &wait[..7]), release()],
+            [calls("acquire_read", "alone", &wait), release()],
             [
                 calls("published acquire", "published", &["10000", "1000", "3000", &now]),
                 calls("published release", "published", &[&now]),
@@ -277,9 +266,7 @@ impl Bench {
     /// What commands the scripts call where nobody else wants the lock.
     fn inner_calls(&mut self) {
         let id = &self.id();
-        let take = ["-", "0", id, "30000", "f"];
-        let renew = ["-", "0", id, "35000"];
-        let release = ["-", "0", id, "all"];
+        let (take, renew, release) = (try_args(id, "30000"), ["-", id, "35000"], ["-", id]);
         let now = "1785000900000";
         let mut table = Table::new(&["commands that a script calls", "how many", "which"]);
         for (name, calls) in [
@@ -319,29 +306,18 @@ impl Bench {
             let writer = self.id();
             let mut calls = Vec::new();
             if kind == "waiter" {
-                calls.push(Call::new("acquire_write", &key, &["-", "0", &writer, "60000", "f"]));
+                calls.push(Call::new("acquire_write", &key, &try_args(&writer, "60000")));
             }
             for number in 0..COUNT {
                 let id = self.id();
-                let waiting = [
-                    "-",
-                    "0",
-                    &id,
-                    "30000",
-                    "f",
-                    "2000",
-                    "30000",
-                    "0",
-                    "100000",
-                    "d0ff1b2e9a77",
-                    "3x",
-                ];
+                let place = "2000 30000 100000 d0ff1b2e9a77";
+                let waiting = ["-", "0", &id, "30000", "f", "1", "3x", place];
                 let script = if kind == "reader" || number % 2 == 0 {
                     "acquire_read"
                 } else {
                     "acquire_write"
                 };
-                let args = if kind == "reader" { &waiting[..5] } else { &waiting[..] };
+                let args = if kind == "reader" { &waiting[..7] } else { &waiting[..] };
                 calls.push(Call::new(script, &key, args));
             }
             self.run(&calls);
@@ -355,8 +331,7 @@ impl Bench {
     /// With one holder, and idle: released, and kept for its grace.
     fn locks(&mut self, table: &mut Table) {
         let id = &self.id();
-        let take = ["-", "0", id, "30000", "f"];
-        let release = ["-", "0", id, "all"];
+        let (take, release) = (try_args(id, "30000"), ["-", id]);
         for (first, held, idle, script) in [
             (10_000, "lock with one writer", "lock that was written, idle", "acquire_write"),
             (20_000, "lock with one reader", "lock that was read, idle", "acquire_read"),
@@ -439,8 +414,13 @@ fn report<const N: usize>(
 }
 
 /// The arguments of a waiting writer that polls, with a long time to live.
-fn waiting(id: &str) -> [&str; 11] {
-    ["-", "0", id, "600000", "f", "600000", "600000", "0", "100000", "-", "-"]
+fn waiting(id: &str) -> [&str; 8] {
+    ["-", "0", id, "600000", "f", "1", "3x", "600000 600000 100000 -"]
+}
+
+/// The arguments of a try.
+fn try_args<'a>(id: &'a str, lease: &'a str) -> [&'a str; 7] {
+    ["-", "0", id, lease, "f", "1", "3x"]
 }
 
 /// Of one command.

@@ -148,8 +148,8 @@ impl Lock for SameScripts {
             // As a request sends it that would wait: with what its place in the queue would be
             // taken with.
             kind => {
-                let args: [&[u8]; 11] =
-                    [b"-", b"0", &id, LEASE, b"f", b"1000", b"6000", b"0", b"10000", b"-", b"-"];
+                let args: [&[u8]; 8] =
+                    [b"-", b"0", &id, LEASE, b"f", b"1", b"0", b"1000 6000 10000 -"];
                 bare.script(usize::from(*kind == Kind::Read), key, args).await
             }
         }
@@ -159,7 +159,7 @@ impl Lock for SameScripts {
     async fn release((SameScripts(bare, kind, key), id): Self::Held) {
         match kind {
             Kind::Published => bare.script(5, &key, [&id]).await,
-            _ => bare.script(2, &key, [b"-", b"0", &id, b"all"]).await,
+            _ => bare.script(2, &key, [b"-", &id]).await,
         }
     }
 }

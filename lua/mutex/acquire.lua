@@ -11,11 +11,32 @@
 --   refused  when the holder's lease ends (ms, 0: never)
 --   stale    nothing: it came past not_after
 -- Errors: WRONGTYPE, LOCKARGS, OOM.
--- Cost: TIME and SET; GET and PTTL more when it is held, and another SET when this acquisition
+-- Cost: TIME and SET; SET, GET and PTTL more when it is held, and another SET when this acquisition
 -- holds it.
 
 -- @include constants
 -- @include clock
+
+-- Nobody holds it: the usual case.
+local caller, wanted, limit = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
+local simple = #KEYS == 1
+  and #ARGV == 4
+  and #caller >= 12
+  and #caller <= 40
+  and not string.find(caller, '[^%w_-]')
+  and wanted
+  and wanted >= 1
+  and wanted <= LONGEST
+  and wanted % 1 == 0
+  and (limit == 0 or (limit and limit >= now and limit <= NEVER and limit % 1 == 0))
+if simple then
+  local ends = now + wanted .. ''
+  local set = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', ends)
+  if set and not set.err then
+    return 'granted ' .. now .. ' 0 0 ' .. ends
+  end
+end
+
 -- @include prelude
 
 local not_after, lease = whole(2, 0, NEVER), whole(4, 1, LONGEST)

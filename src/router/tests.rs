@@ -94,7 +94,7 @@ fn redirect(kind: &str, key: &str, host: &str) -> Act {
 
 fn line(command: &str, key: &str, host: &str) -> String {
     let name: String = format!("{host}-0123456789abcdef").chars().take(12).collect();
-    format!("{command} 1 {key} {name} 0 arg")
+    format!("{command} 1 {key} {name} arg")
 }
 
 /// A client of these servers.

@@ -17,7 +17,7 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
         _ if words[0] == b"ASKING" => "ASK followed",
         _ if words[0] == b"WAIT" => by_wait(words, first),
         _ if !words[0].starts_with(b"EVAL") => return,
-        _ => match reply.get(1).map_or("", String::as_str) {
+        _ => match first.split(' ').next().unwrap_or("") {
             "stale" => "a late duplicate was refused",
             "queued" => "waited",
             "refused" => "a try was refused",

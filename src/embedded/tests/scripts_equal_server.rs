@@ -45,7 +45,6 @@ const MUST_BE_SAID: &[&str] = &[
     "absent",
     "ahead",
     "conflict",
-    "expired",
     "forced",
     "free",
     "full",
