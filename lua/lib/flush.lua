@@ -59,10 +59,13 @@ end
 
 -- Sends it. What frees a lock or keeps one alive must not be refused by a full memory: after an
 -- HDEL, of a field that does not exist, the server refuses nothing more in this script for its
--- memory. What takes a lock begins with an HSET, so that the limit can stop it. A refusal of the
--- first command is raised, with nothing written.
+-- memory. What takes a lock begins with an HSET, so that the limit can stop it; of the same line,
+-- if there is something to delete. A refusal of the first command is raised, with nothing written.
 local function send(set, gone, frees)
-  if frees and #gone > 0 then
+  if #gone > 0 then
+    if not frees then
+      call('HSET', key, 's', found)
+    end
     call('HDEL', key, '-') -- a user who may not delete stops here
   end
   local done = redis.pcall('HSET', key, unpack(set))
