@@ -46,13 +46,8 @@ const SCRIPTS: [(&str, &str); 2] = [
 ];
 
 /// The last one is what they are compared with.
-const PAIRS: [&str; 5] = [
-    "write, one try",
-    "write, would wait",
-    "read, one try",
-    "read, would wait",
-    "published write",
-];
+const PAIRS: [&str; 5] =
+    ["write, one try", "write, would wait", "read, one try", "read, would wait", "published write"];
 /// So many of them are to reach a goal.
 const OURS: usize = 4;
 
@@ -136,11 +131,7 @@ impl Bench {
                             let at = number % locks.keys.len();
                             let (key, ids) = (&locks.keys[at], &mut locks.ids[at]);
                             match operation {
-                                0 => Call::new(
-                                    "release",
-                                    key,
-                                    &["-", &ids.pop_front().unwrap()],
-                                ),
+                                0 => Call::new("release", key, &["-", &ids.pop_front().unwrap()]),
                                 1 => self.join(key, ids),
                                 _ => Call::new("acquire_write", key, &waiting(ids.back().unwrap())),
                             }
