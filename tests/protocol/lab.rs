@@ -74,6 +74,10 @@ pub struct Lab {
     pub checked: bool,
     /// Whether the scripts go without their usual paths.
     pub machinery: bool,
+    /// Whether to look if a call has written, which takes a server of the test's own; and whether
+    /// the last one has.
+    pub watched: bool,
+    pub moved: bool,
 }
 
 type Digests = BTreeMap<String, String>;
@@ -138,6 +142,8 @@ impl Lab {
             full: false,
             checked: true,
             machinery: false,
+            watched: false,
+            moved: false,
         };
         lab.set_clock(lab.us);
         lab
@@ -198,6 +204,7 @@ impl Lab {
 
     pub fn send_keys(&mut self, script: &str, keys: &[String], args: &[&str]) -> Answer {
         self.tick();
+        let written = self.watched.then(|| self.changes());
         let shut = self.machinery.then(|| self.digests.get(&format!("{script}{MACHINERY}")));
         let digest = shut.flatten().unwrap_or_else(|| &self.digests[script]);
         let answer = cmd("EVALSHA")
@@ -210,6 +217,9 @@ impl Lab {
             code: error.code().unwrap_or_default().into(),
             detail: error.detail().unwrap_or_default().into(),
         });
+        if let Some(written) = written {
+            self.moved = self.changes() > written;
+        }
         if self.checked {
             if let Err(fault) = self.check(script, &answer) {
                 let raw = self.state().raw;
