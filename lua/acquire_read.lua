@@ -33,7 +33,7 @@ if simple then
       set = nil -- a queue, a dead holder, its own lease
     elseif shape == 'S' then
       local mine = 'r:' .. caller
-      if digits == #line and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
+      if digits == #line and flag <= '3' and rest >= '1' and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
         if long == '1' then
           flag = flag < '2' and '1' or '3'
         end
@@ -43,11 +43,13 @@ if simple then
         }
       end
     elseif shape == 'R' and flag <= '1' then
-      set = {
-        's', '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2',
-        'r:' .. rest, 'h' .. least .. string.sub(line, 16, 31) .. '0', 'i:0', rest,
-        'r:' .. caller, 'h' .. ends .. stamp .. '1', 'i:1', caller,
-      }
+      if #rest >= 12 and #rest <= 40 and not string.find(rest, '[^%w_-]') then
+        set = {
+          's', '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2',
+          'r:' .. rest, 'h' .. least .. string.sub(line, 16, 31) .. '0', 'i:0', rest,
+          'r:' .. caller, 'h' .. ends .. stamp .. '1', 'i:1', caller,
+        }
+      end
     elseif shape == 'W' and tries then
       return 'refused ' .. moment .. ' 0 ' .. least
     end

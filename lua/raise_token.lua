@@ -57,5 +57,6 @@ return answer(function()
   token = math.max(token, number('fence'))
   put('fence', token) -- also as it stands, so that replicas can confirm it
   cover(math.ceil(token / 1000))
-  return flush(true) or reply('raised', 0)
+  flush(true)
+  return reply('raised', 0)
 end)

@@ -53,12 +53,10 @@ if simple then
   end
   local was, life = text and tonumber(string.sub(text, 2, 14)), tonumber(string.sub(line, 3, 15))
   if was and life and was > now then
-    local deadline, longer = math.max(was, now + lease), false
-    if deadline > was then
-      longer = deadline + GRACE > life
-      if lease > SHORT and (flag == '0' or flag == '2') then
-        flag = flag + 1
-      end
+    local deadline = math.max(was, now + lease)
+    local longer = deadline + GRACE > life
+    if deadline > was and lease > SHORT and (flag == '0' or flag == '2') then
+      flag = flag + 1
     end
     local kept = longer and deadline + GRACE + SLACK .. '' or string.sub(line, 3, 15)
     -- Written even if nothing changes, so that replicas can confirm it.
@@ -83,7 +81,8 @@ if simple then
     if longer then
       done = redis.pcall('PEXPIREAT', KEYS[1], kept)
       if type(done) ~= 'number' then
-        redis.call('HSET', KEYS[1], 's', line) -- no later call may rely on that life
+        -- No later call may rely on that life.
+        redis.call('HSET', KEYS[1], 's', line, field, field == 's' and line or text)
         return { err = string.match(done.err, ERROR) or done.err }
       end
     end

@@ -96,10 +96,7 @@ return answer(function()
       status = 'refused'
     end
   end
-  local refused = settle(not takes)
-  if refused then
-    return refused
-  end
+  settle(not takes)
 
   -- It writes by now. If it did so before this call, this may be the claim; and the record is
   -- written again in any case, so that replicas can confirm it.
@@ -108,9 +105,9 @@ return answer(function()
     if not alive then
       deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
       write(me, 'h', deadline, minted)
-      refused = flush(true)
+      flush(true)
     end
-    return refused or reply('granted', more, minted, deadline)
+    return reply('granted', more, minted, deadline)
   elseif status == 'conflict' or status == 'revoked' then
     return reply(status, more)
   elseif status then

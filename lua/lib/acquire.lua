@@ -70,7 +70,8 @@ local function queue(mode)
   if bad_place then
     return bad_place
   elseif demand.ticket == 0 and number('waiters') >= demand.limit then
-    return settle(false) or reply('full', more, number('waiters'))
+    settle(false)
+    return reply('full', more, number('waiters'))
   end
   -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not
   -- come back with.
@@ -131,10 +132,10 @@ local function acquire(mode)
       refused = queue(mode)
     end
   end
-  refused = refused or settle(known)
   if refused then
     return refused
   end
+  settle(known)
   local granted = claim(mode)
   entry = waiter(me)
   if granted then

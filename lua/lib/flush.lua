@@ -59,16 +59,19 @@ end
 
 -- Sends it. What frees a lock or keeps one alive must not be refused by a full memory: after an
 -- HDEL, of a field that does not exist, the server refuses nothing more in this script for its
--- memory. What takes a lock begins with an HSET, so that the limit can stop it. A refusal of the
--- first command is returned, with nothing written.
+-- memory. What takes a lock begins with an HSET, so that the limit can stop it; of the same line,
+-- if there is something to delete. A refusal of the first command is raised, with nothing written.
 local function send(set, gone, frees)
-  if frees and #gone > 0 then
+  if #gone > 0 then
+    if not frees then
+      call('HSET', key, 's', found)
+    end
     call('HDEL', key, '-') -- a user who may not delete stops here
   end
   local done = redis.pcall('HSET', key, unpack(set))
   if type(done) == 'table' then
     if not frees or not string.find(done.err, 'OOM', 1, true) then
-      return server_error(done)
+      error(server_error(done).err, 0)
     end
     call('HDEL', key, '-')
     call('HSET', key, unpack(set))
@@ -95,16 +98,13 @@ local function flush(frees)
   if text ~= found or #set == 0 then
     set[#set + 1], set[#set + 2] = 's', text
   end
-  local refused = send(set, gone, frees)
-  if refused then
-    return refused
-  end
+  send(set, gone, frees)
   if ends ~= life then
     local done = redis.pcall('PEXPIREAT', key, format('%.0f', ends))
     if type(done) == 'table' then
       -- No later call may rely on that life.
       call('HSET', key, 's', format('2%s%013.0f', into, life) .. string.sub(text, 16))
-      return server_error(done)
+      error(server_error(done).err, 0)
     end
   end
   changed, order, virtual, implied = {}, {}, hidden, telling

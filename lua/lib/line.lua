@@ -82,7 +82,7 @@ local function shaped(ends)
   end
   local readers, writer, revoked = number('readers'), get('writer'), get('revoked')
   local long, left = ends - now > KEEP and 1 or 0, get('ticket') or get('phase') or get('lapsed')
-  if shape ~= 'Q' and shape ~= 'S' and not left and readers + (writer and 1 or 0) == 1 then
+  if shape ~= 'Q' and (writer or shape ~= 'S') and not left and readers + (writer and 1 or 0) == 1 then
     local id = not writer and (get('i:0') or malformed('readers'))
     local state, deadline, token, rest = parse(writer or get('r:' .. id) or malformed('readers'))
     if state == 'h' and token == number('fence') then

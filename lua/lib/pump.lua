@@ -216,15 +216,11 @@ local function tell()
   return gone
 end
 
--- The end of every script that may free something: grants, writes, tells. Returns the server's
--- error if it refused the first write.
+-- The end of every script that may free something: grants, writes, tells.
 local function settle(frees)
   repeat
     pump()
-    local refused = flush(frees)
-    if refused then
-      return refused
-    end
+    flush(frees)
     frees = true
   until not tell()
 end

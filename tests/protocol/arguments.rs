@@ -16,10 +16,14 @@ const NO_ID: [&str; 8] = [
 ];
 const NO_WORD: [&str; 5] = ["", "a b", "a:b", "{a}", "\n"];
 
+/// Flags and tokens that there are not, or not yet.
+const NO_FLAGS: [&str; 8] = ["", "x", "F", "ff", "fr", "k", "t", "fk"];
+const NO_TOKENS: [&str; 7] = ["", "0", "2", "1.0", "01", "x", "-1"];
+
 /// A valid value, and the kind of value it is.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Not judged: the server's name, and `not_after` where it means nothing.
+    /// Not judged: the server's name.
     Any(&'static str),
     NotAfter,
     Id(&'static str),
@@ -29,48 +33,48 @@ enum Kind {
     Count(&'static str),
     Token,
     Word(&'static str, usize),
+    Flags,
+    Tokens,
     OneOf(&'static str),
+    /// Judged only if the caller must wait.
+    Place,
 }
 
-use Kind::{Any, Count, Id, NotAfter, OneOf, Span, Token, Word};
+use Kind::{Any, Count, Flags, Id, NotAfter, OneOf, Place, Span, Token, Tokens, Word};
 
-const ACQUIRE: [Kind; 5] = [Any(HERE), NotAfter, Id("new1"), Span("1000"), OneOf("f")];
-const WAITING: [Kind; 6] =
-    [Span("100"), Span("1000"), Count("0"), Count("10"), Word("-", 40), Word("-", 8)];
-const UPGRADE: [Kind; 5] = [Any(HERE), NotAfter, Id("new1"), Span("1000"), Token];
-const PLAIN: [Kind; 2] = [Any(HERE), Any("0")];
-const RELEASE: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), OneOf("all")];
-const RENEW: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), Span("1000")];
-const DOWNGRADE: [Kind; 5] = [Any(HERE), Any("0"), Id("new1"), Token, Span("1000")];
-const SEIZE: [Kind; 3] = [Any(HERE), Any("0"), Token];
-const HOLDS: [Kind; 3] = [Any(HERE), Any("0"), Id("new1")];
-const RAISE_TOKEN: [Kind; 4] = [Any(HERE), Any("0"), Id("new1"), Token];
-const MUTEX_ACQUIRE: [Kind; 4] = [Any(HERE), NotAfter, Id("new1"), Span("1000")];
-const INSPECT: [Kind; 6] =
-    [Any(HERE), Any("0"), Count("0"), Word("-", 40), Word("-", 40), Span("10")];
+const SERVER: Kind = Any(HERE);
+const NEW: Kind = Id("new1");
+const TAG: Kind = Word("0", 8);
+const ACQUIRE: [Kind; 9] =
+    [SERVER, NotAfter, NEW, Span("1000"), Flags, Tokens, TAG, Place, Span("1")];
+const UPGRADE: [Kind; 7] = [SERVER, NotAfter, NEW, Span("1000"), Token, TAG, Place];
+const INSPECT: [Kind; 5] = [SERVER, Count("0"), Word("-", 40), Word("-", 40), Span("10")];
 
+/// Each script with its arguments, and with those of a try, of a first call and of a later one.
 fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
-    let waiting = |kinds: [Kind; 5]| kinds.into_iter().chain(WAITING).collect::<Vec<_>>();
     vec![
+        ("acquire_read", ACQUIRE[..7].into()),
+        ("acquire_write", ACQUIRE[..7].into()),
+        ("acquire_read", ACQUIRE[..8].into()),
+        ("acquire_write", ACQUIRE[..8].into()),
         ("acquire_read", ACQUIRE.into()),
         ("acquire_write", ACQUIRE.into()),
-        ("acquire_read", waiting(ACQUIRE)),
-        ("acquire_write", waiting(ACQUIRE)),
+        ("upgrade", UPGRADE[..6].into()),
         ("upgrade", UPGRADE.into()),
-        ("upgrade", waiting(UPGRADE)),
-        ("release", RELEASE.into()),
-        ("renew", RENEW.into()),
-        ("downgrade", DOWNGRADE.into()),
-        ("pump", PLAIN.into()),
-        ("revoke", SEIZE.into()),
-        ("force_release", SEIZE.into()),
+        ("release", vec![SERVER, NEW]),
+        ("release", vec![SERVER, NEW, OneOf("wait")]),
+        ("renew", vec![SERVER, NEW, Span("1000")]),
+        ("downgrade", vec![SERVER, NEW, Token, Span("1000")]),
+        ("pump", vec![SERVER]),
+        ("revoke", vec![SERVER, Token]),
+        ("force_release", vec![SERVER, Token]),
         ("inspect", INSPECT.into()),
-        ("holds", HOLDS.into()),
-        ("raise_token", RAISE_TOKEN.into()),
-        ("mutex/acquire", MUTEX_ACQUIRE.into()),
-        ("mutex/renew", RENEW.into()),
-        ("mutex/release", HOLDS.into()),
-        ("mutex/inspect", PLAIN.into()),
+        ("holds", vec![SERVER, NEW]),
+        ("raise_token", vec![SERVER, NEW, Token]),
+        ("mutex/acquire", vec![SERVER, NotAfter, NEW, Span("1000")]),
+        ("mutex/renew", vec![SERVER, NEW, Span("1000")]),
+        ("mutex/release", vec![SERVER, NEW]),
+        ("mutex/inspect", vec![SERVER]),
     ]
 }
 
@@ -80,7 +84,9 @@ impl Kind {
             Any(text) | Span(text) | Count(text) | Word(text, _) | OneOf(text) => text.into(),
             NotAfter => "0".into(),
             Id(name) => id(name),
-            Token => "1".into(),
+            Token | Tokens => "1".into(),
+            Flags => "f".into(),
+            Place => PLACE.into(),
         }
     }
 
@@ -98,7 +104,10 @@ impl Kind {
                 bad.extend(NO_WORD.map(String::from));
                 bad.push("a".repeat(longest + 1));
             }
-            OneOf(_) => bad.extend(["", "x", "F", "ff", "All", "waits"].map(String::from)),
+            Flags => bad.extend(NO_FLAGS.map(String::from)),
+            Tokens => bad.extend(NO_TOKENS.map(String::from)),
+            OneOf(_) => bad.extend(["", "x", "Wait", "all", "waits"].map(String::from)),
+            Place => {} // see below
         }
         bad
     }
@@ -157,8 +166,8 @@ fn a_missing_or_surplus_argument_is_refused_and_changes_nothing() {
     for (state, mut lab) in states() {
         for (script, kinds) in scripts() {
             let valid: Vec<String> = kinds.iter().map(|kind| kind.valid()).collect();
-            let counts = [5, 11].into_iter().filter(|_| kinds.len() >= 5).chain([kinds.len()]);
-            let counts: Vec<usize> = counts.collect();
+            let all = scripts().into_iter().filter(|(other, _)| *other == script);
+            let counts: Vec<usize> = all.map(|(_, kinds)| kinds.len()).collect();
             for count in (0..valid.len() + 3).filter(|count| !counts.contains(count)) {
                 let mut args: Vec<&str> = valid.iter().map(String::as_str).take(count).collect();
                 args.resize(count, "1");
@@ -190,23 +199,97 @@ fn a_script_has_one_key() {
     }
 }
 
+/// A good place, and some that are not.
+const PLACE: &str = "100 1000 10 -";
+const LONG_NODE: &str = "1 1 1 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const NO_PLACE: [&str; 22] = [
+    "",
+    " ",
+    "1",
+    "1 1 1",
+    "1 1 1 ",
+    "1 1 1 - -",
+    " 1 1 1 -",
+    "1  1 1 -",
+    "1 1 1 -\n",
+    "1\t1 1 -",
+    "x 1 1 -",
+    "1 x 1 -",
+    "1 1 x -",
+    "1 1 -1 -",
+    "1.5 1 1 -",
+    "0 1 1 -",
+    "1 0 1 -",
+    "1000000000001 1 1 -",
+    "1 1000000000001 1 -",
+    "1 1 10000000000000 -",
+    "1 1 1 a:b",
+    LONG_NODE,
+];
+
+/// Nobody looks at the place of a caller that need not wait.
 #[test]
-fn the_longest_lease_and_the_longest_owner_are_good() {
+fn a_bad_place_is_refused_to_those_that_must_wait() {
+    let mut upgrades = Lab::new();
+    upgrades.read("new1").granted();
+    upgrades.read("old1").granted();
+    let token = upgrades.token_of("new1").to_string();
+    for bad in NO_PLACE {
+        let args = [HERE, "0", &id("new1"), "1000", &token, "0", bad];
+        upgrades.unchanged(|lab| lab.send("upgrade", &args)).refused_with("LOCKARGS");
+        for (state, mut lab) in states() {
+            for script in ["acquire_read", "acquire_write"] {
+                let is_write = script == "acquire_write";
+                let waits = match state {
+                    "written" | "waited for" => true,
+                    "read" => is_write,
+                    "mine" => !is_write,
+                    _ => false,
+                };
+                for ticket in [None, Some("1")] {
+                    let args = [HERE, "0", &id("new1"), "1000", "f", "1", "0", bad];
+                    let args: Vec<&str> = args.into_iter().chain(ticket).collect();
+                    if waits || (ticket.is_some() && state != "mine") {
+                        let answer = lab.unchanged(|lab| lab.send(script, &args));
+                        let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
+                        assert_eq!(code.err(), Some("LOCKARGS"), "{state}: {script} {args:?}");
+                    } else {
+                        lab.send(script, &args).granted();
+                        if state != "mine" {
+                            lab.release("new1").unwrap();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_longest_lease_and_the_longest_id_are_good() {
     let mut lab = Lab::new();
     let longest = "a".repeat(40);
     let lease = "1000000000000";
-    let granted =
-        lab.send("acquire_write", &[HERE, "9999999999999", &longest, lease, "f"]).granted();
+    let take = |not_after: &str, lease: &str| {
+        [HERE, not_after, &longest, lease, "f", "1", "aaaaaaaa"].map(String::from)
+    };
+    let send = |lab: &mut Lab, args: &[String]| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        lab.send("acquire_write", &args)
+    };
+    let granted = send(&mut lab, &take("9999999999999", lease)).granted();
     assert_eq!(granted.deadline, lab.now() + 1_000_000_000_000);
-    assert_eq!(lab.send("release", &[HERE, "0", &longest, "all"]).status(), "released");
+    assert_eq!(lab.send("release", &[HERE, &longest]).status(), "released");
 
-    let too_long = ["1000000000001", "9999999999999", "1e12.5"];
-    for lease in too_long {
-        lab.send("acquire_write", &[HERE, "0", &longest, lease, "f"]).refused_with("LOCKARGS");
+    for lease in ["1000000000001", "9999999999999", "1e12.5"] {
+        send(&mut lab, &take("0", lease)).refused_with("LOCKARGS");
     }
-    let waits =
-        [HERE, "0", &longest, lease, "r", lease, lease, "0", "9999999999999", &longest, "aaaaaaaa"];
-    lab.send("acquire_read", &waits).granted();
+    let place = format!("{lease} {lease} 9999999999999 {longest}");
+    lab.write("old1").granted();
+    let waits = [HERE, "0", &longest, lease, "r", "1", "aaaaaaaa", &place];
+    lab.send("acquire_read", &waits).queued();
+    lab.release("old1").unwrap();
+    assert_eq!(lab.send("acquire_read", &waits).granted().deadline, lab.now() + 1_000_000_000_000);
 }
 
 #[test]
@@ -214,7 +297,7 @@ fn a_call_that_comes_too_late_does_nothing() {
     for (state, mut lab) in states() {
         lab.pass(10);
         for (script, kinds) in scripts() {
-            if !matches!(kinds[1], NotAfter) {
+            if !matches!(kinds.get(1), Some(NotAfter)) {
                 continue;
             }
             let mut args: Vec<String> = kinds.iter().map(|kind| kind.valid()).collect();
@@ -231,5 +314,6 @@ fn a_call_that_comes_too_late_does_nothing() {
     }
     let mut lab = Lab::new();
     let just_in_time = lab.now().to_string();
-    lab.send("acquire_write", &[HERE, &just_in_time, &id("ann1"), "1000", "f"]).granted();
+    let args = [HERE, &just_in_time, &id("ann1"), "1000", "f", "1", "0"];
+    lab.send("acquire_write", &args).granted();
 }

@@ -8,7 +8,7 @@ use super::request::Request;
 const AHEAD_US: u64 = 60_000_000;
 
 fn downgrade(name: &str, token: u64) -> Vec<String> {
-    [HERE, "0", &id(name), &token.to_string(), "10000"].map(String::from).into()
+    [HERE, &id(name), &token.to_string(), "10000"].map(String::from).into()
 }
 
 fn twice(lab: &mut Lab, script: &str, args: &[String]) -> super::lab::Answer {
@@ -303,7 +303,7 @@ fn a_forced_release_of_many_readers() {
     lab.wait_upgrade("x7", token).queued();
     let forced = lab.force().unwrap();
     assert!(forced.more);
-    assert_eq!((forced.text(1), forced.number(2)), (String::new(), 100));
+    assert_eq!((forced.text(1), forced.number(2)), ("-".into(), 100));
     assert!(forced.number(0) > last);
     assert_eq!(lab.state().reads().len(), 0, "all at once");
     for reader in [0, 50, 99] {
@@ -395,7 +395,7 @@ fn readers_that_come_after_a_forced_release_stay() {
 fn an_owner_is_told_whether_it_holds() {
     let mut lab = Lab::new();
     let holds = |lab: &mut Lab, name: &str| {
-        lab.unchanged(|lab| lab.send("holds", &[HERE, "0", &id(name)])).unwrap()
+        lab.unchanged(|lab| lab.send("holds", &[HERE, &id(name)])).unwrap()
     };
     assert_eq!(holds(&mut lab, "ann1").status, "absent");
     let ann = lab.write("ann1").granted();
@@ -430,7 +430,7 @@ fn a_raised_token_is_not_forgotten() {
         }
         let ahead = lab.now_us() + 30_000_000;
         let args = |name: &str, token: u64| {
-            [HERE, "0", &id(name), &token.to_string()].map(String::from).to_vec()
+            [HERE, &id(name), &token.to_string()].map(String::from).to_vec()
         };
         assert_eq!(twice(&mut lab, "raise_token", &args("x0", ahead)).status(), "raised");
         assert_eq!(lab.state().number("fence"), ahead);
@@ -452,7 +452,7 @@ fn a_token_far_ahead_of_the_clock_is_not_raised() {
     let mut lab = Lab::new();
     let ann = lab.write("ann1").granted();
     let raise = |lab: &mut Lab, token: u64| {
-        let args = [HERE, "0", &id("ann1"), &token.to_string()].map(String::from);
+        let args = [HERE, &id("ann1"), &token.to_string()].map(String::from);
         let args = args.each_ref().map(String::as_str);
         lab.unchanged(|lab| lab.send("raise_token", &args)).unwrap()
     };
@@ -481,6 +481,6 @@ fn a_token_far_ahead_of_the_clock_is_not_raised() {
 }
 
 fn twice_raised(lab: &mut Lab, name: &str, token: u64) -> String {
-    let args = [HERE, "0", &id(name), &token.to_string()].map(String::from);
+    let args = [HERE, &id(name), &token.to_string()].map(String::from);
     twice(lab, "raise_token", &args).status().into()
 }

@@ -40,7 +40,7 @@ fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_n
         let tag = if wrong { Slot::new(16_383).unwrap().tag() } else { slot.tag() };
         let bob = lab.listen(&format!("{{{}}}rwlease:bob________", slot.tag()));
         lab.write("ann1").granted();
-        lab.request(&Request::write("bob1").waiting().subscribed(HERE).arg(11, tag)).queued();
+        lab.request(&Request::write("bob1").waiting().subscribed(HERE).tagged(tag)).queued();
         assert_eq!(lab.release("ann1").status(), "released");
         let writer = lab.state().writer().unwrap();
         assert_eq!((writer.rest, writer.claimed), (id("bob1"), false));

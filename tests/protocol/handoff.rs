@@ -1,12 +1,12 @@
-//! The short cut of the commonest hand-off does what the machinery does: one and the same release
-//! is carried out by both, over random queues.
+//! The short cut of the commonest hand-off does what the machinery does: one and the same release is
+//! carried out by both, over random queues.
 
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use redis::cmd;
 
-use super::lab::{Answer, HERE, Lab, MACHINERY, channel, id, start};
+use super::lab::{Answer, HERE, Lab, channel, id, start};
 use super::request::Request;
 
 const ROUNDS: u32 = 300;
@@ -22,12 +22,11 @@ fn the_short_cut_does_what_the_machinery_does() {
         let mut lab = Lab::on(&server);
         queue_up(&mut lab, &mut random);
         let before = Before::of(&mut lab);
-        let quick = released(&mut lab, "release");
-        short += u32::from(quick.looks <= 2);
+        let quick = released(&mut lab, false);
+        short += u32::from(before.fields.contains_key("waiters") && quick.looks == 1);
         before.restore(&mut lab);
-        let full = released(&mut lab, MACHINERY);
+        let full = released(&mut lab, true);
         assert_eq!(quick.effects, full.effects, "from {:#?}", before.fields);
-        assert!(full.looks > 2, "the machinery has looked at little: {}", full.looks);
     }
     assert!(short > ROUNDS / 10, "the short cut was taken {short} times");
 }
@@ -54,7 +53,7 @@ fn queue_up(lab: &mut Lab, random: &mut Rng) {
         lab.request(&request).unwrap();
         lab.pass(random.u64(..200));
     }
-    if random.u32(..6) == 0 {
+    if lab.shape().0 == "Q" && random.u32(..6) == 0 {
         let client = &id(random.choice(["bob1", "eve1"]).unwrap())[..11];
         let lapsed = format!("{client} {}", lab.now());
         lab.set_field("lapsed", &lapsed);
@@ -88,7 +87,7 @@ impl Before {
 
 struct Release {
     effects: Effects,
-    /// How often single fields were read.
+    /// How often many fields were read at once: the short cut does so, and the machinery.
     looks: u64,
 }
 
@@ -101,10 +100,15 @@ struct Effects {
 }
 
 /// `gone` does not listen.
-fn released(lab: &mut Lab, script: &str) -> Release {
+fn released(lab: &mut Lab, machinery: bool) -> Release {
     let listening = ["bob", "cat"].map(|client| lab.listen(&channel(client)));
     lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
-    let answer = lab.send(script, &[HERE, "0", &id("ann1"), "all"]);
+    lab.machinery = machinery;
+    let mut answer = lab.release("ann1");
+    lab.machinery = false;
+    if let Ok(reply) = &mut answer {
+        reply.now = 0; // a usual release need not tell it
+    }
     let looks = looks(lab);
     let (_, fields, ends) = lab.snapshot();
     let told = listening.into_iter().flat_map(|client| client.heard()).collect();
@@ -114,6 +118,6 @@ fn released(lab: &mut Lab, script: &str) -> Release {
 
 fn looks(lab: &mut Lab) -> u64 {
     let stats: String = lab.command(cmd("INFO").arg("commandstats"));
-    let count = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hget:calls="));
+    let count = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hmget:calls="));
     count.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }

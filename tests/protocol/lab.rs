@@ -1,11 +1,11 @@
 //! A lock on a real server, with a clock that stands still until the test moves it.
 //!
-//! The scripts are the crate's own, except that the line that reads the server's time reads a
-//! key instead. Every call is followed by a check of the whole hash, whatever the test is about.
+//! The scripts are the crate's own. In front of them stands a clock that reads a key. Every call is
+//! followed by a check of the whole hash, whatever the test is about.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, Value, cmd};
@@ -16,10 +16,20 @@ use super::request::Request;
 use super::state::State;
 use super::support::{Server, ServerSettings};
 
-const SERVER_TIME: &str = "local clock = redis.call('TIME')\n";
-const GIVEN_TIME: &str = "\
-local clock = redis.call('GET', 'clock:' .. tostring(KEYS[1])) or '1000000000000000'
-clock = { string.sub(clock, 1, -7), tostring(tonumber(string.sub(clock, -6))) }
+/// In front of each script: the time is what the test says.
+const GIVEN_CLOCK: &str = "\
+local redis = (function(server)
+  local function by_given_time(call)
+    return function(name, ...)
+      if name ~= 'TIME' then
+        return call(name, ...)
+      end
+      local us = call('GET', 'clock:' .. tostring(KEYS[1])) or '1000000000000000'
+      return { string.sub(us, 1, -7), tostring(tonumber(string.sub(us, -6))) }
+    end
+  end
+  return { call = by_given_time(server.call), pcall = by_given_time(server.pcall) }
+end)(redis)
 ";
 
 /// PEXPIRETIME, which 6.2 does not have.
@@ -35,13 +45,16 @@ until before == now()
 return left < 0 and left or before + left
 ";
 
-/// The release with its short cuts shut.
-pub const MACHINERY: &str = "release, machinery";
-const SHORT_CUTS: &str = "local simple = ";
+/// What a script without its usual paths is called by.
+const MACHINERY: &str = ", machinery";
+const USUAL_PATHS: &str = "local simple = ";
+const NO_USUAL_PATHS: &str = "local simple = false and ";
 
-/// What a key outlives the last deadline by, and what its life is set too long by.
+/// What a key outlives the last deadline by, what its life is set too long by, and how long an idle
+/// one lives at the most.
 pub const GRACE: u64 = 10_000;
 pub const SLACK: u64 = 10_000;
+pub const KEEP: u64 = 60_000;
 
 /// The server's name in calls that do not say otherwise.
 pub const HERE: &str = "here";
@@ -50,13 +63,24 @@ pub struct Lab {
     connection: Connection,
     url: String,
     key: String,
-    digests: BTreeMap<&'static str, String>,
+    digests: Digests,
     us: u64,
+    /// The latest that the clock has been, and the last token, since there is the key.
+    latest: u64,
+    token: u64,
     given: bool,
     full: bool,
     /// Off where the hash is meant to be odd.
     pub checked: bool,
+    /// Whether the scripts go without their usual paths.
+    pub machinery: bool,
+    /// Whether to look if a call has written, which takes a server of the test's own; and whether
+    /// the last one has.
+    pub watched: bool,
+    pub moved: bool,
 }
+
+type Digests = BTreeMap<String, String>;
 
 /// An error reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,18 +126,7 @@ impl Lab {
     fn with_clock(server: &Server, given: bool) -> Lab {
         static LOCKS: AtomicU64 = AtomicU64::new(0);
         let mut connection = connect(&server.url());
-        let mut digests = BTreeMap::new();
-        for script in scripts() {
-            let text = script.text().replacen(SERVER_TIME, GIVEN_TIME, usize::from(given));
-            assert_eq!(text.contains("'TIME'"), !given, "the clock of {}", script.name());
-            let digest = load(text.clone(), &mut connection);
-            digests.insert(script.name(), digest);
-            if script.name() == "release" {
-                let shut = text.replacen(SHORT_CUTS, "local simple = false and ", 1);
-                assert_ne!(text, shut);
-                digests.insert(MACHINERY, load(shut, &mut connection));
-            }
-        }
+        let digests = loaded(&server.url(), given, &mut connection);
         // The life of the key is the server's affair, by its own clock: an hour ahead, nothing of a
         // test's runs out there.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600;
@@ -123,9 +136,14 @@ impl Lab {
             key: format!("rwlease:{}", LOCKS.fetch_add(1, Ordering::Relaxed)),
             digests,
             us: now * 1_000_000,
+            latest: 0,
+            token: 0,
             given,
             full: false,
             checked: true,
+            machinery: false,
+            watched: false,
+            moved: false,
         };
         lab.set_clock(lab.us);
         lab
@@ -151,6 +169,7 @@ impl Lab {
     /// Sets the clock, also backwards.
     pub fn set_clock(&mut self, us: u64) {
         self.us = us;
+        self.latest = self.latest.max(us);
         let clock = format!("clock:{}", self.key);
         let full = std::mem::take(&mut self.full);
         if full {
@@ -185,7 +204,9 @@ impl Lab {
 
     pub fn send_keys(&mut self, script: &str, keys: &[String], args: &[&str]) -> Answer {
         self.tick();
-        let digest = &self.digests[script];
+        let written = self.watched.then(|| self.changes());
+        let shut = self.machinery.then(|| self.digests.get(&format!("{script}{MACHINERY}")));
+        let digest = shut.flatten().unwrap_or_else(|| &self.digests[script]);
         let answer = cmd("EVALSHA")
             .arg(digest)
             .arg(keys.len())
@@ -196,13 +217,31 @@ impl Lab {
             code: error.code().unwrap_or_default().into(),
             detail: error.detail().unwrap_or_default().into(),
         });
+        if let Some(written) = written {
+            self.moved = self.changes() > written;
+        }
         if self.checked {
-            let state = self.state();
-            if let Err(fault) = state.check() {
-                panic!("after {script} {args:?} gave {answer:?}: {fault}\n{:#?}", state.fields);
+            if let Err(fault) = self.check(script, &answer) {
+                let raw = self.state().raw;
+                panic!("after {script} {args:?} gave {answer:?}: {fault}\n{raw:#?}");
             }
         }
         answer
+    }
+
+    fn check(&mut self, script: &str, answer: &Answer) -> Result<(), String> {
+        let state = self.state();
+        state.check(self.latest / 1000)?;
+        let token = state.number("fence");
+        if token < self.token && !state.raw.is_empty() {
+            return Err(format!("the token fell from {} to {token}", self.token));
+        }
+        self.token = token;
+        let now = answer.as_ref().map_or(self.now(), |reply| reply.now);
+        if self.given && now != self.now() && (!script.ends_with("release") || now != 0) {
+            return Err(format!("at {} it says {now}", self.now()));
+        }
+        Ok(())
     }
 
     /// Sends a call, and the same once more: it must say the same, and change nothing more.
@@ -245,20 +284,20 @@ impl Lab {
     }
 
     pub fn release(&mut self, name: &str) -> Answer {
-        self.send("release", &[HERE, "0", &id(name), "all"])
+        self.send("release", &[HERE, &id(name)])
     }
 
     pub fn leave_upgrade(&mut self, name: &str) -> Answer {
-        self.send("release", &[HERE, "0", &id(name), "wait"])
+        self.send("release", &[HERE, &id(name), "wait"])
     }
 
     pub fn renew(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("renew", &[HERE, "0", &id(name), &lease.to_string()])
+        self.send("renew", &[HERE, &id(name), &lease.to_string()])
     }
 
     pub fn downgrade(&mut self, name: &str, token: u64, lease: u64) -> Answer {
         let (token, lease) = (token.to_string(), lease.to_string());
-        self.send("downgrade", &[HERE, "0", &id(name), &token, &lease])
+        self.send("downgrade", &[HERE, &id(name), &token, &lease])
     }
 
     pub fn upgrade(&mut self, name: &str, token: u64) -> Answer {
@@ -270,7 +309,7 @@ impl Lab {
     }
 
     pub fn pump(&mut self) -> Answer {
-        self.send("pump", &[HERE, "0"])
+        self.send("pump", &[HERE])
     }
 
     /// Pumps until nothing is left over; how many calls that took.
@@ -294,11 +333,11 @@ impl Lab {
     }
 
     pub fn revoke_up_to(&mut self, token: u64) -> Answer {
-        self.send("revoke", &[HERE, "0", &token.to_string()])
+        self.send("revoke", &[HERE, &token.to_string()])
     }
 
     pub fn force_up_to(&mut self, token: u64) -> Answer {
-        self.send("force_release", &[HERE, "0", &token.to_string()])
+        self.send("force_release", &[HERE, &token.to_string()])
     }
 
     /// The last token that was given; the least there is if none was.
@@ -308,7 +347,7 @@ impl Lab {
     }
 
     pub fn inspect(&mut self) -> Answer {
-        self.send("inspect", &[HERE, "0", "0", "-", "-", "100"])
+        self.send("inspect", &[HERE, "0", "-", "-", "100"])
     }
 
     pub fn state(&mut self) -> State {
@@ -321,10 +360,28 @@ impl Lab {
         State::read(fields, self.ends(), self.now())
     }
 
+    /// The shape with its flags, `W0` say, and the fields beside the line; `-` if there is no key.
+    pub fn shape(&mut self) -> (String, Vec<String>) {
+        let state = self.state();
+        let part = |field: &str| state.fields.get(field).map_or("", String::as_str);
+        let shape = match state.raw.contains_key("s") {
+            true => format!("{}{}", part("shape"), part("flags")),
+            false => "-".into(),
+        };
+        (shape, state.raw.into_keys().filter(|field| field != "s").collect())
+    }
+
+    /// The token by which an acquisition holds.
+    pub fn token_of(&mut self, name: &str) -> u64 {
+        let (state, id) = (self.state(), id(name));
+        let writer = state.writer().filter(|writer| writer.rest == id);
+        writer.or_else(|| state.reader(&id)).map_or(1, |record| record.token)
+    }
+
     /// All that is stored of the lock, to the byte.
     pub fn snapshot(&mut self) -> (Option<Vec<u8>>, BTreeMap<String, String>, Option<u64>) {
         let key = self.key.clone();
-        let fields = self.state().fields;
+        let fields = self.state().raw;
         // A table's dump tells of its order too, which nobody promises.
         let dump = match self.encoding().as_str() {
             "hashtable" => None,
@@ -350,9 +407,23 @@ impl Lab {
         self.command::<()>(cmd("HSET").arg(key).arg(field).arg(value));
     }
 
+    /// Writes the line anew.
+    pub fn set_line(&mut self, change: impl FnOnce(&str) -> String) {
+        let line = change(&self.state().raw["s"]);
+        self.set_field("s", &line);
+    }
+
     pub fn delete(&mut self) {
         let key = self.key.clone();
         self.command::<()>(cmd("DEL").arg(key));
+        (self.latest, self.token) = (self.us, 0);
+    }
+
+    /// How many changes the server has made since it was started: what it tells its replicas.
+    pub fn changes(&mut self) -> u64 {
+        let info: String = self.command(cmd("INFO").arg("persistence"));
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.unwrap().trim().parse().unwrap()
     }
 
     pub fn key(&self) -> &str {
@@ -440,6 +511,38 @@ fn scripts() -> Vec<&'static Script> {
     locks.scripts().collect()
 }
 
+/// Where a server has the scripts, by their names. It is given them once.
+fn loaded(url: &str, given: bool, connection: &mut Connection) -> Digests {
+    static LOADED: Mutex<BTreeMap<(String, bool), Digests>> = Mutex::new(BTreeMap::new());
+    let mut all = LOADED.lock().unwrap();
+    let at = (url.to_owned(), given);
+    // Another server may have had this address before.
+    if let Some(digests) = all.get(&at).filter(|digests| knows(digests, connection)) {
+        return digests.clone();
+    }
+    let mut digests = Digests::new();
+    for script in scripts() {
+        let clock = if given { GIVEN_CLOCK } else { "" };
+        let text = format!("{clock}{}", script.text());
+        if text.contains(USUAL_PATHS) && !script.name().contains('/') {
+            let shut = text.replacen(USUAL_PATHS, NO_USUAL_PATHS, 1);
+            digests.insert(format!("{}{MACHINERY}", script.name()), load(shut, connection));
+        }
+        digests.insert(script.name().into(), load(text, connection));
+    }
+    let shut = digests.keys().filter(|name| name.ends_with(MACHINERY)).count();
+    assert_eq!(shut, 4, "the scripts with usual paths");
+    all.insert(at, digests.clone());
+    digests
+}
+
+fn knows(digests: &Digests, connection: &mut Connection) -> bool {
+    let digests: Vec<&String> = digests.values().collect();
+    let there: Vec<bool> =
+        cmd("SCRIPT").arg("EXISTS").arg(digests).query(connection).unwrap_or_default();
+    !there.is_empty() && there.into_iter().all(|is_there| is_there)
+}
+
 /// A server of the test's own, with a line of configuration.
 pub fn start(line: &str) -> Server {
     let settings = ServerSettings::default().line(line);
@@ -471,19 +574,23 @@ pub fn channel(client: &str) -> String {
 }
 
 impl Reply {
+    /// One text of words, or a list of as much.
     fn read(value: Value) -> Reply {
-        let Value::Array(items) = value else { panic!("not a list: {value:?}") };
-        let mut items = items.into_iter();
-        let (now, status, more) =
-            (items.next().unwrap(), items.next().unwrap(), items.next().unwrap());
-        let more: u8 = redis::from_redis_value(more).unwrap();
-        assert!(more < 2);
-        Reply {
-            now: redis::from_redis_value(now).unwrap(),
-            status: redis::from_redis_value(status).unwrap(),
-            more: more == 1,
-            rest: items.collect(),
-        }
+        let mut items = match value {
+            Value::BulkString(text) => text
+                .split(|byte| *byte == b' ')
+                .map(|word| Value::BulkString(word.to_vec()))
+                .collect::<Vec<_>>()
+                .into_iter(),
+            Value::Array(items) => items.into_iter(),
+            other => panic!("{other:?}"),
+        };
+        let mut next = || items.next().unwrap();
+        let status = redis::from_redis_value(next()).unwrap();
+        let now = redis::from_redis_value(next()).unwrap();
+        let more: u64 = redis::from_redis_value(next()).unwrap();
+        assert!(more <= 1, "more is {more}");
+        Reply { status, now, more: more == 1, rest: items.collect() }
     }
 
     pub fn number(&self, at: usize) -> u64 {

@@ -27,4 +27,5 @@ mod pushing;
 mod queueing;
 mod random;
 mod rights;
+mod shapes;
 mod strange;

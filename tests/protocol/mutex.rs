@@ -2,7 +2,6 @@
 
 use redis::cmd;
 
-use super::holding::changes;
 use super::lab::{Answer, Expect, GRACE, HERE, Lab, id, start};
 
 impl Lab {
@@ -11,11 +10,11 @@ impl Lab {
     }
 
     fn extend(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("mutex/renew", &[HERE, "0", &id(name), &lease.to_string()])
+        self.send("mutex/renew", &[HERE, &id(name), &lease.to_string()])
     }
 
     fn unlock(&mut self, name: &str) -> Answer {
-        self.send("mutex/release", &[HERE, "0", &id(name)])
+        self.send("mutex/release", &[HERE, &id(name)])
     }
 
     fn value(&mut self) -> Option<String> {
@@ -24,12 +23,12 @@ impl Lab {
     }
 
     fn raise(&mut self, name: &str, token: u64) -> Answer {
-        self.send("raise_token", &[HERE, "0", &id(name), &token.to_string()])
+        self.send("raise_token", &[HERE, &id(name), &token.to_string()])
     }
 
     fn holds(&mut self, name: &str) -> String {
         let name = id(name);
-        self.unchanged(|lab| lab.send("holds", &[HERE, "0", &name])).status().to_string()
+        self.unchanged(|lab| lab.send("holds", &[HERE, &name])).status().to_string()
     }
 }
 
@@ -64,12 +63,12 @@ fn what_the_holder_requests_again_is_written_again_as_it_is() {
     let server = start("maxmemory-policy noeviction");
     let mut lab = Lab::on_server_time(&server);
     lab.lock("ann1", 50_000).granted();
-    let written = changes(&mut lab);
+    let written = lab.changes();
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).granted();
-    assert!(changes(&mut lab) > written, "the acquire");
-    let written = changes(&mut lab);
+    assert!(lab.changes() > written, "the acquire");
+    let written = lab.changes();
     assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "renewed");
-    assert!(changes(&mut lab) > written, "the renewal");
+    assert!(lab.changes() > written, "the renewal");
     lab.set_full(true);
     assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "renewed");
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).refused_with("OOM");
@@ -79,10 +78,10 @@ fn what_the_holder_requests_again_is_written_again_as_it_is() {
     lab.command::<()>(cmd("PERSIST").arg(&key));
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).granted();
     assert_eq!(lab.ends(), None, "who had none has none");
-    let written = changes(&mut lab);
+    let written = lab.changes();
     lab.unchanged(|lab| lab.lock("bob1", 1_000)).status();
     lab.unchanged(|lab| lab.extend("bob1", 1_000)).status();
-    assert_eq!(changes(&mut lab), written, "whoever is refused writes nothing");
+    assert_eq!(lab.changes(), written, "whoever is refused writes nothing");
 }
 
 #[test]
@@ -110,10 +109,10 @@ fn a_mutex_without_an_end_is_told_as_such() {
     lab.command::<()>(cmd("SET").arg(&key).arg("anybody"));
     let refused = lab.unchanged(|lab| lab.lock("ann1", 1_000)).unwrap();
     assert_eq!((refused.status.as_str(), refused.number(0)), ("refused", 0));
-    let held = lab.unchanged(|lab| lab.send("mutex/inspect", &[HERE, "0"])).unwrap();
+    let held = lab.unchanged(|lab| lab.send("mutex/inspect", &[HERE])).unwrap();
     assert_eq!((held.text(0).as_str(), held.number(1)), ("anybody", 0));
     lab.delete();
-    assert_eq!(lab.send("mutex/inspect", &[HERE, "0"]).status(), "absent");
+    assert_eq!(lab.send("mutex/inspect", &[HERE]).status(), "absent");
 }
 
 #[test]
@@ -122,9 +121,9 @@ fn a_key_that_is_no_string_is_left_alone() {
     lab.write("ann1").granted();
     for (script, args) in [
         ("mutex/acquire", vec![HERE, "0", "ann________00001", "1000"]),
-        ("mutex/renew", vec![HERE, "0", "ann________00001", "1000"]),
-        ("mutex/release", vec![HERE, "0", "ann________00001"]),
-        ("mutex/inspect", vec![HERE, "0"]),
+        ("mutex/renew", vec![HERE, "ann________00001", "1000"]),
+        ("mutex/release", vec![HERE, "ann________00001"]),
+        ("mutex/inspect", vec![HERE]),
     ] {
         lab.unchanged(|lab| lab.send(script, &args)).refused_with("WRONGTYPE");
     }

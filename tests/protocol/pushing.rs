@@ -164,8 +164,7 @@ fn all_gone_leaves_the_lock_idle() {
         assert_eq!(lab.state().readers().len(), 2, "the readers' turn, after a write");
         return;
     }
-    assert_eq!(lab.state().fields.into_keys().collect::<Vec<_>>(), ["fence", "version"]);
-    assert_eq!(lab.ends(), Some(lab.now() + super::lab::GRACE));
+    assert_eq!(lab.shape(), ("F".into(), vec![]));
 }
 
 #[test]
@@ -176,7 +175,7 @@ fn whose_subscription_is_elsewhere_has_its_claim_window() {
         let request = Request::write("bob1").waiting().window(800).ttl(60_000);
         let request = if node == "-" { request } else { request.subscribed(node) };
         lab.request(&request).queued();
-        lab.send("release", &[server, "0", &id("ann1"), "all"]).status();
+        lab.send("release", &[server, &id("ann1")]).status();
         let granted = lab.state().writer().unwrap();
         assert_eq!(
             (granted.rest, granted.deadline),

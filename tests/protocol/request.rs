@@ -6,49 +6,57 @@ use super::lab::{HERE, id};
 pub struct Request {
     script: &'static str,
     args: Vec<String>,
+    /// Where its place is, if it waits.
+    at: usize,
+    /// Its claim window, its ttl, the most waiters, and its server.
+    place: [String; 4],
 }
 
 const NOT_AFTER: usize = 1;
 const LEASE: usize = 3;
-const FAIRNESS: usize = 4;
-const WINDOW: usize = 5;
-const LIVENESS: usize = 6;
-const TICKET: usize = 7;
-const LIMIT: usize = 8;
-const NODE: usize = 9;
+const FLAGS: usize = 4;
+const WINDOW: usize = 0;
+const TTL: usize = 1;
+const LIMIT: usize = 2;
+const NODE: usize = 3;
+
+/// The tag that most requests name.
+const TAG: &str = "0";
 
 impl Request {
     /// To read now or not at all, for a lease of ten seconds.
     pub fn read(name: &str) -> Request {
-        Request::new("acquire_read", name, "f".into())
+        Request::new("acquire_read", name, &["f", "1"])
     }
 
     pub fn write(name: &str) -> Request {
-        Request::new("acquire_write", name, "f".into())
+        Request::new("acquire_write", name, &["f", "1"])
     }
 
     pub fn upgrade(name: &str, token: u64) -> Request {
-        Request::new("upgrade", name, token.to_string())
+        Request::new("upgrade", name, &[&token.to_string()])
     }
 
-    fn new(script: &'static str, name: &str, fifth: String) -> Request {
-        let args = [HERE.into(), "0".into(), id(name), "10000".into(), fifth];
-        Request { script, args: args.into() }
+    fn new(script: &'static str, name: &str, of_its_own: &[&str]) -> Request {
+        let mut args: Vec<String> = vec![HERE.into(), "0".into(), id(name), "10000".into()];
+        args.extend(of_its_own.iter().chain([&TAG]).map(|word| word.to_string()));
+        let limit = if script == "upgrade" { "0" } else { "1000" };
+        let place = ["1000", "5000", limit, "-"].map(String::from);
+        Request { script, at: args.len(), args, place }
     }
 
     /// Or to wait: a claim window of one second, a ttl of five, by polling.
     pub fn waiting(mut self) -> Request {
-        self.args.truncate(WINDOW);
-        self.args.extend(["1000", "5000", "0", "1000", "-", "-"].map(String::from));
-        if self.script == "upgrade" {
-            self = self.set(LIMIT, 0);
-        }
+        self.args.truncate(self.at);
+        self.args.push(self.place.join(" "));
         self
     }
 
-    /// The waiter polls once more.
-    pub fn ticket(self, ticket: u64) -> Request {
-        self.set(TICKET, ticket)
+    /// The waiter polls once more. (Nobody has ticket 0: it is the first call.)
+    pub fn ticket(mut self, ticket: u64) -> Request {
+        self.args.truncate(self.at + 1);
+        self.args.extend((ticket > 0).then(|| ticket.to_string()));
+        self
     }
 
     pub fn lease(self, ms: u64) -> Request {
@@ -56,15 +64,15 @@ impl Request {
     }
 
     pub fn window(self, ms: u64) -> Request {
-        self.set(WINDOW, ms)
+        self.set_place(WINDOW, ms)
     }
 
     pub fn ttl(self, ms: u64) -> Request {
-        self.set(LIVENESS, ms)
+        self.set_place(TTL, ms)
     }
 
     pub fn limit(self, waiters: u64) -> Request {
-        self.set(LIMIT, waiters)
+        self.set_place(LIMIT, waiters)
     }
 
     pub fn not_after(self, ms: u64) -> Request {
@@ -72,17 +80,24 @@ impl Request {
     }
 
     pub fn readers_first(self) -> Request {
-        self.set(FAIRNESS, "r")
+        self.set(FLAGS, "r")
     }
 
-    /// Subscribed at this server, under the tag `0`.
+    /// Subscribed at this server.
     pub fn subscribed(self, node: &str) -> Request {
-        self.set(NODE, node).set(NODE + 1, "0")
+        self.set_place(NODE, node)
     }
 
-    /// Any argument, by its number in ARGV.
-    pub fn arg(self, number: usize, value: &str) -> Request {
-        self.set(number - 1, value)
+    /// With channels of this tag.
+    pub fn tagged(self, tag: &str) -> Request {
+        let at = self.at - 1;
+        self.set(at, tag)
+    }
+
+    fn set_place(mut self, part: usize, value: impl ToString) -> Request {
+        self.place[part] = value.to_string();
+        let (at, place) = (self.at, self.place.join(" "));
+        self.set(at, place)
     }
 
     fn set(mut self, at: usize, value: impl ToString) -> Request {

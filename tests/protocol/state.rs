@@ -3,11 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lab::GRACE;
+use super::lab::{GRACE, KEEP};
+use super::support::line::{misplaced, opened};
 
 #[derive(Debug)]
 pub struct State {
+    /// As if each thing that the line tells of had a field of its own.
     pub fields: BTreeMap<String, String>,
+    /// As they stand.
+    pub raw: BTreeMap<String, String>,
     ends: Option<u64>,
     now: u64,
 }
@@ -34,8 +38,9 @@ pub struct Waiter {
 type Check = Result<(), String>;
 
 impl State {
-    pub fn read(fields: BTreeMap<String, String>, ends: Option<u64>, now: u64) -> State {
-        State { fields, ends, now }
+    pub fn read(raw: BTreeMap<String, String>, ends: Option<u64>, now: u64) -> State {
+        let fields = opened(&raw).unwrap_or_else(|_| raw.clone());
+        State { fields, raw, ends, now }
     }
 
     pub fn number(&self, field: &str) -> u64 {
@@ -95,20 +100,33 @@ impl State {
         self.queue(mode).into_iter().filter(lives).collect()
     }
 
-    pub fn check(&self) -> Check {
-        if self.fields.is_empty() {
+    /// Everything that must be true of it, with a clock that was never later than `latest`.
+    pub fn check(&self, latest: u64) -> Check {
+        if self.raw.is_empty() {
             return Ok(());
         }
-        that(self.fields.get("version").is_some_and(|version| version == "1"), || {
-            "no version".into()
-        })?;
+        that(self.raw.contains_key("s"), || "no line".into())?;
+        misplaced(&self.raw).map_or(Ok(()), Err)?;
+        self.check_shape()?;
         self.check_holders()?;
         self.check_array()?;
         self.check_queue("r", "readers_head", "readers_tail")?;
         self.check_queue("w", "writers_head", "writers_tail")?;
         self.check_counts()?;
         self.check_fields()?;
-        self.check_life()
+        self.check_life(latest)
+    }
+
+    fn is_shape(&self, shapes: &str) -> bool {
+        self.fields.get("shape").is_some_and(|shape| shapes.contains(shape.as_str()))
+    }
+
+    /// A queue is one for a reason, and the digits of a number say it as it is.
+    fn check_shape(&self) -> Check {
+        let reasons = ["writer", "waiters", "revoked", "forced", "sweep"];
+        let has_reason = reasons.iter().any(|field| self.fields.contains_key(*field));
+        that(!self.is_shape("Q") || has_reason, || "readers alone in a queue".into())?;
+        that(self.number("fence") < 1 << 53, || "a token of 2^53 or more".into())
     }
 
     fn check_holders(&self) -> Check {
@@ -207,9 +225,10 @@ impl State {
         let is_used = reads || waits || self.fields.contains_key("writer");
         for field in self.fields.keys() {
             let belongs = match field.as_str() {
-                "version" | "fence" | "ticket" | "phase" | "lapsed" | "revoked" => true,
+                "shape" | "life" | "fence" => true,
+                "flags" => self.is_shape("WRS"),
+                "ticket" | "phase" | "lapsed" | "revoked" => is_used,
                 "wide" => self.fields[field] == "-".repeat(65),
-                "until" => is_used,
                 "readers" | "read_min" | "sweep" | "forced" => reads,
                 "waiters" | "fair" => waits,
                 "writer" | "upgrader" | "readers_head" | "readers_tail" | "writers_head"
@@ -223,22 +242,24 @@ impl State {
         that(!reads || self.fields.contains_key("read_min"), || "no read_min".into())
     }
 
-    /// The key outlives everything it tells of.
-    fn check_life(&self) -> Check {
+    /// The key outlives everything that it tells of, and once it is idle it is gone soon.
+    fn check_life(&self, latest: u64) -> Check {
         let mut moments: Vec<u64> = self.readers().values().map(|record| record.deadline).collect();
         moments.extend(self.writer().map(|writer| writer.deadline));
         moments.extend(self.waiters().values().map(|waiter| waiter.alive_until));
         moments.push(self.number("fence") / 1000);
-        let last = moments.into_iter().max().unwrap_or(0);
-        that(self.ends.is_some_and(|ends| ends >= last + GRACE), || {
-            format!("the key ends at {:?}, before {last} and the grace", self.ends)
+        let (last, life) = (moments.into_iter().max().unwrap_or(0), self.number("life"));
+        that(self.ends == Some(life), || {
+            format!("the key ends at {:?}, and is said to end at {life}", self.ends)
         })?;
-        match self.fields.get("until") {
-            Some(until) => that(self.ends == until.parse().ok(), || {
-                format!("the key ends at {:?}, not {until}", self.ends)
-            }),
-            None => Ok(()),
-        }
+        that(life >= last + GRACE, || {
+            format!("the key ends at {life}, before {last} and the grace")
+        })?;
+        // What has no flag for it leaves the key's life alone when it goes.
+        let flags = self.fields.get("flags").map_or("0", String::as_str);
+        let keeps = self.is_shape("F") || (self.is_shape("WRS") && matches!(flags, "0" | "2"));
+        let longest = latest.max(self.number("fence") / 1000) + KEEP;
+        that(!keeps || life <= longest, || format!("the key ends at {life}, after {longest}"))
     }
 
     fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a String)> {

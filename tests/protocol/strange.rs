@@ -2,12 +2,11 @@
 
 use redis::cmd;
 
-use super::lab::{Answer, Expect, HERE, Lab, id};
+use super::lab::{Answer, Expect, GRACE, HERE, Lab, id};
 use super::request::Request;
 
 /// A call of every script, by one who might hold, wait or want.
-fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
-    let _ = lab;
+fn calls() -> Vec<(&'static str, Vec<String>)> {
     let request = |request: Request| {
         let args = request.args().into_iter().map(String::from).collect();
         (request.script(), args)
@@ -24,32 +23,42 @@ fn calls(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
         request(Request::write("ann1").waiting().ticket(1)),
         request(Request::upgrade("ann1", 1)),
         request(Request::upgrade("ann1", 1).waiting()),
-        words("release", &[HERE, "0", &ann, "all"]),
-        words("release", &[HERE, "0", &ann, "wait"]),
-        words("renew", &[HERE, "0", &ann, "1000"]),
-        words("downgrade", &[HERE, "0", &ann, "1", "1000"]),
-        words("pump", &[HERE, "0"]),
-        words("revoke", &[HERE, "0", "1"]),
-        words("force_release", &[HERE, "0", "1"]),
-        words("inspect", &[HERE, "0", "0", "-", "-", "10"]),
-        words("holds", &[HERE, "0", &ann]),
-        words("raise_token", &[HERE, "0", &ann, "1"]),
+        words("release", &[HERE, &ann]),
+        words("release", &[HERE, &ann, "wait"]),
+        words("renew", &[HERE, &ann, "1000"]),
+        words("downgrade", &[HERE, &ann, "1", "1000"]),
+        words("pump", &[HERE]),
+        words("revoke", &[HERE, "1"]),
+        words("force_release", &[HERE, "1"]),
+        words("inspect", &[HERE, "0", "-", "-", "10"]),
+        words("holds", &[HERE, &ann]),
+        words("raise_token", &[HERE, &ann, "1"]),
     ]
 }
 
 /// Every script gives this error, and the key stays as it was.
 fn all_refuse(lab: &mut Lab, code: &str) {
+    refuse_but(lab, code, |_| false);
+}
+
+/// The same, but some calls may be refused the lock: they need not look at what is malformed.
+fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
     lab.checked = false;
     let dump = |lab: &mut Lab| {
         let key = lab.key().to_string();
         (lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)), lab.ends())
     };
     let before = dump(lab);
-    for (script, args) in calls(lab) {
+    for (script, args) in calls() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let answer = lab.send(script, &args);
-        let found = answer.as_ref().map_err(|refusal| refusal.code.as_str()).err();
-        assert_eq!(found, Some(code), "{script} {args:?}: {answer:?}");
+        let found = match &answer {
+            Ok(reply) if reply.status == "refused" && may_be_refused(script) => Some(code),
+            Ok(_) => None,
+            Err(refusal) => Some(refusal.code.as_str()),
+        };
+        let line = lab.state().raw.get("s").cloned();
+        assert_eq!(found, Some(code), "{script} {args:?}: {answer:?}, beside {line:?}");
         assert!(dump(lab) == before, "{script} changed it");
     }
 }
@@ -76,19 +85,136 @@ fn a_hash_that_is_no_lock() {
     all_refuse(&mut lab, "LOCKFOREIGN");
 }
 
+/// A hash of a version before the state line, and one whose line is gone.
 #[test]
-fn a_lock_of_another_version() {
-    for version in ["2", "10", "", "1.0", "x\r\n+OK"] {
-        let mut lab = Lab::new();
-        lab.write("bob1").granted();
-        lab.set_field("version", version);
-        all_refuse(&mut lab, "LOCKVERSION");
-    }
+fn a_lock_without_a_line() {
     let mut lab = Lab::new();
     lab.checked = false;
-    lab.set_field("version", &"9".repeat(1000));
-    let answer = lab.pump();
-    assert!(answer.unwrap_err().detail.len() < 100, "it says no more than it must");
+    for (field, value) in [("version", "1"), ("fence", "1785000000000000"), ("waiters", "1")] {
+        lab.set_field(field, value);
+    }
+    all_refuse(&mut lab, "LOCKFOREIGN");
+    let mut lab = Lab::new();
+    lab.read("ann1").granted();
+    lab.read("bob1").granted();
+    let key = lab.key().to_string();
+    lab.command::<()>(cmd("HDEL").arg(key).arg("s"));
+    all_refuse(&mut lab, "LOCKFOREIGN");
+}
+
+#[test]
+fn a_lock_of_another_version() {
+    for version in ["1", "3", "9", "0", "x", "F"] {
+        for request in [Request::write("bob1"), Request::read("bob1"), Request::read("ann1")] {
+            let mut lab = Lab::new();
+            lab.request(&request).granted();
+            lab.set_line(|line| format!("{version}{}", &line[1..]));
+            all_refuse(&mut lab, "LOCKVERSION");
+        }
+        for line in [version.to_owned(), format!("{version}{}", "0".repeat(1_000))] {
+            let mut lab = Lab::new();
+            lab.set_field("s", &line);
+            all_refuse(&mut lab, "LOCKVERSION");
+            let said = lab.pump().unwrap_err().detail;
+            assert_eq!(said, version, "it says no more than it must");
+        }
+    }
+    for line in ["", " ", "-", "_2F", "\n", "\r\n+OK", "\0", "é"] {
+        let mut lab = Lab::new();
+        lab.set_field("s", line);
+        all_refuse(&mut lab, "LOCKFOREIGN");
+        assert_eq!(lab.pump().unwrap_err().detail, "malformed s");
+    }
+}
+
+/// Lines that fail their pattern, of a lock whose key lives until `life`, for holders until `ends`.
+fn malformed_lines(life: u64, ends: u64, token: u64) -> Vec<String> {
+    let head = format!("{life:013}{token:016}");
+    let (bob, short, long) = (id("bob1"), "a".repeat(11), "a".repeat(41));
+    let mut lines: Vec<String> =
+        ["", "F", "Q", "W", "R", "S", "FWRSQ"].map(|text| format!("2{text}")).into();
+    for shape in ["F", "Q", "W", "R", "S", "X", "f", "2", "_", " ", ""] {
+        lines.push(format!("2{shape}{}", &head[..12]));
+        lines.push(format!("2{shape}{}", &head[..28]));
+        let is_whole = matches!(shape, "F" | "Q");
+        lines.extend((!is_whole).then(|| format!("2{shape}{head}")));
+        lines.push(format!("2{shape}{head}0"));
+        lines.push(format!("2{shape}{head} "));
+        lines.push(format!("2{shape}{head}\n"));
+        // Letters among the digits; and a token that is none.
+        for at in [0, 12, 13, 28] {
+            for letter in ["x", "-", " ", "."] {
+                let mut odd = head.clone();
+                odd.replace_range(at..=at, letter);
+                lines.push(format!("2{shape}{odd}"));
+                lines.push(format!("2{shape}{odd}{ends:013}0{bob}"));
+                lines.push(format!("2{shape}{odd}{ends:013}01"));
+            }
+        }
+        for most in [1_u64 << 53, (1 << 53) + 1, 9_999_999_999_999_999] {
+            lines.push(format!("2{shape}{life:013}{most:016}"));
+            lines.push(format!("2{shape}{life:013}{most:016}{ends:013}0{bob}"));
+            lines.push(format!("2{shape}{life:013}{most:016}{ends:013}01"));
+        }
+    }
+    let tails = ["4", "5", "6", "7", "8", "9", "x", " ", "-"];
+    for shape in ["W", "R"] {
+        lines.extend(tails.map(|flags| format!("2{shape}{head}{ends:013}{flags}{bob}")));
+        for no_id in [
+            "",
+            "-",
+            "1",
+            &short,
+            &long,
+            "bob:_________001",
+            "bob _________001",
+            "bob\n12345678901",
+        ] {
+            lines.push(format!("2{shape}{head}{ends:013}0{no_id}"));
+        }
+        lines.push(format!("2{shape}{head}{:012}0{bob}", ends / 10));
+        lines.push(format!("2{shape}{head}{:012}x0{bob}", ends / 10));
+    }
+    lines.extend(tails.map(|flags| format!("2S{head}{ends:013}{flags}2")));
+    for count in
+        ["", "0", "00", "01", "-1", "x", "1x", "2 ", " 2", "1.5", "0x2", "1e1", "2\n", &bob]
+    {
+        lines.push(format!("2S{head}{ends:013}0{count}"));
+    }
+    lines.push(format!("2S{head}{:012}x02", ends / 10));
+    lines
+}
+
+/// A try that is refused need not look at more than the holder's deadline.
+#[test]
+fn a_malformed_line() {
+    for lives in [false, true] {
+        let mut lab = Lab::new();
+        let now = lab.now();
+        let ends = if lives { now + 10_000 } else { now - 1 };
+        for line in malformed_lines(now + 10_000 + GRACE, ends, now * 1000 - 5) {
+            lab.delete();
+            lab.set_field("s", &line);
+            let may_be_refused: fn(&str) -> bool =
+                if lives { |script| script.starts_with("acquire") } else { |_| false };
+            refuse_but(&mut lab, "LOCKFOREIGN", may_be_refused);
+        }
+    }
+}
+
+/// Nor need the usual calls of a holder look at all of it: but they fail in no other way.
+#[test]
+fn a_malformed_line_of_the_caller() {
+    let mut lab = Lab::new();
+    let now = lab.now();
+    for line in malformed_lines(now + 10_000 + GRACE, now + 10_000, now * 1000 - 5) {
+        lab.delete();
+        lab.read("bob1").granted();
+        lab.read("ann1").granted();
+        lab.set_field("s", &line.replace(&id("bob1"), &id("ann1")));
+        typed(&mut lab, &["pump", "inspect", "revoke", "force_release", "downgrade"]);
+        lab.checked = true;
+    }
 }
 
 /// Calls that meet what is malformed say so; those that need not look at it may go on. None fails
@@ -105,7 +231,7 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
         lab.command::<()>(cmd("PEXPIREAT").arg(key).arg(snapshot.2.unwrap()));
     };
     let mut met = Vec::new();
-    for (script, args) in calls(lab) {
+    for (script, args) in calls() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let answer: Answer = lab.send(script, &args);
         match &answer {
@@ -133,6 +259,7 @@ fn a_malformed_holder() {
     {
         let mut lab = Lab::new();
         lab.write("bob1").granted();
+        lab.wait_write("cat1").queued();
         lab.set_field("writer", text);
         typed(
             &mut lab,
@@ -143,7 +270,7 @@ fn a_malformed_holder() {
         lab.read("bob1").granted();
         lab.read("ann1").granted();
         lab.set_field(&format!("r:{}", id("ann1")), text);
-        typed(&mut lab, &["acquire_read", "upgrade", "release", "renew"]);
+        typed(&mut lab, &["acquire_read", "upgrade"]);
 
         // Nobody's record is read as long as none can be dead.
         let mut lab = Lab::new();
@@ -175,18 +302,12 @@ fn a_hole_among_the_readers() {
 
 #[test]
 fn a_malformed_number() {
-    for field in ["fence", "readers", "read_min", "until"] {
+    let fields = [
+        "readers", "read_min", "waiters", "fair", "ticket", "phase", "lapsed", "sweep", "revoked",
+        "forced",
+    ];
+    for field in fields {
         for text in ["", "x", "nan", "1 2"] {
-            let mut lab = Lab::new();
-            lab.read("bob1").granted();
-            lab.set_field(field, text);
-            typed(&mut lab, &[]);
-            lab.pass(10_000);
-            typed(&mut lab, &[]);
-        }
-    }
-    for field in ["waiters", "fair", "ticket", "phase", "lapsed", "sweep", "revoked", "forced"] {
-        for text in ["", "x", "nan"] {
             let mut lab = Lab::new();
             lab.read("bob1").granted();
             lab.read("ann1").granted();
@@ -195,6 +316,18 @@ fn a_malformed_number() {
             lab.set_field(field, text);
             typed(&mut lab, &[]);
             lab.pass(10_000);
+            typed(&mut lab, &[]);
+        }
+    }
+    for field in ["ticket", "phase", "lapsed"] {
+        for text in ["", "x", "nan", "1 2"] {
+            let mut lab = Lab::new();
+            lab.read("bob1").granted();
+            lab.read("ann1").granted();
+            lab.wait_write("cat1").queued();
+            lab.release("cat1").unwrap();
+            assert_eq!(lab.shape().0, "S2");
+            lab.set_field(field, text);
             typed(&mut lab, &[]);
         }
     }
@@ -225,29 +358,31 @@ fn tokens_end_before_they_repeat() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
     let last = (1_u64 << 53) - 1;
-    lab.set_field("fence", &(last - 1).to_string());
-    lab.command::<()>(cmd("PERSIST").arg(lab.key()));
+    let set_token = |lab: &mut Lab, token: u64| {
+        lab.set_line(|line| format!("{}{token:016}{}", &line[..15], &line[31..]));
+    };
+    set_token(&mut lab, last - 1);
     lab.checked = false;
     lab.release("ann1").unwrap();
     assert_eq!(lab.write("bob1").granted().token, last);
     assert_eq!(lab.wait_read("cat1").queued(), 1);
-    let malformed = |answer: Answer| {
+    let malformed = |answer: Answer, what: &str| {
         answer.refused_with("LOCKFOREIGN");
-        assert!(answer.unwrap_err().detail.contains("malformed fence"));
+        assert_eq!(answer.unwrap_err().detail, format!("malformed {what}"));
     };
     // Nobody can be granted it any more, by whichever call; and nothing is changed.
-    let before = lab.state().fields;
-    malformed(lab.release("bob1"));
-    malformed(lab.force());
-    assert_eq!(lab.state().fields, before);
+    let before = lab.state().raw;
+    malformed(lab.release("bob1"), "fence");
+    malformed(lab.force(), "fence");
+    assert_eq!(lab.state().raw, before);
     assert_eq!(lab.release("cat1").status(), "left");
     assert_eq!(lab.release("bob1").status(), "released");
-    for fence in [last, last + 1, last + 2] {
-        lab.set_field("fence", &fence.to_string());
+    for (token, what) in [(last, "fence"), (last + 1, "s"), (last + 2, "s")] {
+        set_token(&mut lab, token);
         for _ in 0..2 {
-            malformed(lab.write("dan1"));
-            malformed(lab.read("dan1"));
-            malformed(lab.wait_write("dan1"));
+            malformed(lab.write("dan1"), what);
+            malformed(lab.read("dan1"), what);
+            malformed(lab.wait_write("dan1"), what);
         }
     }
 }

@@ -1,0 +1,522 @@
+//! The shapes of a lock, and how each call leads from one to another: by the usual paths, and by
+//! the machinery alone.
+
+use super::lab::{Answer, HERE, Lab, id, start};
+use super::request::Request;
+
+/// Ways to each shape, as calls.
+const NONE: &str = "";
+const F: &str = "write ann, release ann";
+const W: &str = "write ann";
+const W_LONG: &str = "long_write ann";
+const W_REVOKED: &str = "write ann, revoke";
+const W_DEAD: &str = "write ann, pass 10000";
+const R: &str = "read ann";
+const R_LONG: &str = "long_read ann";
+const R_REVOKED: &str = "read ann, revoke";
+const R_DEAD: &str = "read ann, pass 10000";
+const S: &str = "read ann, read bob";
+const S_LONG: &str = "read ann, long_read bob";
+const S_ONE: &str = "read ann, read bob, release bob";
+const S_ONE_DEAD: &str = "read ann, read bob, release bob, pass 10000";
+const S_DEAD: &str = "read ann, read bob, pass 10000";
+const S_TICKET: &str = "read ann, wait_write cat, release cat";
+const S_TICKET_LONG: &str = "read ann, wait_write cat, release cat, extend ann";
+const S_TICKETS: &str = "read ann, wait_write cat, release cat, read bob";
+const Q_WRITER: &str = "write ann, wait_write cat";
+const Q_WRITER_READER: &str = "write ann, wait_read cat";
+const Q_READER: &str = "read ann, wait_write cat";
+const Q_READERS: &str = "read ann, read bob, wait_write cat, wait_read dan";
+const Q_LONE_WRITER: &str = "write ann, wait_write cat, release cat";
+const Q_GRANTED: &str = "write bob, wait_write ann, release bob";
+const Q_RAISED: &str = "write ann, raise ann";
+const Q_REVOKED: &str = "read ann, read bob, revoke";
+const Q_UPGRADER: &str = "read ann, read bob, wait_upgrade ann";
+
+/// All of them.
+pub const STARTS: [&str; 27] = [
+    NONE,
+    F,
+    W,
+    W_LONG,
+    W_REVOKED,
+    W_DEAD,
+    R,
+    R_LONG,
+    R_REVOKED,
+    R_DEAD,
+    S,
+    S_LONG,
+    S_ONE,
+    S_ONE_DEAD,
+    S_DEAD,
+    S_TICKET,
+    S_TICKET_LONG,
+    S_TICKETS,
+    Q_WRITER,
+    Q_WRITER_READER,
+    Q_READER,
+    Q_READERS,
+    Q_LONE_WRITER,
+    Q_GRANTED,
+    Q_RAISED,
+    Q_REVOKED,
+    Q_UPGRADER,
+];
+
+/// A call of everything: by one that may hold, by one that may wait, and by a stranger.
+pub const CALLS: [&str; 38] = [
+    "write ann",
+    "write cat",
+    "write new",
+    "read ann",
+    "read cat",
+    "read new",
+    "wait_write ann",
+    "wait_write cat",
+    "wait_write new",
+    "wait_read ann",
+    "wait_read cat",
+    "wait_read new",
+    "long_write new",
+    "long_read new",
+    "return_write cat",
+    "return_write new",
+    "return_read new",
+    "release ann",
+    "release bob",
+    "release cat",
+    "release new",
+    "leave ann",
+    "leave cat",
+    "renew ann",
+    "renew bob",
+    "renew new",
+    "extend ann",
+    "downgrade ann",
+    "upgrade ann",
+    "wait_upgrade ann",
+    "raise ann",
+    "confirm ann",
+    "revoke",
+    "force",
+    "pump",
+    "inspect",
+    "holds ann",
+    "late_write new",
+];
+
+/// From a shape, by a call, with this answer, to a shape (and its flags), with these fields beside.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+const FREE: &[Row] = &[
+    (NONE, "write new", "granted", "W0", ""),
+    (NONE, "read new", "granted", "R0", ""),
+    (NONE, "wait_write new", "granted", "W0", ""),
+    (NONE, "wait_read new", "granted", "R0", ""),
+    (NONE, "long_write new", "granted", "W1", ""),
+    (NONE, "long_read new", "granted", "R1", ""),
+    (NONE, "return_write new", "granted", "Q", "ticket writer"),
+    (NONE, "return_read new", "granted", "S2", "i:0 r:new ticket"),
+    (NONE, "release new", "absent", "-", ""),
+    (NONE, "renew new", "lost", "-", ""),
+    (NONE, "revoke", "free", "-", ""),
+    (NONE, "force", "free", "-", ""),
+    (NONE, "pump", "pumped", "-", ""),
+    (NONE, "inspect", "absent", "-", ""),
+    (F, "write new", "granted", "W0", ""),
+    (F, "read new", "granted", "R0", ""),
+    (F, "wait_write new", "granted", "W0", ""),
+    (F, "wait_read new", "granted", "R0", ""),
+    (F, "long_write new", "granted", "W1", ""),
+    (F, "long_read new", "granted", "R1", ""),
+    (F, "return_write new", "granted", "Q", "ticket writer"),
+    (F, "return_read new", "granted", "S2", "i:0 r:new ticket"),
+    (F, "late_write new", "stale", "F", ""),
+    (F, "release ann", "absent", "F", ""),
+    (F, "renew ann", "lost", "F", ""),
+    (F, "downgrade ann", "lost", "F", ""),
+    (F, "upgrade ann", "lost", "F", ""),
+    (F, "raise ann", "lost", "F", ""),
+    (F, "revoke", "free", "F", ""),
+    (F, "force", "free", "F", ""),
+    (F, "pump", "pumped", "F", ""),
+    (F, "inspect", "lock", "F", ""),
+    (F, "holds ann", "absent", "F", ""),
+];
+
+const WRITER: &[Row] = &[
+    (W, "release ann", "released", "F", ""),
+    (W, "release new", "absent", "W0", ""),
+    (W, "leave ann", "writing", "W0", ""),
+    (W, "force", "forced", "F", ""),
+    (W, "renew ann", "renewed", "W0", ""),
+    (W, "extend ann", "renewed", "W1", ""),
+    (W, "renew new", "lost", "W0", ""),
+    (W, "revoke", "revoked", "W2", ""),
+    (W, "write ann", "granted", "W0", ""),
+    (W, "wait_write ann", "granted", "W0", ""),
+    (W, "read ann", "refused", "W0", ""),
+    (W, "wait_read ann", "LOCKARGS", "W0", ""),
+    (W, "write new", "refused", "W0", ""),
+    (W, "read new", "refused", "W0", ""),
+    (W, "late_write new", "stale", "W0", ""),
+    (W, "downgrade ann", "granted", "R0", ""),
+    (W, "upgrade ann", "granted", "W0", ""),
+    (W, "confirm ann", "raised", "W0", ""),
+    (W, "raise ann", "raised", "Q", "writer"),
+    (W, "raise new", "lost", "W0", ""),
+    (W, "pump", "pumped", "W0", ""),
+    (W, "inspect", "lock", "W0", ""),
+    (W, "holds ann", "writes", "W0", ""),
+    (
+        W,
+        "wait_write cat",
+        "queued",
+        "Q",
+        "fair q:cat ticket waiters writer writers_head writers_tail",
+    ),
+    (W, "wait_read cat", "queued", "Q", "q:cat readers_head readers_tail ticket waiters writer"),
+    (
+        W,
+        "return_write cat",
+        "queued",
+        "Q",
+        "fair q:cat ticket waiters writer writers_head writers_tail",
+    ),
+    (W_LONG, "release ann", "released", "F", ""),
+    (W_LONG, "renew ann", "renewed", "W1", ""),
+    (W_LONG, "downgrade ann", "granted", "R1", ""),
+    (W_LONG, "revoke", "revoked", "W3", ""),
+    (W_REVOKED, "release ann", "released", "F", ""),
+    (W_REVOKED, "renew ann", "revoked", "W2", ""),
+    (W_REVOKED, "write ann", "granted", "W2", ""),
+    (W_REVOKED, "write new", "refused", "W2", ""),
+    (W_REVOKED, "downgrade ann", "granted", "R2", ""),
+    (W_REVOKED, "force", "forced", "F", ""),
+    // A raised token is newer than what is revoked.
+    (W_REVOKED, "raise ann", "raised", "Q", "revoked writer"),
+    (
+        W_REVOKED,
+        "wait_read cat",
+        "queued",
+        "Q",
+        "q:cat readers_head readers_tail revoked ticket waiters writer",
+    ),
+    (W_DEAD, "write new", "granted", "W0", ""),
+    (W_DEAD, "read new", "granted", "R0", ""),
+    (W_DEAD, "wait_write new", "granted", "W0", ""),
+    (W_DEAD, "return_write new", "granted", "Q", "ticket writer"),
+    (W_DEAD, "return_read new", "granted", "S2", "i:0 r:new ticket"),
+    (W_DEAD, "write ann", "granted", "W0", ""),
+    (W_DEAD, "renew ann", "lost", "W0", ""),
+    (W_DEAD, "release ann", "released", "F", ""),
+    (W_DEAD, "pump", "pumped", "F", ""),
+];
+
+const READER: &[Row] = &[
+    (R, "release ann", "released", "F", ""),
+    (R, "force", "forced", "F", ""),
+    (R, "renew ann", "renewed", "R0", ""),
+    (R, "extend ann", "renewed", "R1", ""),
+    (R, "revoke", "revoked", "R2", ""),
+    (R, "read ann", "granted", "R0", ""),
+    (R, "wait_read ann", "granted", "R0", ""),
+    (R, "write ann", "refused", "R0", ""),
+    (R, "wait_write ann", "LOCKARGS", "R0", ""),
+    (R, "write new", "refused", "R0", ""),
+    (R, "read new", "granted", "S0", "i:0 i:1 r:ann r:new"),
+    (R, "wait_read new", "granted", "S0", "i:0 i:1 r:ann r:new"),
+    (R, "long_read new", "granted", "S1", "i:0 i:1 r:ann r:new"),
+    (R, "return_read new", "granted", "S2", "i:0 i:1 r:ann r:new ticket"),
+    (R, "upgrade ann", "granted", "W0", ""),
+    (R, "wait_upgrade ann", "granted", "W0", ""),
+    (R, "upgrade new", "lost", "R0", ""),
+    (R, "confirm ann", "raised", "R0", ""),
+    (R, "raise ann", "raised", "S0", "i:0 r:ann"),
+    (R, "downgrade ann", "granted", "R0", ""),
+    (R, "pump", "pumped", "R0", ""),
+    (R, "inspect", "lock", "R0", ""),
+    (R, "holds ann", "reads", "R0", ""),
+    (
+        R,
+        "wait_write cat",
+        "queued",
+        "Q",
+        "fair i:0 q:cat r:ann read_min readers ticket waiters writers_head writers_tail",
+    ),
+    (R_LONG, "release ann", "released", "F", ""),
+    (R_LONG, "read new", "granted", "S1", "i:0 i:1 r:ann r:new"),
+    (R_LONG, "upgrade ann", "granted", "W1", ""),
+    (R_REVOKED, "renew ann", "revoked", "R2", ""),
+    (R_REVOKED, "release ann", "released", "F", ""),
+    (R_REVOKED, "upgrade ann", "revoked", "R2", ""),
+    (R_REVOKED, "read new", "granted", "Q", "i:0 i:1 r:ann r:new read_min readers revoked"),
+    (R_REVOKED, "force", "forced", "F", ""),
+    (R_DEAD, "write new", "granted", "W0", ""),
+    (R_DEAD, "read new", "granted", "R0", ""),
+    (R_DEAD, "read ann", "granted", "R0", ""),
+    (R_DEAD, "release ann", "released", "F", ""),
+    (R_DEAD, "pump", "pumped", "F", ""),
+];
+
+const READERS: &[Row] = &[
+    (S, "read new", "granted", "S0", "i:0 i:1 i:2 r:ann r:bob r:new"),
+    (S, "wait_read new", "granted", "S0", "i:0 i:1 i:2 r:ann r:bob r:new"),
+    (S, "long_read new", "granted", "S1", "i:0 i:1 i:2 r:ann r:bob r:new"),
+    (S, "return_read new", "granted", "S2", "i:0 i:1 i:2 r:ann r:bob r:new ticket"),
+    (S, "read ann", "granted", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "write new", "refused", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "renew ann", "renewed", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "extend bob", "renewed", "S1", "i:0 i:1 r:ann r:bob"),
+    (S, "release ann", "released", "S0", "i:0 r:bob"),
+    (S, "release bob", "released", "S0", "i:0 r:ann"),
+    (S, "upgrade ann", "refused", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "revoke", "revoked", "Q", "i:0 i:1 r:ann r:bob read_min readers revoked"),
+    (S, "force", "forced", "F", ""),
+    (S, "raise ann", "raised", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "confirm ann", "raised", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "pump", "pumped", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "holds bob", "reads", "S0", "i:0 i:1 r:ann r:bob"),
+    (
+        S,
+        "wait_write cat",
+        "queued",
+        "Q",
+        "fair i:0 i:1 q:cat r:ann r:bob read_min readers ticket waiters writers_head writers_tail",
+    ),
+    (
+        S,
+        "wait_upgrade ann",
+        "queued",
+        "Q",
+        "i:0 i:1 q:ann r:ann r:bob read_min readers upgrader waiters",
+    ),
+    (S_LONG, "release bob", "released", "S1", "i:0 r:ann"),
+    (S_LONG, "read new", "granted", "S1", "i:0 i:1 i:2 r:ann r:bob r:new"),
+    (S_ONE, "release ann", "released", "F", ""),
+    (S_ONE, "renew ann", "renewed", "S0", "i:0 r:ann"),
+    (S_ONE, "read new", "granted", "S0", "i:0 i:1 r:ann r:new"),
+    (S_ONE, "upgrade ann", "granted", "W0", ""),
+    (S_ONE, "wait_upgrade ann", "granted", "W0", ""),
+    (S_ONE, "revoke", "revoked", "Q", "i:0 r:ann read_min readers revoked"),
+    (S_ONE, "force", "forced", "F", ""),
+    (S_DEAD, "write new", "granted", "W0", ""),
+    // Nobody is in the way of it: two of the readers are looked at.
+    (S_DEAD, "read new", "granted", "Q", "i:0 i:1 r:ann r:new read_min readers sweep"),
+    (S_ONE_DEAD, "read new", "granted", "S0", "i:0 r:new"),
+    (S_DEAD, "pump", "pumped", "F", ""),
+    (S_TICKET, "read new", "granted", "S2", "i:0 i:1 r:ann r:new ticket"),
+    (S_TICKET, "long_read new", "granted", "S3", "i:0 i:1 r:ann r:new ticket"),
+    (S_TICKET, "renew ann", "renewed", "S2", "i:0 r:ann ticket"),
+    (S_TICKET, "extend ann", "renewed", "S3", "i:0 r:ann ticket"),
+    (S_TICKET, "release ann", "released", "F", ""),
+    (S_TICKET, "upgrade ann", "granted", "Q", "ticket writer"),
+    (S_TICKET, "revoke", "revoked", "Q", "i:0 r:ann read_min readers revoked ticket"),
+    (S_TICKET, "force", "forced", "F", ""),
+    (
+        S_TICKET,
+        "return_write cat",
+        "queued",
+        "Q",
+        "fair i:0 q:cat r:ann read_min readers ticket waiters writers_head writers_tail",
+    ),
+    (S_TICKET_LONG, "release ann", "released", "F", ""),
+    (S_TICKETS, "release ann", "released", "S2", "i:0 r:bob ticket"),
+    (S_TICKETS, "release bob", "released", "S2", "i:0 r:ann ticket"),
+];
+
+const QUEUE: &[Row] = &[
+    (Q_WRITER, "release ann", "released", "Q", "ticket writer"),
+    (Q_WRITER, "release cat", "left", "Q", "ticket writer"),
+    (
+        Q_WRITER,
+        "renew ann",
+        "renewed",
+        "Q",
+        "fair q:cat ticket waiters writer writers_head writers_tail",
+    ),
+    (Q_WRITER, "force", "forced", "Q", "ticket writer"),
+    (Q_WRITER_READER, "release ann", "released", "S2", "i:0 phase r:cat ticket"),
+    (Q_WRITER_READER, "downgrade ann", "granted", "S2", "i:0 i:1 phase r:ann r:cat ticket"),
+    (Q_WRITER_READER, "release cat", "left", "Q", "ticket writer"),
+    (Q_READER, "release ann", "released", "Q", "ticket writer"),
+    (Q_READER, "release cat", "left", "S2", "i:0 r:ann ticket"),
+    (
+        Q_READER,
+        "upgrade ann",
+        "granted",
+        "Q",
+        "fair q:cat ticket waiters writer writers_head writers_tail",
+    ),
+    (Q_READERS, "release cat", "left", "S2", "i:0 i:1 i:2 r:ann r:bob r:dan ticket"),
+    (
+        Q_READERS,
+        "release ann",
+        "released",
+        "Q",
+        "fair i:0 q:cat q:dan r:bob read_min readers readers_head readers_tail ticket waiters \
+         writers_head writers_tail",
+    ),
+    (Q_LONE_WRITER, "release ann", "released", "F", ""),
+    (Q_LONE_WRITER, "renew ann", "renewed", "Q", "ticket writer"),
+    (Q_LONE_WRITER, "downgrade ann", "granted", "S2", "i:0 r:ann ticket"),
+    (Q_LONE_WRITER, "write new", "refused", "Q", "ticket writer"),
+    (Q_LONE_WRITER, "read new", "refused", "Q", "ticket writer"),
+    (Q_LONE_WRITER, "revoke", "revoked", "Q", "revoked ticket writer"),
+    (Q_LONE_WRITER, "force", "forced", "F", ""),
+    (Q_GRANTED, "write ann", "granted", "Q", "ticket writer"),
+    (Q_GRANTED, "wait_write ann", "granted", "Q", "ticket writer"),
+    (Q_GRANTED, "renew ann", "renewed", "Q", "ticket writer"),
+    (Q_GRANTED, "release ann", "released", "F", ""),
+    (Q_GRANTED, "downgrade ann", "granted", "S2", "i:0 r:ann ticket"),
+    (Q_RAISED, "release ann", "released", "F", ""),
+    (Q_RAISED, "renew ann", "renewed", "Q", "writer"),
+    (Q_RAISED, "downgrade ann", "granted", "S0", "i:0 r:ann"),
+    (Q_RAISED, "confirm ann", "raised", "Q", "writer"),
+    (Q_REVOKED, "renew ann", "revoked", "Q", "i:0 i:1 r:ann r:bob read_min readers revoked"),
+    (Q_REVOKED, "release ann", "released", "Q", "i:0 r:bob read_min readers revoked"),
+    (
+        Q_REVOKED,
+        "read new",
+        "granted",
+        "Q",
+        "i:0 i:1 i:2 r:ann r:bob r:new read_min readers revoked",
+    ),
+    (Q_REVOKED, "force", "forced", "F", ""),
+    (Q_UPGRADER, "release bob", "released", "Q", "writer"),
+    (Q_UPGRADER, "release ann", "released", "S0", "i:0 r:bob"),
+    (Q_UPGRADER, "leave ann", "left", "S0", "i:0 i:1 r:ann r:bob"),
+    (Q_UPGRADER, "revoke", "revoked", "Q", "i:0 i:1 r:ann r:bob read_min readers revoked"),
+];
+
+#[test]
+fn each_call_leads_to_its_shape() {
+    let server = start("");
+    let mut wrong = Vec::new();
+    for &(from, call, said, to, beside) in [FREE, WRITER, READER, READERS, QUEUE].concat().iter() {
+        for machinery in [false, true] {
+            let mut lab = Lab::on(&server);
+            follow(&mut lab, from);
+            (lab.machinery, lab.watched) = (machinery, true);
+            let answer = make(&mut lab, call);
+            let (shape, fields) = lab.shape();
+            let fields: Vec<String> = fields.iter().map(|field| short(field)).collect();
+            let found = (status(&answer), shape.as_str(), fields.join(" "));
+            let is_expected = found == (said, to, beside.into());
+            if !is_expected || must_move(from, call, said).is_some_and(|must| must != lab.moved) {
+                wrong.push(format!(
+                    "from {from:?} by {call}, machinery {machinery}: {found:?} instead of \
+                     {said}, {to}, {beside}; written: {}",
+                    lab.moved
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Replicas confirm only what is written: so whatever a holder is told is, and a refusal is not,
+/// unless the call has found the dead.
+fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
+    match said {
+        "granted" | "renewed" | "raised" => Some(true),
+        "revoked" if call != "revoke" && !call.contains("upgrade") => Some(true),
+        "released" | "left" | "forced" | "queued" | "revoked" => None,
+        _ if from.contains("pass") => None,
+        _ => Some(false),
+    }
+}
+
+/// The table has all shapes, and each of them is met from all others that it can come from.
+#[test]
+fn the_table_is_whole() {
+    let rows = [FREE, WRITER, READER, READERS, QUEUE].concat();
+    let ways = |from: char, to: char| {
+        rows.iter().any(|(start, _, _, end, _)| shape_of(start) == from && end.starts_with(to))
+    };
+    for (from, targets) in [
+        ('-', "-WRQS"),
+        ('F', "FWRQS"),
+        ('W', "WFRQS"),
+        ('R', "RFSWQ"),
+        ('S', "SFWQ"),
+        ('Q', "QFS"),
+    ] {
+        for to in "-FWRSQ".chars() {
+            let is_there = from == to || ways(from, to);
+            assert_eq!(is_there, targets.contains(to), "from {from} to {to}");
+        }
+    }
+    for start in STARTS {
+        assert!(rows.iter().any(|row| row.0 == start), "no call from {start:?}");
+    }
+}
+
+fn shape_of(start: &str) -> char {
+    let mut lab = Lab::new();
+    follow(&mut lab, start);
+    lab.shape().0.remove(0)
+}
+
+/// What an answer says: its status, or its error's code.
+pub fn status(answer: &Answer) -> &str {
+    answer.as_ref().map_or_else(|refusal| &refusal.code, |reply| &reply.status)
+}
+
+/// A field with the names of acquisitions as they are in the table.
+fn short(field: &str) -> String {
+    match field.split_once(':') {
+        Some((kind @ ("r" | "q"), id)) => format!("{kind}:{}", id[..11].trim_end_matches('_')),
+        _ => field.into(),
+    }
+}
+
+/// Makes calls, which must not fail.
+pub fn follow(lab: &mut Lab, calls: &str) {
+    for call in calls.split(", ").filter(|call| !call.is_empty()) {
+        match call.strip_prefix("pass ") {
+            Some(ms) => lab.pass(ms.parse().unwrap()),
+            None => drop(make(lab, call).unwrap()),
+        }
+    }
+}
+
+/// Makes a call.
+pub fn make(lab: &mut Lab, call: &str) -> Answer {
+    let (call, name) = call.split_once(' ').unwrap_or((call, ""));
+    let token = lab.token_of(name);
+    let request = match call {
+        "write" => Request::write(name),
+        "read" => Request::read(name),
+        "wait_write" => Request::write(name).waiting(),
+        "wait_read" => Request::read(name).waiting(),
+        "long_write" => Request::write(name).lease(60_000),
+        "long_read" => Request::read(name).lease(60_000),
+        "late_write" => Request::write(name).not_after(lab.now() - 1),
+        "return_write" => Request::write(name).waiting().ticket(7),
+        "return_read" => Request::read(name).waiting().ticket(7),
+        "upgrade" => Request::upgrade(name, token),
+        "wait_upgrade" => Request::upgrade(name, token).waiting(),
+        "raise" => return raise(lab, name, 1_000_000),
+        "confirm" => return raise(lab, name, 0),
+        "release" => return lab.release(name),
+        "leave" => return lab.leave_upgrade(name),
+        "renew" => return lab.renew(name, 10_000),
+        "extend" => return lab.renew(name, 60_000),
+        "downgrade" => return lab.downgrade(name, token, 10_000),
+        "revoke" => return lab.revoke(),
+        "force" => return lab.force(),
+        "pump" => return lab.pump(),
+        "inspect" => return lab.inspect(),
+        "holds" => return lab.send("holds", &[HERE, &id(name)]),
+        _ => panic!("{call}"),
+    };
+    lab.request(&request)
+}
+
+/// Raises the last token by so much.
+fn raise(lab: &mut Lab, name: &str, by: u64) -> Answer {
+    let token = (lab.state().number("fence") + by).to_string();
+    lab.send("raise_token", &[HERE, &id(name), &token])
+}
