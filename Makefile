@@ -63,7 +63,7 @@ sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact long --nocapture
 
 check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well)
-	DEEP=$(DEEP) $(CHECK) checker::worlds --test-threads=2
+	DEEP=$(DEEP) $(CHECK) checker::worlds checker::planted --test-threads=2
 	@cat target/check.md
 
 check-mutants: ## Plant the faults of the scripts, and count those that small worlds find (ONLY=name)

@@ -3,7 +3,7 @@
 use crate::checker::client::Client;
 use crate::checker::program::Plan;
 use crate::checker::time::{NOW, server_ms};
-use crate::checker::view::View;
+use crate::checker::view::{Record, View};
 use crate::checker::world::{Model, World};
 use crate::client::acquisition::{State, Transition};
 use crate::protocol::Mode;
@@ -20,12 +20,30 @@ pub(super) struct Belief {
 impl Belief {
     pub(super) fn of(client: &Client) -> Option<Belief> {
         let Some(State::Held(holding)) = &client.state else { return None };
+        if client.gives_back() {
+            return None;
+        }
         // The guard of a write is gone when its downgrade is asked for.
         let writes =
             holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade);
         let ends = server_ms(holding.ends);
         holding.is_held(NOW).then_some(Belief { writes, token: holding.token, ends })
     }
+}
+
+type Rule = fn(&Model, &World, &View) -> Option<String>;
+
+/// Of those who believe that they hold.
+const RULES: [(&str, Rule); 3] = [
+    ("a writer believes alone", exclusion),
+    ("nobody overtakes a writer", newest_writes),
+    ("who believes has a lease", each_has_a_lease),
+];
+
+const NOTHING_LEFT: &str = "nothing is left behind";
+
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(name, _)| *name).chain([NOTHING_LEFT])
 }
 
 /// The first rule that a state breaks, and how.
@@ -36,18 +54,29 @@ pub(super) fn broken(model: &mut Model, world: &World) -> Option<String> {
         Err(malformed) => return Some(malformed.clone()),
     };
     if model.is_done(world) {
-        let left = something_left(view).filter(|_| must_leave_nothing(model, world));
-        return left.map(|what| format!("nothing is left behind: {what}"));
+        let must = model.judges(NOTHING_LEFT) && must_leave_nothing(model, world);
+        let left = something_left(view).filter(|_| must);
+        return left.map(|what| format!("{NOTHING_LEFT}: {what}"));
     }
     if world.lost_history {
         return None; // two histories: tokens alone tell them apart
     }
-    each_has_a_lease(model, world, view).or_else(|| exclusion(model, world))
+    let mut rules = RULES.iter().filter(|(name, _)| model.judges(name));
+    rules.find_map(|(name, rule)| Some(format!("{name}: {}", rule(model, world, view)?)))
+}
+
+/// All beliefs, but for those that a forced release has made wrong.
+fn beliefs(model: &Model, world: &World) -> impl Iterator<Item = (String, Belief)> {
+    (0..world.clients.len()).filter_map(move |at| {
+        let client = model.client(world, at);
+        let belief = Belief::of(client).filter(|belief| belief.token > world.taken)?;
+        Some((model.id(at, client.at), belief))
+    })
 }
 
 /// Else the lease ends what is left. A client that died releases nothing, and a release can be lost
-/// with the history. A worker that is stopped for longer than the lease gives up what it has not sent,
-/// and meanwhile a late renewal may have made the lease longer.
+/// with the history. A worker that is stopped for longer than the lease gives up what it has not
+/// sent, and meanwhile a late renewal may have made the lease longer.
 fn must_leave_nothing(model: &Model, world: &World) -> bool {
     let Plan { budget, lease, .. } = &model.plan;
     let no_crash = world.left.crashes == budget.crashes;
@@ -60,23 +89,28 @@ fn something_left(view: &View) -> Option<String> {
 }
 
 fn each_has_a_lease(model: &Model, world: &World, view: &View) -> Option<String> {
-    (0..world.clients.len()).find_map(|at| {
-        let client = model.client(world, at);
-        let belief = Belief::of(client)?;
-        let id = model.id(at, client.at);
-        let record = view.holder(&id).filter(|record| {
+    beliefs(model, world).find_map(|(id, belief)| {
+        let found = view.holder(&id);
+        let is_backed = |record: &Record| {
             record.deadline >= belief.ends
                 && record.token >= belief.token
                 && (record.writes || !belief.writes)
-        });
-        let found = view.holder(&id);
-        record.is_none().then(|| format!("who believes has a lease: {id} {belief:?}, {found:?}"))
+        };
+        (!found.is_some_and(is_backed)).then(|| format!("{id} {belief:?}, {found:?}"))
     })
 }
 
-fn exclusion(model: &Model, world: &World) -> Option<String> {
-    let beliefs = world.clients.iter().filter_map(|client| Belief::of(&model.clients[*client]));
-    let beliefs: Vec<Belief> = beliefs.collect();
-    (beliefs.len() > 1 && beliefs.iter().any(|belief| belief.writes))
-        .then(|| format!("a writer believes alone: {beliefs:?}"))
+fn exclusion(model: &Model, world: &World, _: &View) -> Option<String> {
+    let beliefs: Vec<_> = beliefs(model, world).collect();
+    (beliefs.len() > 1 && beliefs.iter().any(|(_, belief)| belief.writes))
+        .then(|| format!("{beliefs:?}"))
+}
+
+/// Its own late call may have been granted anew, with a newer token, and no more than that.
+fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
+    beliefs(model, world).filter(|(_, belief)| belief.writes).find_map(|(id, belief)| {
+        let own = view.holder(&id).map_or(belief.token, |record| record.token);
+        (world.newest > own.max(belief.token))
+            .then(|| format!("{id} {belief:?}, and {} was given", world.newest))
+    })
 }

@@ -6,11 +6,13 @@ use crate::client::acquisition::shift::Visitor;
 use crate::clock::Moment;
 use crate::node::Reply;
 use crate::protocol::{
-    Acquire, Acquired, BadReply, Ended, Envelope, Goal, Grant, LockKey, Release, Renewed, Scripts,
-    pump, pumped,
+    Acquire, Acquired, BadReply, Ended, Envelope, Forced, Goal, Grant, LockKey, Release, Renewed,
+    Revoked, Scripts, force_release, pump, pumped, revoke,
 };
 use crate::protocol::{AcquisitionId, Mode};
 use crate::router;
+
+const RELEASE: Release = Release { only_wait: false };
 
 /// A call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +39,12 @@ pub(super) enum Stage {
 pub(super) enum Request {
     Acquire(Acquire),
     Work(Sending),
+    /// The holder's own release.
+    GiveBack,
     Pump,
+    /// Of somebody else, for leases with tokens up to this one.
+    Revoke(u64),
+    Force(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,8 +52,14 @@ pub(super) enum Answer {
     Acquired(Acquired),
     Renewed(Renewed),
     Downgraded(Renewed),
-    Released { only_wait: bool, ended: Ended },
+    Released {
+        only_wait: bool,
+        ended: Ended,
+    },
+    GivenBack(Ended),
     Pumped,
+    /// To somebody else.
+    Outside,
 }
 
 /// A grant that is on its way to a client.
@@ -74,7 +87,10 @@ impl Request {
             Request::Work(Sending::Renew { renew, .. }) => renew.call(scripts, id, lock),
             Request::Work(Sending::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
             Request::Work(Sending::Release(release)) => release.call(scripts, id, lock),
+            Request::GiveBack => RELEASE.call(scripts, id, lock),
             Request::Pump => pump(scripts, lock),
+            Request::Revoke(token) => revoke(scripts, lock, *token),
+            Request::Force(token) => force_release(scripts, lock, *token),
         }
     }
 
@@ -96,12 +112,14 @@ impl Request {
                 let (envelope, ended) = Release::read(reply)?;
                 (envelope, Answer::Released { only_wait: *only_wait, ended })
             }
+            Request::GiveBack => {
+                let (envelope, ended) = Release::read(reply)?;
+                (envelope, Answer::GivenBack(ended))
+            }
             Request::Pump => (pumped(reply)?, Answer::Pumped),
+            Request::Revoke(_) => (Revoked::read(reply)?.0, Answer::Outside),
+            Request::Force(_) => (Forced::read(reply)?.0, Answer::Outside),
         })
-    }
-
-    pub(super) fn is_acquire(&self) -> bool {
-        matches!(self, Request::Acquire(_))
     }
 
     /// In the trace.
@@ -114,7 +132,10 @@ impl Request {
             Request::Work(Sending::Downgrade(_)) => "downgrade",
             Request::Work(Sending::Release(Release { only_wait: true })) => "release wait",
             Request::Work(Sending::Release(_)) => "release",
+            Request::GiveBack => "release by the holder",
             Request::Pump => "pump",
+            Request::Revoke(_) => "revoke",
+            Request::Force(_) => "force_release",
         }
     }
 
@@ -122,6 +143,7 @@ impl Request {
         match self {
             Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => visit(token),
             Request::Work(Sending::Downgrade(downgrade)) => visit(&mut downgrade.token),
+            Request::Revoke(token) | Request::Force(token) => visit(token),
             _ => {}
         }
     }
@@ -171,7 +193,7 @@ impl Call {
             by.due(&mut self.until);
         }
         if self.not_after > 0 {
-            by.server_ms(&mut self.not_after);
+            self.not_after = (self.not_after - by.by_ms).max(SERVER_NOW - 1);
         }
         match &mut self.stage {
             Stage::Sent(Request::Work(Sending::Renew { ends, .. }))

@@ -10,7 +10,7 @@ use crate::client::reply::{Failure, Outcome, Told};
 use crate::client::settings::Settings;
 use crate::clock::Moment;
 use crate::node::Address;
-use crate::protocol::{Acquire, Envelope, Grant, Release};
+use crate::protocol::{Acquire, Ended, Envelope, Grant, Release};
 use crate::router::{CallError, ClockBound, Reason};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Copy)]
@@ -45,6 +45,19 @@ enum Driver {
     Waiting(Moment, Option<u8>),
     /// An upgrade waits for a change that is under way.
     Beginning,
+    /// The holder releases it by a call of its own.
+    GivingBack,
+}
+
+/// How a client can be wrong, to see that a rule finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientFault {
+    /// It counts its lease from when the answer came.
+    CountsFromTheAnswer,
+    /// It waits for its message and never polls.
+    NeverPolls,
+    /// It forgets a lease that it gives up.
+    NeverReleases,
 }
 
 /// What surrounds a client.
@@ -53,6 +66,7 @@ pub(super) struct Around<'a> {
     pub(super) settings: &'a Settings,
     pub(super) program: &'a [Wish],
     pub(super) server: u8,
+    pub(super) fault: Option<ClientFault>,
 }
 
 /// What follows of an event.
@@ -106,12 +120,22 @@ impl Client {
 
     /// A request is under way that its caller can drop.
     pub(super) fn may_cancel(&self) -> bool {
-        self.request != Driver::Resting
+        !matches!(self.request, Driver::Resting | Driver::GivingBack)
+    }
+
+    /// Its guard is gone: it has asked for its release.
+    pub(super) fn gives_back(&self) -> bool {
+        self.request == Driver::GivingBack
     }
 
     /// A guard is there that its owner can drop.
     pub(super) fn may_drop(&self) -> bool {
         self.request == Driver::Resting && matches!(self.state, Some(State::Held(_)))
+    }
+
+    /// Its owner can release it by a call.
+    pub(super) fn may_give_back(&self, program: &[Wish]) -> bool {
+        self.may_drop() && program.get(usize::from(self.at)).is_some_and(|wish| wish.gives_back)
     }
 
     /// The change that its owner can make next.
@@ -175,7 +199,7 @@ impl Turn<'_> {
         match self.client.request {
             Driver::Waiting(..) => self.wake(),
             Driver::Beginning => self.upgrade(),
-            Driver::Resting | Driver::Calling(_) => {}
+            Driver::Resting | Driver::Calling(_) | Driver::GivingBack => {}
         }
     }
 
@@ -229,7 +253,28 @@ impl Turn<'_> {
     }
 
     pub(super) fn drop_guard(&mut self) {
+        if self.around.fault == Some(ClientFault::NeverReleases) {
+            self.client.state = Some(State::Ended);
+            return self.forget();
+        }
         self.on(Event::Drop);
+    }
+
+    /// The holder's own release: what a guard does.
+    pub(super) fn give_back(&mut self) {
+        self.client.request = Driver::GivingBack;
+        self.on(Event::Release);
+        self.send(Request::GiveBack);
+    }
+
+    /// The guard that was given back is dropped.
+    fn given_back(&mut self, told: Option<Told<Ended>>) {
+        told.into_iter().for_each(|told| drop(self.on(Event::GivenBack(told))));
+        self.client.request = Driver::Resting;
+        self.on(Event::Drop);
+        if matches!(self.client.state, Some(State::Ended)) {
+            self.forget();
+        }
     }
 
     pub(super) fn join(&mut self) {
@@ -322,8 +367,13 @@ impl Turn<'_> {
 
     // What comes from the server.
 
-    pub(super) fn hear(&mut self, message: &Message) {
+    /// Of a message for an acquisition that is over, only what is left over matters.
+    pub(super) fn hear(&mut self, message: &Message, is_over: bool) {
         let Message { token, deadline, now, more, .. } = *message;
+        self.follows.pump |= more;
+        if is_over {
+            return;
+        }
         let mut bound = ClockBound::default();
         bound.observe(NOW, NOW, SERVER_NOW);
         let pushed = Pushed {
@@ -334,7 +384,6 @@ impl Turn<'_> {
             bound: Some(bound),
         };
         self.on(Event::Pushed(Box::new(pushed)));
-        self.follows.pump |= more;
     }
 
     /// A call has come to its end.
@@ -355,7 +404,12 @@ impl Turn<'_> {
                 let outcome = Ok(told(around, sent, envelope, ended));
                 self.on(Event::Released { only_wait, outcome });
             }
+            Answer::GivenBack(ended) => {
+                let told = told(around, sent, envelope, ended);
+                self.given_back(Some(told));
+            }
             Answer::Pumped => self.follows.pump |= envelope.more,
+            Answer::Outside => {}
         }
     }
 
@@ -373,7 +427,8 @@ impl Turn<'_> {
             Kind::Release { only_wait } => {
                 drop(self.on(Event::Released { only_wait, outcome: Err(failure) }));
             }
-            Kind::Pump => {}
+            Kind::GiveBack => self.given_back(None),
+            Kind::Pump | Kind::Outside => {}
         }
     }
 
@@ -390,7 +445,9 @@ pub(super) enum Kind {
     Renew,
     Downgrade,
     Release { only_wait: bool },
+    GiveBack,
     Pump,
+    Outside,
 }
 
 impl Kind {
@@ -403,14 +460,18 @@ impl Kind {
                 Request::Work(Sending::Release(Release { only_wait })) => {
                     Kind::Release { only_wait: *only_wait }
                 }
+                Request::GiveBack => Kind::GiveBack,
                 Request::Pump => Kind::Pump,
+                Request::Revoke(_) | Request::Force(_) => Kind::Outside,
             },
             Stage::Answered(_, answer) => match answer {
                 Answer::Acquired(_) => Kind::Acquire,
                 Answer::Renewed(_) => Kind::Renew,
                 Answer::Downgraded(_) => Kind::Downgrade,
                 Answer::Released { only_wait, .. } => Kind::Release { only_wait: *only_wait },
+                Answer::GivenBack(_) => Kind::GiveBack,
                 Answer::Pumped => Kind::Pump,
+                Answer::Outside => Kind::Outside,
             },
         }
     }
@@ -418,6 +479,10 @@ impl Kind {
 
 fn told<T>(around: Around<'_>, sent: Moment, envelope: Envelope, what: T) -> Told<T> {
     let node = node(around.server);
+    let sent = match around.fault {
+        Some(ClientFault::CountsFromTheAnswer) => NOW,
+        _ => sent,
+    };
     Told { what, envelope, sent, received: NOW, node, confirmed: 0, in_doubt: None }
 }
 

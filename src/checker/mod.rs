@@ -2,7 +2,8 @@
 //! clients that are the acquisitions of this library.
 //!
 //! A [`world`] is a state; a [`search`] goes through all states that can be reached from the first
-//! one, and holds each step against the [`rules`] and each state against the [`beliefs`].
+//! one, and holds each step against the [`rules`] and each state against the [`beliefs`]. For each
+//! of these, a fault is [`planted`] that it must find.
 
 // It is a test: it fails by a panic, prints what it has found, and measures its own time.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::disallowed_methods)]
@@ -13,6 +14,7 @@ mod canonical;
 mod client;
 mod faults;
 mod intern;
+mod planted;
 mod program;
 mod report;
 mod rules;

@@ -10,6 +10,7 @@ use crate::client::settings::Settings;
 use crate::protocol::{Fairness, Goal, Mode};
 
 use crate::checker::time::NOW;
+use crate::checker::world::FAULTS;
 
 /// One acquisition of a client, from its request to its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) struct Wish {
     pub(super) hold: Option<u32>,
     /// What it may do with the lease, in this order.
     pub(super) changes: &'static [Change],
+    /// Its holder may also release it by a call of its own.
+    pub(super) gives_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,10 @@ impl Wish {
         waits: true,
         hold: None,
         changes: &[],
+        gives_back: false,
     };
+    pub(super) const WRITE_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::WRITE };
+    pub(super) const READ_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::READ };
     pub(super) const SHORT_WRITE: Wish = Wish { hold: Some(1), ..Wish::WRITE };
     pub(super) const READ: Wish = Wish { mode: Mode::Read, ..Wish::WRITE };
     pub(super) const READ_FIRST: Wish =
@@ -80,8 +86,32 @@ pub(super) struct Budget {
     pub(super) crashes: u8,
     /// The server's replica takes over, and lacks the last write.
     pub(super) failovers: u8,
+    /// Another server has the lock, and lacks nothing.
+    pub(super) moves: u8,
+    /// Somebody else revokes the leases there are.
+    pub(super) revoked: u8,
+    /// Somebody else takes the lock from all that hold it.
+    pub(super) forced: u8,
     /// Time passes though somebody could act.
     pub(super) slow: u8,
+}
+
+impl Budget {
+    /// In the order of `FAULTS`.
+    pub(super) fn each(&self) -> [u8; FAULTS.len()] {
+        let Budget {
+            abandoned,
+            lost_messages,
+            cancelled,
+            crashes,
+            failovers,
+            moves,
+            revoked,
+            forced,
+            slow,
+        } = *self;
+        [abandoned, lost_messages, cancelled, crashes, failovers, moves, revoked, forced, slow]
+    }
 }
 
 /// As slow as it likes.
@@ -100,6 +130,8 @@ pub(super) struct Plan {
     pub(super) lease: u32,
     pub(super) ttl: u32,
     pub(super) window: u32,
+    /// How long an attempt to acquire goes on: with less than a unit, no time passes meanwhile.
+    pub(super) call_slice: Duration,
     /// The search ends without having come to its end when it has found so many states.
     pub(super) most_states: usize,
 }
@@ -112,6 +144,9 @@ impl Plan {
             cancelled: 0,
             crashes: 0,
             failovers: 0,
+            moves: 0,
+            revoked: 0,
+            forced: 0,
             slow: 0,
         };
         Plan {
@@ -122,6 +157,7 @@ impl Plan {
             lease: 2,
             ttl: 2,
             window: 1,
+            call_slice: Duration::from_secs(2),
             most_states: 30_000_000,
         }
     }
@@ -137,6 +173,7 @@ impl Plan {
             margin: Some(Duration::ZERO),
             poll,
             call_timeout: UNIT,
+            call_slice: self.call_slice,
             ..Settings::default()
         }
     }

@@ -6,17 +6,25 @@ use crate::checker::beliefs::Belief;
 use crate::checker::call::Call;
 use crate::checker::search::Summary;
 use crate::checker::time::SERVER_NOW;
-use crate::checker::world::{Action, Model, World};
+use crate::checker::world::{Action, FAULTS, Model, World};
 
 /// What happened, step by step, with who believed what after each.
 pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
-    let mut world = model.first();
+    // The search puts clients that are alike into an order of its own in each state. Here each
+    // keeps its letter.
+    let (mut searched, mut world) = (model.first(), model.first());
     let mut text = String::new();
     for (at, number) in actions.iter().enumerate() {
-        let action = model.actions(&world)[usize::from(*number)];
+        let action = model.actions(&searched)[usize::from(*number)];
+        let wanted = model.apply(&searched, action).map(|next| model.canonical(next));
+        let action = same_action(model, &world, &wanted).unwrap_or(action);
         let _ = write!(text, "{:>4}. {}", at + 1, in_words(model, &world, action));
         match model.apply(&world, action) {
-            Ok(next) => world = model.canonical(next),
+            Ok(mut next) => {
+                model.simplify(&mut next);
+                world = next;
+                searched = wanted.unwrap_or_else(|_| world.clone());
+            }
             Err(what) => {
                 let _ = writeln!(text, "\n      {what}");
                 return text;
@@ -29,7 +37,17 @@ pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
     text
 }
 
-/// A, B and C. Where two clients are alike, they may change their letters from step to step.
+/// What leads to the same, but for the order of clients.
+fn same_action(model: &mut Model, world: &World, wanted: &Result<World, String>) -> Option<Action> {
+    let rule = |what: &str| what.split(':').next().map(str::to_owned);
+    model.actions(world).into_iter().find(|action| match (model.apply(world, *action), wanted) {
+        (Ok(next), Ok(wanted)) => model.canonical(next) == *wanted,
+        (Err(what), Err(wanted)) => rule(&what) == rule(wanted),
+        _ => false,
+    })
+}
+
+/// A, B and C.
 fn letter(client: usize) -> char {
     char::from(b'A' + client as u8)
 }
@@ -60,8 +78,12 @@ fn in_words(model: &mut Model, world: &World, action: Action) -> String {
         Action::Drop(at) => format!("{} drops its guard", letter(at)),
         Action::Change(at) => format!("{} begins to change its lease", letter(at)),
         Action::Join(at) => format!("{} subscribes", letter(at)),
+        Action::GiveBack(at) => format!("{} releases its lease by a call", letter(at)),
         Action::Crash(at) => format!("{} dies", letter(at)),
         Action::FailOver => "a replica takes over that lacks the last write".into(),
+        Action::Move => "another server has the lock, and lacks nothing".into(),
+        Action::Revoke => "somebody else sends revoke".into(),
+        Action::Force => "somebody else sends force_release".into(),
     }
 }
 
@@ -79,8 +101,8 @@ fn beliefs(model: &Model, world: &World) -> String {
 
 /// The rows of all worlds, beneath their heading.
 pub(super) fn table<'a>(rows: impl Iterator<Item = &'a String>) -> String {
-    const HEADING: &str = "| world | states | transitions | depth | seconds | scripts run | |\n\
-                           | --- | --- | --- | --- | --- | --- | --- |\n";
+    const HEADING: &str = "| world | states | transitions | of these, faults | depth | seconds | scripts run | |\n\
+                           | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     rows.fold(HEADING.to_owned(), |table, row| table + row + "\n")
 }
 
@@ -88,13 +110,16 @@ impl Summary {
     pub(super) fn row(&self) -> String {
         let Summary { name, states, transitions, depth, executed, asked, .. } = self;
         let took = self.took.as_secs_f64();
+        let faults = FAULTS.iter().zip(&self.faults).filter(|(_, times)| **times > 0);
+        let faults: Vec<String> = faults.map(|(fault, times)| format!("{times} {fault}")).collect();
+        let faults = faults.join(", ");
         let how = match (&self.violation, self.closed) {
             (Some(violation), _) => format!("BROKEN: {}", violation.what),
             (None, true) => "closed".into(),
             (None, false) => "not closed: the bound was reached".into(),
         };
         format!(
-            "| {name} | {states} | {transitions} | {depth} | {took:.1} | {executed} of {asked} | {how} |"
+            "| {name} | {states} | {transitions} | {faults} | {depth} | {took:.1} | {executed} of {asked} | {how} |"
         )
     }
 }

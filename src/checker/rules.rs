@@ -4,12 +4,12 @@ use crate::checker::call::{Answer, Request};
 use crate::checker::time::SERVER_NOW;
 use crate::checker::view::{Record, View, Waiter};
 use crate::client::acquisition::Sending;
-use crate::protocol::{Acquire, Acquired, Ended, Envelope, Goal, Grant, Push, Renewed};
+use crate::protocol::{Acquire, Acquired, Ended, Envelope, Goal, Grant, Mode, Push, Renewed};
 
-/// How long a key outlives the last thing that it tells of, ms.
 /// How long the key of an idle lock lives at the most, ms.
 const KEEP: u64 = 60_000;
 
+/// How long a key outlives the last thing that it tells of, ms.
 const GRACE: u64 = 10_000;
 
 /// One run of a script.
@@ -34,7 +34,7 @@ pub(super) struct Step<'a> {
 
 type Rule = fn(&Step<'_>) -> Option<String>;
 
-const RULES: [(&str, Rule); 24] = [
+const RULES: [(&str, Rule); 26] = [
     ("the array of readers is dense", readers_are_dense),
     ("waiters are counted and linked", waiters_are_linked),
     ("fields go with what they tell of", fields_go),
@@ -46,6 +46,8 @@ const RULES: [(&str, Rule); 24] = [
     ("a read's token is no write's", token_keeps_its_mode),
     ("the last token is kept", last_token_is_kept),
     ("nobody's lease is touched by others", leases_of_others),
+    ("what is revoked is not made longer", revoked_is_not_made_longer),
+    ("a lease lasts as long as was asked", lease_lasts),
     ("the living keep their places", living_wait_on),
     ("the dead are not granted", dead_are_not_granted),
     ("who is gone gets nothing", gone_are_passed_over),
@@ -62,12 +64,19 @@ const RULES: [(&str, Rule); 24] = [
 ];
 
 /// The first rule that a step breaks, and how.
-pub(super) fn broken(step: &Step<'_>) -> Option<String> {
-    RULES.iter().find_map(|(name, rule)| Some(format!("{name}: {}", rule(step)?)))
+pub(super) fn broken(step: &Step<'_>, judges: impl Fn(&str) -> bool) -> Option<String> {
+    let mut rules = RULES.iter().filter(|(name, _)| judges(name));
+    rules.find_map(|(name, rule)| Some(format!("{name}: {}", rule(step)?)))
 }
 
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(name, _)| *name)
+}
+
+/// Of the holders, or of a forced release.
 pub(super) fn newest_token(view: &View) -> u64 {
-    view.holders().map(|(_, record)| record.token).max().unwrap_or(0)
+    let tokens = view.holders().map(|(_, record)| record.token);
+    tokens.max().unwrap_or(0).max(view.number("fence"))
 }
 
 impl Step<'_> {
@@ -204,7 +213,10 @@ fn key_lives(step: &Step<'_>) -> Option<String> {
     let last = deadlines.max().filter(|last| ends < last + GRACE);
     let is_used = view.holders().next().is_some() || !view.waiters.is_empty();
     let short = ends < SERVER_NOW + GRACE && step.changed && is_used;
+    let waiters = view.living_waiters().map(|(_, waiter)| waiter.ends());
+    let place = waiters.max().filter(|last| ends < last + GRACE);
     last.map(|last| format!("it ends at {ends}, a lease at {last}"))
+        .or_else(|| place.map(|last| format!("it ends at {ends}, a place in the queue at {last}")))
         .or_else(|| short.then(|| format!("it ends at {ends}, before the grace is over")))
 }
 
@@ -254,7 +266,8 @@ fn leases_of_others(step: &Step<'_>) -> Option<String> {
     step.before.holders().find_map(|(id, old)| {
         let mine = step.is_mine(id);
         let Some(new) = step.after.holder(id) else {
-            return (!mine).then(|| format!("{id} holds no more"));
+            let is_taken = matches!(step.request, Request::Force(token) if old.token <= *token);
+            return (!mine && !is_taken).then(|| format!("{id} holds no more"));
         };
         if new.deadline < old.deadline {
             Some(format!("{id} holds for less time"))
@@ -270,13 +283,55 @@ fn leases_of_others(step: &Step<'_>) -> Option<String> {
     })
 }
 
+fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
+    if let Request::Revoke(token) = step.request {
+        let told = step.after.number("revoked");
+        let is_held = step.after.holders().any(|(_, record)| record.token <= *token);
+        return (is_held && told < *token).then(|| format!("{token} is, and it says {told}"));
+    }
+    let revoked = step.before.number("revoked");
+    let mut old = step.before.holders().filter(|(_, old)| old.token <= revoked);
+    old.find_map(|(id, old)| {
+        let new = step.after.holder(id)?;
+        let is_more = new.deadline > old.deadline || (new.writes && !old.writes);
+        (is_more && new.token <= revoked).then(|| format!("{id}, {old:?}, {new:?}"))
+    })
+}
+
+/// An acquire that comes again finds the lease that it has; all else makes it last anew.
+fn lease_lasts(step: &Step<'_>) -> Option<String> {
+    let lease = match step.request {
+        Request::Acquire(acquire) => acquire.lease,
+        Request::Work(Sending::Renew { renew, .. }) => renew.lease,
+        Request::Work(Sending::Downgrade(downgrade)) => downgrade.lease,
+        _ => return None,
+    };
+    let record = step.after.holder(&step.id).filter(|record| record.claimed)?;
+    let asked = SERVER_NOW + lease.as_millis() as u64;
+    let old = step.before.holder(&step.id);
+    let most = old.map_or(0, |old| old.deadline).max(asked);
+    let is_new = old.is_none_or(|old| !old.claimed || (old.writes != record.writes));
+    let revoked = step.before.number("revoked").max(step.after.number("revoked"));
+    let is_anew = record.token > revoked
+        && (is_new || matches!(step.answer, Answer::Renewed(Renewed::Held(_))));
+    let is_wrong = record.deadline > most || (is_anew && record.deadline < asked);
+    is_wrong.then(|| format!("{asked} was asked, and it has {}", record.deadline))
+}
+
 fn living_wait_on(step: &Step<'_>) -> Option<String> {
     step.before.living_waiters().find_map(|(id, waiter)| {
         let is_granted = step.after.holder(id).is_some_and(|it| waiter.mode != 'u' || it.writes);
         let stays = is_granted || step.after.waiters.contains_key(id);
-        // An upgrader waits only for as long as it reads.
-        let reads_no_more = waiter.mode == 'u' && step.before.holder(id).is_none();
-        let may_go = step.is_mine(id) || reads_no_more || step.is_gone(id, waiter);
+        // An upgrader waits only for as long as it reads, and may have its lease made longer.
+        let reads =
+            |view: &View| view.holder(id).is_some_and(|it| it.token > step.after.number("revoked"));
+        let may_not_upgrade = waiter.mode == 'u' && !(reads(step.before) && reads(step.after));
+        let leaves = step.is_mine(id)
+            && matches!(
+                step.request,
+                Request::Acquire(_) | Request::GiveBack | Request::Work(Sending::Release(_))
+            );
+        let may_go = leaves || may_not_upgrade || step.is_gone(id, waiter);
         (!stays && !may_go).then(|| format!("{id} is dropped"))
     })
 }
@@ -314,6 +369,19 @@ fn reply_is_true(step: &Step<'_>) -> Option<String> {
         | Answer::Renewed(Renewed::Held(grant))
         | Answer::Downgraded(Renewed::Held(grant)) => *grant,
         Answer::Acquired(Acquired::Queued { .. }) => return queued_is_true(step),
+        Answer::Acquired(Acquired::Refused) => return refused_is_true(step),
+        Answer::Acquired(Acquired::Conflict) => {
+            let mut upgraders = step.before.living_waiters().filter(|(_, it)| it.mode == 'u');
+            let is_alone = upgraders.all(|(id, _)| step.is_mine(id));
+            return is_alone.then(|| "nobody else waits to upgrade".into());
+        }
+        Answer::Renewed(Renewed::Revoked(grant)) => {
+            let is_so = step.after.number("revoked") >= grant.token;
+            return (!is_so).then(|| "it was not revoked".into());
+        }
+        Answer::Downgraded(Renewed::Lost) | Answer::Acquired(Acquired::Lost) => {
+            return lost_is_true(step);
+        }
         // The pump behind a renewal may grant a waiter its turn whose lease a failover has lost.
         Answer::Renewed(Renewed::Lost) => {
             return step.before.holder(&step.id).map(|_| "lost, and it held".into());
@@ -340,8 +408,42 @@ fn queued_is_true(step: &Step<'_>) -> Option<String> {
     (!waits).then(|| "queued, and it does not wait".into())
 }
 
+fn refused_is_true(step: &Step<'_>) -> Option<String> {
+    let Request::Acquire(Acquire { goal: Goal::Take(mode, _), .. }) = step.request else {
+        return None;
+    };
+    let is_in_the_way = match mode {
+        Mode::Read => step.before.writes(),
+        Mode::Write => step.before.holders().next().is_some(),
+    };
+    let is_free = !is_in_the_way && step.before.living_waiters().next().is_none();
+    (is_free && !step.envelope.more).then(|| "refused, and it is free".into())
+}
+
+fn lost_is_true(step: &Step<'_>) -> Option<String> {
+    let named = named_token(step)?;
+    let upgrades = matches!(step.request, Request::Acquire(_));
+    let held = step.before.holder(&step.id)?;
+    (held.token == named && held.writes != upgrades).then(|| "lost, and it held".into())
+}
+
+/// The token of the lease that is to be changed.
+fn named_token(step: &Step<'_>) -> Option<u64> {
+    match step.request {
+        Request::Work(Sending::Downgrade(downgrade)) => Some(downgrade.token),
+        Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => Some(*token),
+        _ => None,
+    }
+}
+
 fn release_ends_all(step: &Step<'_>) -> Option<String> {
-    let Answer::Released { only_wait: false, ended } = step.answer else { return None };
+    if let Answer::Released { only_wait: true, .. } = step.answer {
+        let waits = step.after.waiters.contains_key(&step.id);
+        return waits.then(|| "it still waits".into());
+    }
+    let (Answer::Released { ended, .. } | Answer::GivenBack(ended)) = step.answer else {
+        return None;
+    };
     let (held, waits) = (step.before.stood(&step.id), step.before.waiters.get(&step.id));
     if step.after.holder(&step.id).is_some() || step.after.waiters.contains_key(&step.id) {
         return Some("it is still there".into());
@@ -356,11 +458,7 @@ fn release_ends_all(step: &Step<'_>) -> Option<String> {
 
 fn change_names_token(step: &Step<'_>) -> Option<String> {
     let (old, new) = (step.before.holder(&step.id)?, step.after.holder(&step.id)?);
-    let named = match step.request {
-        Request::Work(Sending::Downgrade(downgrade)) => downgrade.token,
-        Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => *token,
-        _ => return None,
-    };
+    let named = named_token(step)?;
     (old.writes != new.writes && old.token != named)
         .then(|| format!("{named} was named, and {} changed", old.token))
 }
@@ -386,11 +484,13 @@ fn grantees_are_told(step: &Step<'_>) -> Option<String> {
 
 fn grant_lasts_its_window(step: &Step<'_>) -> Option<String> {
     step.granted().into_iter().find_map(|(id, record)| {
-        let waiter = step.before.waiters.get(id).filter(|waiter| waiter.mode != 'u')?;
+        let waiter = step.before.waiters.get(id)?;
         if step.is_mine(id) {
             return None;
         }
-        let wrong = record.claimed || record.deadline != SERVER_NOW + waiter.window;
+        // That of an upgrader is as long as its read was, if that is longer.
+        let read = step.before.holder(id).map_or(0, |read| read.deadline);
+        let wrong = record.claimed || record.deadline != read.max(SERVER_NOW + waiter.window);
         wrong.then(|| format!("{id} until {}", record.deadline))
     })
 }
@@ -402,7 +502,12 @@ fn phase_is_closed(step: &Step<'_>) -> Option<String> {
     // The call may have queued its own acquisition before it saw that the write is over.
     let tickets = [step.before.number("ticket"), step.after.number("ticket")];
     let is_idle = step.after.number("waiters") == 0 && step.after.holders().next().is_none();
-    (new != old && !is_idle && !(step.write_ended() && tickets.contains(&new)) && new > 0)
+    let is_wrong = new != old && !is_idle && !(step.write_ended() && tickets.contains(&new));
+    let mut waited = step.before.living_waiters().filter(|(id, waiter)| {
+        waiter.mode == 'r' && waiter.ticket > new && step.after.waiters.contains_key(*id)
+    });
+    let is_open = step.write_ended() && waited.next().is_some() && !step.after.writes();
+    ((is_wrong && new > 0) || is_open)
         .then(|| format!("from {old} to {new}, the last ticket is {}", tickets[0]))
 }
 
@@ -467,14 +572,19 @@ fn next_is_freed(step: &Step<'_>) -> Option<String> {
     let readers = step.after.holders().count();
     let upgrader = step.living_after('u').find(|(id, _)| step.after.holder(id).is_some());
     let writer = step.living_after('w').next();
-    let reader = step.living_after('r').next();
+    let reader = step.after.first_in_line("readers_head");
+    // As for a reader that comes before the writers: it is in the phase, or all are readers-first.
+    let is_next = |reader: &Waiter| {
+        writer.is_none()
+            || reader.ticket <= step.after.number("phase")
+            || (!reader.is_fair && step.after.number("fair") == 0)
+    };
     if readers == 0 {
         step.after.living_waiters().next().map(|(id, _)| format!("free, and {id} waits"))
     } else if let Some((id, _)) = upgrader {
         (readers == 1).then(|| format!("{id} could write"))
-    } else if writer.is_none() {
-        reader.map(|(id, _)| format!("{id} could read"))
     } else {
-        None
+        let reader = reader.filter(|(_, reader)| is_next(reader));
+        reader.map(|(id, _)| format!("{id} could read"))
     }
 }

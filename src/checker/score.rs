@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::checker::faults::{self, Fault, is_held_back};
-use crate::checker::program::{Budget, Plan, Wish};
+use crate::checker::program::{Budget, Plan};
 use crate::checker::search::search;
 use crate::checker::step::Changed;
 use crate::checker::world::Model;
-use crate::checker::worlds::{NONE, R, RF, RU, SHORT, W, WD, WDU, WF};
+use crate::checker::worlds::{NONE, R, RF, RU, SHORT, TW, W, WD, WDU, WF};
 
 /// How long one world may take over one fault.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -21,8 +21,8 @@ const AT_ONCE: usize = 2;
 
 /// The worlds that a fault goes through until one finds it, the quickest first.
 fn worlds() -> Vec<Plan> {
-    const TW: &[Wish] = &[Wish::TRY_WRITE];
     let slow = Budget { slow: 1, ..NONE };
+    let outside = Budget { revoked: 1, forced: 1, ..slow };
     let plan = |name, programs, budget| Plan { budget, ..Plan::new(name, programs) };
     let small = |plan| Plan { small_limits: true, ..plan };
     vec![
@@ -35,6 +35,7 @@ fn worlds() -> Vec<Plan> {
             &[RU, R],
             Budget { abandoned: 1, cancelled: 1, ..NONE },
         ),
+        plan("W,R; 1 revoke, 1 force_release, slow", &[W, R], outside),
         plan("W,W; 1 failover, slow", &[W, W], Budget { failovers: 1, ..slow }),
         plan("WF,RF,R; slow", &[WF, RF, R], slow),
         plan("W,WF,RF,RF", &[W, WF, RF, RF], NONE),
@@ -57,7 +58,7 @@ fn worlds() -> Vec<Plan> {
 fn out_of_scope(fault: &Fault) -> Option<&'static str> {
     let file = fault.file.trim_start_matches("lua/");
     let of_file = match file {
-        "revoke.lua" | "force_release.lua" | "raise_token.lua" | "holds.lua" | "inspect.lua" => {
+        "raise_token.lua" | "holds.lua" | "inspect.lua" => {
             Some("no client of these worlds calls this script")
         }
         _ if file.starts_with("mutex/") => Some("the mutex is another lock"),
@@ -69,7 +70,6 @@ fn out_of_scope(fault: &Fault) -> Option<&'static str> {
         "what replicas confirm survives" => Some("a write that changes nothing is not seen"),
         "5, bounded work" => Some("work is not counted"),
         "the limit of the queue" => Some("no queue here is full"),
-        "a revoked lease ends" => Some("nobody revokes"),
         _ => None,
     };
     of_file.or(of_promise)
@@ -90,7 +90,7 @@ impl Score {
 /// What found it, if anything did.
 fn try_one(fault: &Fault) -> Option<String> {
     worlds().into_iter().find_map(|plan| {
-        let changed = Changed { fault: Some(fault), small_limits: false };
+        let changed = Changed { fault: Some(fault), ..Changed::default() };
         let summary = search(&mut Model::new(plan, changed), Some(PATIENCE));
         let violation = summary.violation?;
         let what = violation.what.lines().next().unwrap_or_default().to_owned();

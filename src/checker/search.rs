@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::checker::beliefs;
 use crate::checker::report;
-use crate::checker::world::{Model, World};
+use crate::checker::world::{FAULTS, Model, World};
 
 /// How a state was found first.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Summary {
     /// It has come to its end.
     pub(super) closed: bool,
     pub(super) took: Duration,
+    /// How often each of `FAULTS` happened.
+    pub(super) faults: [u64; FAULTS.len()],
     /// Runs of scripts that the search asked for, and how many were not known.
     pub(super) asked: u64,
     pub(super) executed: usize,
@@ -44,12 +46,17 @@ struct Search<'a> {
     model: &'a mut Model,
     known: HashMap<u128, u32>,
     found: Vec<Found>,
-    /// From each state back to one that it was reached from.
+    /// From each state back to one that it was reached from, by what is no fault.
     back: Vec<(u32, u32)>,
     ends: Vec<u32>,
     next: VecDeque<(u32, World)>,
     transitions: u64,
+    /// How many transitions were each of `FAULTS`.
+    faults: [u64; FAULTS.len()],
 }
+
+/// From every state the programs can come to their ends though nothing more goes wrong.
+pub(super) const A_WAY_OUT: &str = "a way leads to the end";
 
 /// Searches until all is known, a rule is broken, or the plan's bound or the time is reached.
 pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
@@ -63,11 +70,12 @@ pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
         ends: Vec::new(),
         next: VecDeque::new(),
         transitions: 0,
+        faults: [0; FAULTS.len()],
     };
     search.note(first, Found { from: 0, action: 0, depth: 0 });
     let is_late = || time.is_some_and(|time| started.elapsed() >= time);
     let (closed, violation) = search.run(is_late);
-    let Search { model, found, transitions, .. } = search;
+    let Search { model, found, transitions, faults, .. } = search;
     Summary {
         name: model.plan.name,
         states: found.len(),
@@ -75,6 +83,7 @@ pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
         depth: found.last().map_or(0, |last| last.depth),
         closed,
         took: started.elapsed(),
+        faults,
         asked: model.asked,
         executed: model.executed(),
         violation,
@@ -95,9 +104,10 @@ impl Search<'_> {
                 return (false, Some(self.violation(number, Some(action), what)));
             }
         }
-        let violation = self
-            .without_end()
-            .map(|number| self.violation(number, None, "no way leads to the end".into()));
+        let judges = self.model.judges(A_WAY_OUT);
+        let stuck = if judges { self.without_end() } else { None };
+        let violation =
+            stuck.map(|number| self.violation(number, None, format!("{A_WAY_OUT}: there is none")));
         (violation.is_none(), violation)
     }
 
@@ -107,21 +117,21 @@ impl Search<'_> {
         for (at, action) in self.model.actions(world).into_iter().enumerate() {
             let action_number = at as u16;
             self.transitions += 1;
+            let fault = self.model.fault_of(world, action);
+            fault.into_iter().for_each(|fault| self.faults[fault] += 1);
             let next = self.model.apply(world, action).map_err(|what| (action_number, what))?;
             let next = self.model.canonical(next);
-            let broken = match self.known.get(&print_of(&next)) {
-                Some(known) => {
-                    self.back.push((*known, number));
-                    None
-                }
+            let (known, broken) = match self.known.get(&print_of(&next)) {
+                Some(known) => (*known, None),
                 None => {
                     let broken = beliefs::broken(self.model, &next);
                     let found = Found { from: number, action: action_number, depth };
-                    let known = self.note(next, found);
-                    self.back.push((known, number));
-                    broken
+                    (self.note(next, found), broken)
                 }
             };
+            if fault.is_none() {
+                self.back.push((known, number));
+            }
             if let Some(what) = broken {
                 return Err((action_number, what));
             }

@@ -3,13 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::checker::client::ClientFault;
 use crate::checker::faults::Fault;
 use crate::protocol::Scripts;
 
-/// How the scripts differ from those that ship.
+/// How the scripts differ from those that ship, and the rest from what is right.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed<'a> {
     pub(super) fault: Option<&'a Fault>,
+    /// The clients have it.
+    pub(super) client: Option<ClientFault>,
+    /// Only this rule is judged.
+    pub(super) only: Option<&'static str>,
     pub(super) small_limits: bool,
 }
 

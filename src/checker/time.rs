@@ -52,7 +52,7 @@ impl Visitor for Older {
     }
 
     fn server_ms(&mut self, ms: &mut u64) {
-        *ms = (*ms - self.by_ms).max(SERVER_NOW - 1);
+        *ms = (*ms - self.by_ms).max(SERVER_NOW - UNIT_MS - 1); // an answer is a unit old at most
     }
 
     fn token(&mut self, _: &mut u64) {}

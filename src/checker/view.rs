@@ -143,6 +143,18 @@ impl View {
         SERVER_NOW < waiter.seen + waiter.ttl && !lapsed
     }
 
+    /// The first living one of a list.
+    pub(super) fn first_in_line(&self, head: &str) -> Option<(&str, &Waiter)> {
+        let mut at = self.word(head)?;
+        while let Some((id, waiter)) = self.waiters.get_key_value(at) {
+            if self.is_waiter_alive(id, waiter) {
+                return Some((id.as_str(), waiter));
+            }
+            at = &waiter.next;
+        }
+        None
+    }
+
     pub(super) fn living_waiters(&self) -> impl Iterator<Item = (&str, &Waiter)> {
         let waiters = self.waiters.iter().map(|(id, waiter)| (id.as_str(), waiter));
         waiters.filter(|(id, waiter)| self.is_waiter_alive(id, waiter))
@@ -166,6 +178,11 @@ impl Record {
 }
 
 impl Waiter {
+    /// Without a poll it lives until then.
+    pub(super) fn ends(&self) -> u64 {
+        self.seen + self.ttl
+    }
+
     fn read(value: &str) -> Option<Waiter> {
         let words: Vec<&str> = value.split(' ').collect();
         let [mode, previous, next, ticket, seen, ttl, _lease, window, fairness, node, _tag, _since] =

@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use crate::checker::call::{Answer, Call, Message, Request, Stage};
 use crate::checker::canonical::{Rewriting, orders, tokens_of};
-use crate::checker::client::{Around, Client, Kind, Turn, may_wait_a_unit, server_name};
+use crate::checker::client::{
+    Around, Client, ClientFault, Kind, Turn, may_wait_a_unit, server_name,
+};
 use crate::checker::intern::Interned;
 use crate::checker::program::{Budget, Plan, UNLIMITED};
 use crate::checker::rules::{self, Step};
@@ -34,6 +36,8 @@ pub(super) struct World {
     pub(super) newest: u64,
     /// A failover has lost a write.
     pub(super) lost_history: bool,
+    /// The lock was taken by force from those with tokens up to this one.
+    pub(super) taken: u64,
 }
 
 /// What can happen. Numbers are those of clients, calls and messages in the state.
@@ -55,9 +59,26 @@ pub(super) enum Action {
     Drop(usize),
     Change(usize),
     Join(usize),
+    GiveBack(usize),
     Crash(usize),
     FailOver,
+    Move,
+    Revoke,
+    Force,
 }
+
+/// What is drawn on a budget.
+pub(super) const FAULTS: [&str; 9] = [
+    "abandoned",
+    "lost messages",
+    "cancelled",
+    "crashes",
+    "failovers",
+    "moves",
+    "revoked",
+    "forced",
+    "slow",
+];
 
 /// What a run of a script comes to: the lock, what it said, and what is wrong with it.
 #[derive(Debug)]
@@ -70,6 +91,10 @@ pub(super) struct Outcome {
     pub(super) said: String,
     violation: Option<String>,
 }
+
+/// The acquisition of a call that is for none: a pump, or a call of somebody else. No client has so
+/// many.
+const OUTSIDER: u8 = 9;
 
 /// All that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,6 +141,8 @@ pub(super) struct Model {
     ids: Vec<ClientId>,
     /// The first client with the same program.
     groups: Vec<u8>,
+    only: Option<&'static str>,
+    fault: Option<ClientFault>,
     pub(super) locks: Interned<Lock>,
     pub(super) clients: Interned<Client>,
     pub(super) calls: Interned<Call>,
@@ -129,6 +156,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(plan: Plan, changed: Changed<'_>) -> Model {
         let small_limits = plan.small_limits;
+        let (only, fault) = (changed.only, changed.client);
         let scripts = Changed { small_limits, ..changed }.scripts();
         let texts = scripts.all().into_iter().map(|script| (script.name(), script.text()));
         let clients = plan.programs.len();
@@ -143,6 +171,8 @@ impl Model {
             key: LockKey::new(protocol::Kind::ReadWrite, "rwlease:", "x").unwrap(),
             ids: (0..clients as u8).map(|client| ClientId::from_random([client; 11])).collect(),
             groups,
+            only,
+            fault,
             plan,
             locks: Interned::new(),
             clients: Interned::new(),
@@ -161,6 +191,11 @@ impl Model {
         let client = self.clients.number(Client::new());
         let clients = vec![client; self.plan.programs.len()];
         World { clients, left: self.plan.budget, ..World::default() }
+    }
+
+    /// Whether steps and states are held against this rule.
+    pub(super) fn judges(&self, rule: &str) -> bool {
+        self.only.is_none_or(|only| only == rule)
     }
 
     pub(super) fn executed(&self) -> usize {
@@ -200,6 +235,15 @@ impl Model {
         if world.left.failovers > 0 {
             actions.push(Action::FailOver);
         }
+        if world.left.moves > 0 {
+            actions.push(Action::Move);
+        }
+        if world.left.revoked > 0 && world.newest > 0 {
+            actions.push(Action::Revoke);
+        }
+        if world.left.forced > 0 && world.newest > 0 {
+            actions.push(Action::Force);
+        }
         if self.may_tick(world) {
             actions.push(Action::Tick);
         }
@@ -225,7 +269,7 @@ impl Model {
         if client.may_start(program) {
             actions.push(Action::Start(at));
         }
-        if client.is_to_wake() {
+        if self.is_to_wake(client) {
             actions.push(Action::Wake(at));
         }
         if client.is_to_look() {
@@ -236,6 +280,9 @@ impl Model {
         }
         if client.may_drop() {
             actions.push(Action::Drop(at));
+        }
+        if client.may_give_back(program) {
+            actions.push(Action::GiveBack(at));
         }
         if client.next_change(program).is_some() {
             actions.push(Action::Change(at));
@@ -248,6 +295,27 @@ impl Model {
         }
     }
 
+    fn is_to_wake(&self, client: &Client) -> bool {
+        client.is_to_wake() && self.fault != Some(ClientFault::NeverPolls)
+    }
+
+    /// Which fault an action is, by its place in `FAULTS`.
+    pub(super) fn fault_of(&self, world: &World, action: Action) -> Option<usize> {
+        let name = match action {
+            Action::Abandon(_) => "abandoned",
+            Action::LoseMessage(_) => "lost messages",
+            Action::Cancel(_) => "cancelled",
+            Action::Crash(_) => "crashes",
+            Action::FailOver => "failovers",
+            Action::Move => "moves",
+            Action::Revoke => "revoked",
+            Action::Force => "forced",
+            Action::Tick if self.is_urgent(world) => "slow",
+            _ => return None,
+        };
+        FAULTS.iter().position(|fault| *fault == name)
+    }
+
     fn may_tick(&self, world: &World) -> bool {
         let in_time = world.calls.iter().all(|(_, call)| may_wait_a_unit(&self.calls[*call]));
         let is_over = self.is_done(world) && world.lock == 0;
@@ -258,7 +326,7 @@ impl Model {
     fn is_urgent(&self, world: &World) -> bool {
         let is_awaited = |call: u32| !self.calls[call].is_loose();
         let is_due = |client: &Client| {
-            client.is_alive() && (client.is_to_wake() || client.is_to_look() || !client.hears)
+            client.is_alive() && (self.is_to_wake(client) || client.is_to_look() || !client.hears)
         };
         world.calls.iter().any(|(_, call)| is_awaited(*call))
             || !world.messages.is_empty()
@@ -286,7 +354,9 @@ impl Model {
             Action::Vanish(at) => drop(next.calls.remove(at)),
             Action::Hear(at) => {
                 let message = next.messages.remove(at);
-                self.turn(&mut next, usize::from(message.client), |turn| turn.hear(&message));
+                let at = usize::from(message.client);
+                let is_over = self.client(world, at).at != message.acquisition;
+                self.turn(&mut next, at, |turn| turn.hear(&message, is_over));
             }
             Action::LoseMessage(at) => {
                 next.messages.remove(at);
@@ -296,7 +366,7 @@ impl Model {
             Action::Look(at) => self.turn(&mut next, at, |turn| turn.look()),
             Action::Cancel(at) => {
                 next.left.cancelled -= 1;
-                self.let_go(&mut next, at, |call| call.request().is_none_or(|it| it.is_acquire()));
+                self.let_go(&mut next, at, |call| Kind::of(call) == Kind::Acquire);
                 self.turn(&mut next, at, |turn| turn.cancel());
             }
             Action::Drop(at) => self.turn(&mut next, at, |turn| turn.drop_guard()),
@@ -305,8 +375,25 @@ impl Model {
                 self.turn(&mut next, at, |turn| turn.change(change.unwrap()));
             }
             Action::Join(at) => self.turn(&mut next, at, |turn| turn.join()),
+            Action::GiveBack(at) => self.turn(&mut next, at, |turn| turn.give_back()),
             Action::Crash(at) => self.crash(&mut next, at),
-            Action::FailOver => self.fail_over(&mut next),
+            Action::Revoke => {
+                next.left.revoked -= 1;
+                self.interfere(&mut next, Request::Revoke(world.newest));
+            }
+            Action::Force => {
+                next.left.forced -= 1;
+                self.interfere(&mut next, Request::Force(world.newest));
+            }
+            Action::FailOver => {
+                next.left.failovers -= 1;
+                (next.lock, next.lost_history) = (next.replica, true);
+                self.serve_elsewhere(&mut next);
+            }
+            Action::Move => {
+                next.left.moves -= 1;
+                self.serve_elsewhere(&mut next);
+            }
         }
         if next.left.failovers == 0 {
             next.replica = 0;
@@ -320,6 +407,7 @@ impl Model {
             settings: &self.settings,
             program: self.plan.programs[at],
             server: world.server,
+            fault: self.fault,
         };
         let client = self.client(world, at).clone();
         let mut turn = Turn { client, around, follows: Default::default() };
@@ -355,7 +443,7 @@ impl Model {
     /// The worker of a client goes on with what is left over. One pump of it at a time.
     fn pump(&mut self, world: &mut World, at: usize) {
         let pump = Call {
-            acquisition: 0,
+            acquisition: OUTSIDER,
             sent: NOW,
             until: NOW.after(UNIT),
             not_after: 0,
@@ -365,6 +453,13 @@ impl Model {
         if !world.calls.contains(&pump) {
             world.calls.push(pump);
         }
+    }
+
+    /// Somebody else calls. The answer changes nothing here: so nobody waits for it.
+    fn interfere(&mut self, world: &mut World, request: Request) {
+        let stage = Stage::Loose(request);
+        let call = Call { acquisition: OUTSIDER, sent: NOW, until: NOW, not_after: 0, stage };
+        world.calls.push((0, self.calls.number(call)));
     }
 
     fn answer(&mut self, world: &mut World, at: usize) {
@@ -400,9 +495,9 @@ impl Model {
         world.clients[at] = self.clients.number(client);
     }
 
-    fn fail_over(&mut self, world: &mut World) {
-        world.left.failovers -= 1;
-        (world.lock, world.server, world.lost_history) = (world.replica, 1, true);
+    /// Another server has the lock from here on, where nobody has subscribed yet.
+    fn serve_elsewhere(&mut self, world: &mut World) {
+        world.server += 1;
         for at in 0..world.clients.len() {
             let mut client = self.client(world, at).clone();
             client.hears = false;
@@ -441,9 +536,13 @@ impl Model {
         if outcome.lock != world.lock {
             world.replica = world.lock;
         }
+        let (client, number) = world.calls.remove(at);
+        if let Some(Request::Force(token)) = self.calls[number].request() {
+            let took = outcome.lock != world.lock;
+            world.taken = if took { world.taken.max(*token) } else { world.taken };
+        }
         (world.lock, world.newest) = (outcome.lock, outcome.newest);
         world.messages.extend(&outcome.messages);
-        let (client, number) = world.calls.remove(at);
         if let Some(stage) = &outcome.stage {
             let call = Call { stage: stage.clone(), ..self.calls[number].clone() };
             world.calls.push((client, self.calls.number(call)));
@@ -551,7 +650,7 @@ impl Model {
             newest: on.newest,
             lost_history: on.lost_history,
         };
-        let violation = rules::broken(&step);
+        let violation = rules::broken(&step, |rule| self.judges(rule));
         let messages = pushes.iter().flat_map(messages_of).collect();
         let stage = (!call.is_loose()).then_some(Stage::Answered(envelope, answer));
         let newest = rules::newest_token(after_view).max(on.newest);
@@ -561,8 +660,7 @@ impl Model {
     // The canonical form.
 
     pub(super) fn canonical(&mut self, mut world: World) -> World {
-        self.drop_dead_messages(&mut world);
-        self.rename_tokens(&mut world);
+        self.simplify(&mut world);
         let orders = orders(&self.groups, &world.clients);
         let ordered = orders.into_iter().map(|order| self.in_order(&world, &order));
         let least = ordered.min_by(|a, b| {
@@ -570,6 +668,12 @@ impl Model {
             (key(a), &a.calls, &a.messages).cmp(&(key(b), &b.calls, &b.messages))
         });
         least.unwrap_or(world)
+    }
+
+    /// All of the canonical form but for which client is which.
+    pub(super) fn simplify(&mut self, world: &mut World) {
+        self.drop_dead_messages(world);
+        self.rename_tokens(world);
     }
 
     /// Those for acquisitions that are over, which nobody looks at.
@@ -611,6 +715,7 @@ impl Model {
         }
         world.messages.iter_mut().for_each(|message| message.token = rename(message.token));
         world.newest = rename(world.newest);
+        world.taken = rename(world.taken);
     }
 
     /// All tokens of a state, in order, each once.
@@ -627,7 +732,7 @@ impl Model {
             all.extend_from_slice(tokens.calls.of(*call, || calls[*call].tokens()));
         }
         all.extend(world.messages.iter().map(|message| message.token));
-        all.push(world.newest);
+        all.extend([world.newest, world.taken]);
         all.retain(|token| *token > 0);
         all.sort_unstable();
         all.dedup();

@@ -9,7 +9,8 @@ use crate::checker::program::{Budget, Plan, UNLIMITED, Wish};
 use crate::checker::report;
 use crate::checker::search::{Summary, search};
 use crate::checker::step::Changed;
-use crate::checker::world::Model;
+use crate::checker::time::UNIT;
+use crate::checker::world::{FAULTS, Model};
 
 pub(super) const NONE: Budget = Plan::new("", &[]).budget;
 
@@ -17,16 +18,25 @@ pub(super) const W: &[Wish] = &[Wish::WRITE];
 pub(super) const R: &[Wish] = &[Wish::READ];
 pub(super) const RU: &[Wish] = &[Wish::UPGRADE];
 pub(super) const WD: &[Wish] = &[Wish::DOWNGRADE];
+/// One after the other.
+const W_THEN_R: &[Wish] = &[Wish::WRITE, Wish::READ];
+const R_THEN_W: &[Wish] = &[Wish::READ, Wish::WRITE];
 /// A write that becomes a read and a write again.
 pub(super) const WDU: &[Wish] = &[Wish::THERE_AND_BACK];
 /// A write that is held for one unit at the longest.
 pub(super) const SHORT: &[Wish] = &[Wish::SHORT_WRITE];
+/// Both may be released by calls of their holders.
+pub(super) const WG: &[Wish] = &[Wish::WRITE_AND_GIVE_BACK];
+pub(super) const RG: &[Wish] = &[Wish::READ_AND_GIVE_BACK];
+pub(super) const TW: &[Wish] = &[Wish::TRY_WRITE];
+pub(super) const TR: &[Wish] = &[Wish::TRY_READ];
 /// Readers-first, both of them.
 pub(super) const RF: &[Wish] = &[Wish::READ_FIRST];
 pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
 
 /// Searches a world, tells of it, and fails if a rule is broken or its end was not reached.
 fn check(plan: Plan) {
+    let planned = plan.budget.each().map(|times| times > 0);
     let summary = search(&mut Model::new(plan, Changed::default()), None);
     println!("{}", summary.row());
     keep_for_the_table(&summary);
@@ -34,6 +44,8 @@ fn check(plan: Plan) {
         panic!("{} after {} steps\n{}", violation.what, violation.steps, violation.history);
     }
     assert!(summary.closed, "the search of this world has not come to its end");
+    let happened = summary.faults.map(|times| times > 0);
+    assert_eq!(happened, planned, "what may go wrong has gone wrong, each of {FAULTS:?}");
 }
 
 /// For an hour or so, and only when it is asked for.
@@ -77,6 +89,24 @@ mod network {
         let budget = Budget { abandoned: 1, slow: 1, ..NONE };
         let name = "network: WD,R; slowness 1, 1 abandoned call";
         check(Plan { budget, ..Plan::new(name, &[WD, R]) });
+    }
+
+    /// An answer may be on its way to its client while a part of the lease goes by. With a lease of
+    /// two units, a renewal would be of no use so late.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn calls_that_take_long() {
+        let budget = Budget { abandoned: 1, slow: 1, ..NONE };
+        let name = "network: W,R; slowness 1, 1 abandoned call, calls of a unit, lease 3";
+        check(Plan { budget, call_slice: UNIT, lease: 3, ..Plan::new(name, &[W, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn holders_that_release_by_a_call() {
+        let budget = Budget { abandoned: 1, slow: 1, ..NONE };
+        let name = "network: WG,RG; slowness 1, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[WG, RG]) });
     }
 }
 
@@ -123,6 +153,16 @@ mod queue {
         check(Plan::new("queue: W,WF,RF,RF", &[W, WF, RF, RF]));
     }
 
+    /// A client may have let an earlier grant lapse, and late calls and messages of one acquisition
+    /// meet the next one.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn one_after_the_other() {
+        let budget = Budget { slow: 1, ..NONE };
+        let plan = Plan::new("queue: W.R,R.W; slowness 1", &[W_THEN_R, R_THEN_W]);
+        check(Plan { budget, ..plan });
+    }
+
     /// Moments that lie twice as close to each other.
     #[test]
     #[ignore = "a world of `make check`"]
@@ -145,8 +185,6 @@ mod queue {
     #[test]
     #[ignore = "a world of `make check`"]
     fn those_who_only_try() {
-        const TW: &[Wish] = &[Wish::TRY_WRITE];
-        const TR: &[Wish] = &[Wish::TRY_READ];
         let budget = Budget { slow: 1, ..NONE };
         check(Plan { budget, ..Plan::new("queue: TW,TR,W; slowness 1", &[TW, TR, W]) });
     }
@@ -184,6 +222,22 @@ mod changes {
 
     #[test]
     #[ignore = "a world of `make check`"]
+    fn somebody_else_revokes_and_takes_the_lock() {
+        let budget = Budget { revoked: 1, forced: 1, slow: 1, ..NONE };
+        let name = "changes: W,R; 1 revoke, 1 force_release, slowness 1";
+        check(Plan { budget, ..Plan::new(name, &[W, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn somebody_else_revokes_and_takes_the_lock_from_an_upgrader() {
+        let budget = Budget { revoked: 1, forced: 1, ..NONE };
+        let name = "changes: RU,R; 1 revoke, 1 force_release";
+        check(Plan { budget, ..Plan::new(name, &[RU, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
     fn there_and_back() {
         let budget = Budget { abandoned: 1, ..NONE };
         check(Plan { budget, ..Plan::new("changes: WDU,R; 1 abandoned call", &[WDU, R]) });
@@ -198,6 +252,15 @@ mod history {
     fn a_writer_and_a_reader_through_a_failover() {
         let budget = Budget { failovers: 1, abandoned: 1, ..NONE };
         let name = "history: W,R; 1 failover, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[W, R]) });
+    }
+
+    /// Here each belief must be right.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_writer_and_a_reader_whose_lock_moves() {
+        let budget = Budget { moves: 1, abandoned: 1, ..NONE };
+        let name = "history: W,R; 1 move, 1 abandoned call";
         check(Plan { budget, ..Plan::new(name, &[W, R]) });
     }
 

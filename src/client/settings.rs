@@ -29,6 +29,9 @@ pub(crate) struct Settings {
     pub(crate) poll: PollSettings,
     pub(crate) max_waiters: u64,
     pub(crate) call_timeout: Duration,
+    /// How long one call of a request, with the router's repetitions, may go on before it is made
+    /// anew. An attempt is good at the server for as long.
+    pub(crate) call_slice: Duration,
     pub(crate) on_lost: OnLost,
     /// What the client's id is made of, if it is not drawn at random.
     pub(crate) id: Option<[u8; 11]>,
@@ -49,6 +52,7 @@ impl Default for Settings {
             },
             max_waiters: 10_000,
             call_timeout: Duration::from_secs(10),
+            call_slice: Duration::from_secs(2),
             on_lost: OnLost::default(),
             id: None,
         }

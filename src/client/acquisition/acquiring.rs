@@ -15,10 +15,6 @@ use crate::node::Address;
 use crate::protocol::{Acquire, Acquired, Envelope, Goal, Grant, Mode, Wait};
 use crate::router::{CallError, Reason};
 
-/// How long one call, with the router's repetitions, may go on before it is made anew. An attempt
-/// is good at the server for as long.
-const CALL_SLICE: Duration = Duration::from_secs(2);
-
 /// How often a try is repeated because dead readers were in its way and are not all swept yet.
 const SWEEPS_OF_A_TRY: u32 = 10_000;
 
@@ -164,7 +160,7 @@ impl Acquiring {
     fn call(&mut self, hears: bool, at: &Context<'_>) -> Next {
         let now = at.now;
         self.silent_since.get_or_insert(now);
-        let slice = now.after(CALL_SLICE);
+        let slice = now.after(at.settings.call_slice);
         let until = self.policy.until().map_or(slice, |limit| limit.min(slice));
         let lease = self.lease(now);
         let waits = matches!(self.policy, WaitPolicy::Queue { .. });

@@ -19,7 +19,8 @@ pub(crate) trait Visitor {
     fn learned(&mut self, moment: &mut Moment);
     /// It is only told to callers and in logs.
     fn told(&mut self, moment: &mut Moment);
-    /// A moment of the server's clock; it is only asked whether this has passed.
+    /// A moment of the server's clock; it is only asked whether this had passed when the server
+    /// answered.
     fn server_ms(&mut self, ms: &mut u64);
     fn token(&mut self, token: &mut u64);
 }
@@ -99,8 +100,13 @@ impl Doubt {
 }
 
 fn visit_in_doubt(in_doubt: &mut Option<InDoubt>, visitor: &mut dyn Visitor) {
-    if let Some(in_doubt) = in_doubt {
-        visitor.due(&mut in_doubt.until);
-        in_doubt.server_ms.iter_mut().for_each(|ms| visitor.server_ms(ms));
+    let Some(in_doubt) = in_doubt else { return };
+    match &mut in_doubt.server_ms {
+        Some(ms) => {
+            visitor.due(&mut in_doubt.until);
+            visitor.server_ms(ms);
+        }
+        // What the server's clock reads then is guessed from how long it was after a call was sent.
+        None => visitor.learned(&mut in_doubt.until),
     }
 }

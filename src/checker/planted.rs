@@ -1,0 +1,367 @@
+//! For each rule a fault that breaks it: a rule that cannot fail says nothing.
+
+use std::collections::BTreeSet;
+
+use crate::checker::beliefs;
+use crate::checker::client::ClientFault;
+use crate::checker::faults::Fault;
+use crate::checker::program::{Budget, Plan, Wish};
+use crate::checker::rules;
+use crate::checker::search::{A_WAY_OUT, Violation, search};
+use crate::checker::step::Changed;
+use crate::checker::time::UNIT;
+use crate::checker::world::Model;
+use crate::checker::worlds::{NONE, R, RU, TW, W, WDU};
+
+/// A fault in the scripts, by the text that it changes.
+struct Planted {
+    rule: &'static str,
+    programs: &'static [&'static [Wish]],
+    budget: Budget,
+    file: &'static str,
+    old: &'static str,
+    new: &'static str,
+}
+
+const CRASH: Budget = Budget { crashes: 1, ..NONE };
+const CANCEL: Budget = Budget { cancelled: 1, ..NONE };
+const ABANDONED: Budget = Budget { abandoned: 1, ..NONE };
+const SLOW: Budget = Budget { slow: 1, ..NONE };
+const REVOKED: Budget = Budget { revoked: 1, ..SLOW };
+
+const fn planted(
+    rule: &'static str,
+    programs: &'static [&'static [Wish]],
+    budget: Budget,
+    [file, old, new]: [&'static str; 3],
+) -> Planted {
+    Planted { rule, programs, budget, file, old, new }
+}
+
+const PLANTED: &[Planted] = &[
+    planted(
+        "the array of readers is dense",
+        &[RU],
+        NONE,
+        ["lib/readers.lua", "  put('i:' .. last, false)\n", ""],
+    ),
+    planted(
+        "waiters are counted and linked",
+        &[W, R],
+        NONE,
+        ["lib/waiters.lua", "  forget(entry)\n  tally(entry, -1)", "  forget(entry)"],
+    ),
+    planted(
+        "fields go with what they tell of",
+        &[RU],
+        NONE,
+        [
+            "lib/readers.lua",
+            "drop('readers', 'read_min', 'sweep', 'forced')",
+            "drop('readers', 'sweep', 'forced')",
+        ],
+    ),
+    planted(
+        "the line tells the life of the key",
+        &[W],
+        NONE,
+        [
+            "renew.lua",
+            "    if longer then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "    if false then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+        ],
+    ),
+    planted(
+        "no first end of the readers is overlooked",
+        &[W, R, R],
+        CANCEL,
+        [
+            "lib/readers.lua",
+            "if index == 0 or deadline < number('read_min') then",
+            "if index == 0 then",
+        ],
+    ),
+    planted(
+        "a key outlives what it says",
+        &[W],
+        NONE,
+        [
+            "renew.lua",
+            "    if longer then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "    if false then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+        ],
+    ),
+    planted(
+        "a writer is alone",
+        &[W, R],
+        NONE,
+        [
+            "acquire_write.lua",
+            "string.find(line, '^2F%d+$') and #line == 31 and",
+            "string.find(line, '^2[FRS]%d+') and",
+        ],
+    ),
+    planted(
+        "tokens rise",
+        &[W, R],
+        NONE,
+        ["lib/pump.lua", "math.max(number('fence') + 1, us)", "number('fence')"],
+    ),
+    planted(
+        "a read's token is no write's",
+        &[RU, R],
+        NONE,
+        ["upgrade.lua", "  local token = mint()\n", "  local _, _, _, token = reading(me)\n"],
+    ),
+    planted(
+        "the last token is kept",
+        &[W],
+        NONE,
+        [
+            "release.lua",
+            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 31) }",
+            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 15) .. '0000000000000001' }",
+        ],
+    ),
+    planted(
+        "nobody's lease is touched by others",
+        &[W, W],
+        CANCEL,
+        ["release.lua", "    if writes == id then", "    if writes then"],
+    ),
+    planted(
+        "what is revoked is not made longer",
+        &[W, R],
+        REVOKED,
+        [
+            "renew.lua",
+            "string.sub(line, 46) == caller and flag <= '1' and",
+            "string.sub(line, 46) == caller and",
+        ],
+    ),
+    planted(
+        "what is revoked is not made longer",
+        &[W, R],
+        REVOKED,
+        ["revoke.lua", "    put('revoked', limit)\n", ""],
+    ),
+    planted(
+        "a lease lasts as long as was asked",
+        &[W],
+        NONE,
+        ["renew.lua", "math.max(was, now + lease)", "now + 2 * lease"],
+    ),
+    planted(
+        "a lease lasts as long as was asked",
+        &[W],
+        NONE,
+        ["renew.lua", "math.max(was, now + lease)", "was"],
+    ),
+    planted(
+        "the living keep their places",
+        &[W, R],
+        NONE,
+        ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if entry.seen <= now then"],
+    ),
+    planted(
+        "the dead are not granted",
+        &[W, R],
+        SLOW,
+        ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if false then"],
+    ),
+    planted(
+        "who is gone gets nothing",
+        &[W, R],
+        CRASH,
+        ["lib/pump.lua", "          take_back(granted)\n", ""],
+    ),
+    planted(
+        "who comes too late gets nothing",
+        &[W, W],
+        ABANDONED,
+        ["lib/acquire.lua", "demand.not_after > 0 and now > demand.not_after", "false"],
+    ),
+    planted(
+        "a reply says what is so",
+        &[W, R],
+        NONE,
+        [
+            "lib/acquire.lua",
+            "reply('granted', more, granted.token, granted.deadline)",
+            "reply('granted', more, granted.token, granted.deadline + 1)",
+        ],
+    ),
+    planted(
+        "a reply says what is so",
+        &[TW, R],
+        CRASH,
+        ["lib/acquire.lua", "elseif is_free(mode) then", "elseif false then"],
+    ),
+    planted(
+        "a release ends all",
+        &[W, R, R],
+        NONE,
+        ["release.lua", "(end_writing(ARGV[2]) or end_reading(ARGV[2]))", "end_writing(ARGV[2])"],
+    ),
+    planted("a release ends all", &[RU, R], CANCEL, ["release.lua", "    forget(entry)\n", ""]),
+    planted(
+        "a change names the token",
+        &[WDU, R],
+        ABANDONED,
+        ["downgrade.lua", "if id == ARGV[2] and held == asked then", "if id == ARGV[2] then"],
+    ),
+    planted(
+        "a message says what is so",
+        &[W, R],
+        NONE,
+        [
+            "lib/pump.lua",
+            "granted.token, granted.deadline)",
+            "granted.token, granted.deadline + 1)",
+        ],
+    ),
+    planted(
+        "who is granted is told",
+        &[W, R],
+        NONE,
+        ["lib/pump.lua", "    if entry.node ~= '-' then", "    if false then"],
+    ),
+    planted(
+        "a grant lasts for its window",
+        &[W, R],
+        NONE,
+        ["lib/pump.lua", "asks and entry.lease or entry.window", "entry.lease"],
+    ),
+    planted(
+        "a phase is closed when a write ends",
+        &[W, R],
+        NONE,
+        ["lib/pump.lua", "put('phase', number('ticket'))", "put('phase', number('ticket') + 1)"],
+    ),
+    planted(
+        "the order of the queue is kept",
+        &[W, R, R],
+        NONE,
+        [
+            "lib/acquire.lua",
+            "(not next_writer or (demand.fairness == 'r' and number('fair') == 0))",
+            "true",
+        ],
+    ),
+    planted(
+        "whatever frees, frees the next",
+        &[W, R],
+        NONE,
+        [
+            "lib/pump.lua",
+            "local function step()\n  if writing() then",
+            "local function step()\n  if true then",
+        ],
+    ),
+    planted(
+        "a writer believes alone",
+        &[W, R],
+        NONE,
+        [
+            "acquire_write.lua",
+            "string.find(line, '^2F%d+$') and #line == 31 and",
+            "string.find(line, '^2[FRS]%d+') and",
+        ],
+    ),
+    planted(
+        "nobody overtakes a writer",
+        &[W, R],
+        NONE,
+        ["acquire_read.lua", "elseif shape == 'R' and flag <= '1' then", "elseif flag <= '1' then"],
+    ),
+    planted(
+        "nothing is left behind",
+        &[W],
+        NONE,
+        [
+            "release.lua",
+            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 31) }",
+            "#ARGV[2] >= 12 then\n      set = { 's', line }",
+        ],
+    ),
+    planted(
+        A_WAY_OUT,
+        &[W, R],
+        NONE,
+        [
+            "lib/pump.lua",
+            "local function step()\n  if writing() then",
+            "local function step()\n  if true then",
+        ],
+    ),
+];
+
+fn find(plan: Plan, changed: Changed<'_>) -> Option<Violation> {
+    search(&mut Model::new(plan, changed), None).violation
+}
+
+impl Planted {
+    /// Its rule finds it, without any other one. That it finds nothing in the scripts as they ship,
+    /// the worlds show.
+    fn is_found(&self) {
+        let Planted { rule, programs, budget, .. } = *self;
+        let fault = Fault::new(&format!("lua/{}", self.file), self.old, self.new);
+        let plan = Plan { budget, ..Plan::new("planted", programs) };
+        let changed = Changed { fault: Some(&fault), only: Some(rule), ..Changed::default() };
+        let violation = find(plan, changed);
+        let violation = violation.unwrap_or_else(|| panic!("{rule} misses {}", self.old));
+        println!("{rule}: in {} steps", violation.steps);
+        assert!(violation.what.starts_with(rule), "{}", violation.what);
+    }
+}
+
+#[test]
+#[ignore = "a part of `make check`"]
+fn each_rule_finds_a_fault_in_the_scripts() {
+    PLANTED.iter().for_each(Planted::is_found);
+}
+
+#[test]
+fn no_rule_is_without_a_fault() {
+    let planted: BTreeSet<&str> = PLANTED.iter().map(|planted| planted.rule).collect();
+    let clients = BTreeSet::from(["who believes has a lease"]);
+    let known = rules::names().chain(beliefs::names()).chain([A_WAY_OUT]).collect();
+    assert_eq!(&planted | &clients, known);
+}
+
+/// The client has a fault: all rules are judged, and this one finds it.
+fn is_found_in_the_client(rule: &str, fault: ClientFault, budget: Budget) {
+    let plan = Plan { budget, call_slice: UNIT, ..Plan::new("planted", &[W, R]) };
+    let changed = Changed { client: Some(fault), ..Changed::default() };
+    let violation = find(plan, changed).unwrap();
+    println!("{rule}: in {} steps\n{}", violation.steps, violation.history);
+    assert!(violation.what.starts_with(rule), "{}", violation.what);
+}
+
+#[test]
+fn who_counts_from_the_answer_believes_for_too_long() {
+    is_found_in_the_client("who believes has a lease", ClientFault::CountsFromTheAnswer, SLOW);
+}
+
+#[test]
+fn who_forgets_leaves_something_behind() {
+    is_found_in_the_client("nothing is left behind", ClientFault::NeverReleases, NONE);
+}
+
+/// That it dies is no way out.
+#[test]
+fn who_never_polls_has_no_way_out() {
+    is_found_in_the_client(A_WAY_OUT, ClientFault::NeverPolls, CRASH);
+}
+
+/// A client keeps its letter though the search puts clients that are alike into another order.
+#[test]
+fn a_history_tells_of_the_same_client_by_the_same_letter() {
+    let plan = Plan { budget: SLOW, call_slice: UNIT, ..Plan::new("planted", &[W, W]) };
+    let changed = Changed { client: Some(ClientFault::CountsFromTheAnswer), ..Changed::default() };
+    let history = find(plan, changed).unwrap().history;
+    let begun = history.lines().find(|line| line.contains("begins to acquire")).unwrap();
+    let letter = begun.trim_start().split(' ').nth(1).unwrap();
+    let taken = format!("carries out the acquire_write of {letter}");
+    assert!(history.contains(&taken), "{history}");
+}
