@@ -31,7 +31,7 @@ test: servers redis-py ## Run the tests of what locks promise, in under five min
 	$(TESTS) --test conformance -- embedded::
 	$(TESTS) --doc
 
-test-faults: faults test-compose test-valkey test-servers test-backends ## Run what is slow: faults of servers, slots that move, TLS, containers, other servers and other client crates
+test-faults: faults test-compose test-valkey test-servers test-backends ## Run what is slow: faults of servers, slots that move, TLS, containers, other servers and other backends
 
 faults: servers redis-py ## Run the slow tests on the server that `make servers` finds
 	$(TESTS) --test faults
@@ -47,7 +47,7 @@ test-valkey: valkey redis-py ## Run the suites that depend on the server on Valk
 test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
 	@scripts/test-servers $(SERVERS)
 
-test-backends: servers redis-py ## Run the suites of locks over each client crate alone (BACKENDS="redis fred")
+test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="native redis fred")
 	@scripts/test-backends $(BACKENDS)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none

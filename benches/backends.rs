@@ -1,17 +1,17 @@
-//! Taking and giving back a free lock, by `redis` and by `fred`, on one cluster in one run:
+//! Taking and giving back a free lock, by each backend, on one cluster in one run:
 //! `cargo bench -p rwlease-bench --bench backends [-- --quick]`.
 //!
-//! Three things are counted for each client crate, all six in each turn, which begins with another
-//! each time, so that drift of the machine meets all alike:
+//! Three things are counted for each backend, all nine in each turn, which begins with another each
+//! time, so that drift of the machine meets all alike:
 //!
 //! - the locks of this library;
-//! - the same two scripts, by the bare client with one connection to each master and the slot
-//!   known;
+//! - the same two scripts, by the bare client crate (for connections of the library's own, by
+//!   `redis`) with one connection to each master and the slot known;
 //! - `SET NX PX` and compare-and-delete by that bare client, which is the least that any lock
 //!   costs.
 //!
 //! Only writes are measured here: the bench `load` has the reads, and the goals for them. What
-//! counts is the ratio of the locks to the other two, and of those by `fred` to those by `redis`,
+//! counts is the ratio of the locks to the other two, and of those by others to those by `redis`,
 //! within a turn; the median over the turns is printed. It exits with 3 if a goal is missed.
 
 #![allow(
@@ -43,7 +43,7 @@ use lock::Lock;
 use rwlease::{Locks, RwLock, WriteGuard};
 use support::{Backend, Cluster, Shape};
 
-const BACKENDS: [Backend; 2] = [Backend::Redis, Backend::Fred];
+const BACKENDS: [Backend; 3] = [Backend::Redis, Backend::Fred, Backend::Native];
 const CONCURRENCY: [usize; 3] = [1, 64, 512];
 /// The least that the locks should reach of the scripts alone and of the plain mutex, at the first
 /// two.
@@ -141,18 +141,18 @@ impl Contenders {
     }
 }
 
-/// Both backends by turns.
-async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [Rates; 2] {
-    let mut rates = [[0.0; 3]; 2];
-    for step in turn..turn + 6 {
-        let (kind, side) = (step % 6 / 2, step % 2);
+/// All backends by turns.
+async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [Rates; 3] {
+    let mut rates = [[0.0; 3]; 3];
+    for step in turn..turn + 9 {
+        let (kind, side) = (step % 9 / 3, step % 3);
         rates[side][kind] = contenders[side].rate(kind, each).await;
     }
     rates
 }
 
 /// The columns of one backend, and whether it has reached its goal.
-fn row(seen: &[[Rates; 2]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
+fn row(seen: &[[Rates; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
     let column = |of: fn(Rates) -> f64| median(seen.iter().map(|rates| of(rates[side])));
     let of_scripts = column(|[locks, scripts, _]| locks / scripts);
     let of_set = column(|[locks, _, set]| locks / set);

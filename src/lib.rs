@@ -36,11 +36,15 @@
 //!
 //! Locks and guards know the client's core and the protocol; those know the router, which owns
 //! slots, the slot map and every redirect; and the router knows nodes, each one connection to one
-//! server: by the `redis` crate, by the `fred` crate, or in this process (feature `embedded`).
+//! server: of this library's own, by the `redis` crate, by the `fred` crate, or in this process
+//! (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without a backend to servers a part of the library is of no use: the system's clock, and without
 // any, nearly all.
-#![cfg_attr(not(any(feature = "redis", feature = "fred")), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(any(feature = "native", feature = "redis", feature = "fred")),
+    allow(dead_code, unused_imports)
+)]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 // The library does not panic and does not print, and reads the time by its Clock alone.
 #![warn(
@@ -98,7 +102,7 @@ pub use lock::status::{Holder, Status, StatusQuery, Waiter};
 #[cfg(feature = "legacy")]
 pub use lock::two_key::{TwoKeyGuard, TwoKeyRwLock};
 pub use lock::upgrade::{Upgrade, UpgradeError};
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use protocol::{Fairness, Mode, scripts};
 pub use router::Script;

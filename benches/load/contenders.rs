@@ -65,16 +65,20 @@ impl Contender {
 
 /// The clients of all.
 pub struct Field {
-    clients: Vec<(Backend, Locks, Arc<Bare>)>,
+    clients: Vec<(Backend, Locks)>,
+    /// The client crates alone.
+    bare: Vec<(Backend, Arc<Bare>)>,
     peers: Option<Arc<AsyncMutex<Peers>>>,
 }
 
 impl Field {
     pub async fn enter(target: &Target, alone: bool) -> Result<Field> {
-        let mut clients = Vec::new();
+        let (mut clients, mut bare) = (Vec::new(), Vec::new());
+        for backend in [Backend::Native, Backend::Redis, Backend::Fred] {
+            clients.push((backend, backend.connect(Locks::builder(), &target.urls()).await?));
+        }
         for backend in [Backend::Redis, Backend::Fred] {
-            let locks = backend.connect(Locks::builder(), &target.urls()).await?;
-            clients.push((backend, locks, Bare::connect(backend, target).await));
+            bare.push((backend, Bare::connect(backend, target).await));
         }
         let peers = match alone {
             true => None,
@@ -83,12 +87,12 @@ impl Field {
                 Some(Arc::new(AsyncMutex::new(peers)))
             }
         };
-        Ok(Field { clients, peers })
+        Ok(Field { clients, bare, peers })
     }
 
     /// The locks of this library, by each backend.
     pub fn ours(&self, mix: Mix) -> Vec<Contender> {
-        let each = self.clients.iter().map(|(backend, locks, _)| {
+        let each = self.clients.iter().map(|(backend, locks)| {
             let locks = locks.clone();
             contender(format!("rwlease {}", name_of(*backend)), move |number| {
                 Ours(locks.rwlock(format!("{NAME}:{number}")).expect("a name"), mix)
@@ -101,7 +105,7 @@ impl Field {
     /// they are.
     pub fn floors(&self, kind: Kind) -> Vec<Contender> {
         let mut all = Vec::new();
-        for (backend, _, bare) in &self.clients {
+        for (backend, bare) in &self.bare {
             let (scripts, set, name) = (bare.clone(), bare.clone(), name_of(*backend));
             all.push(contender(format!("{SCRIPTS}, {name}"), move |number| {
                 SameScripts(scripts.clone(), kind, beside("scripts", number).into())
@@ -114,7 +118,7 @@ impl Field {
     }
 
     pub fn published(&self) -> Contender {
-        let bare = self.clients[0].2.clone();
+        let bare = self.bare[0].1.clone();
         contender("published hash, redis".into(), move |number| {
             SameScripts(bare.clone(), Kind::Published, beside("published", number).into())
         })
@@ -122,7 +126,7 @@ impl Field {
 
     pub fn mutex(&self) -> Contender {
         let locks = self.clients[0].1.clone();
-        contender("rwlease Mutex, redis".into(), move |number| {
+        contender("rwlease Mutex, native".into(), move |number| {
             Plain(locks.mutex(beside("mutex", number)).expect("a name"))
         })
     }

@@ -4,8 +4,8 @@ use crate::common::Goals;
 use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET};
 use crate::report::Scenario;
 
-const OURS: [&str; 2] = ["rwlease redis", "rwlease fred"];
-const MUTEX: &str = "rwlease Mutex, redis";
+const OURS: [&str; 3] = ["rwlease native", "rwlease redis", "rwlease fred"];
+const MUTEX: &str = "rwlease Mutex, native";
 
 /// At so many tasks at least so much of a floor.
 const FLOORS: [(&str, [(usize, f64); 2]); 2] =

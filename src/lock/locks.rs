@@ -36,12 +36,12 @@ pub struct Locks {
 impl Locks {
     /// Connects to a cluster, of which any one node is enough, or to a single server, with the
     /// default settings. URLs are `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS
-    /// (feature `redis-tls`).
+    /// (feature `tls`).
     ///
     /// # Errors, Cancel safety
     ///
     /// As [`Builder::connect`].
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "native", feature = "redis"))]
     pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Locks> {
         Locks::builder().servers(urls).connect().await
     }

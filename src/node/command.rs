@@ -31,18 +31,7 @@ impl Command {
     /// Adds a number as decimal digits.
     #[inline(always)]
     pub(crate) fn number(mut self, number: u64) -> Self {
-        let mut digits = [0u8; 20];
-        let mut first = digits.len();
-        let mut rest = number;
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.push(&digits[first..]);
+        self.push(decimal(number, &mut [0; 20]));
         self
     }
 
@@ -71,6 +60,22 @@ impl Command {
         self.bytes.extend_from_slice(word);
         self.ends.push(self.bytes.len() as u32);
     }
+}
+
+/// The digits of a number, in the end of the buffer.
+#[inline(always)]
+pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut first = digits.len();
+    let mut rest = number;
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    &digits[first..]
 }
 
 #[cfg(test)]

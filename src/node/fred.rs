@@ -22,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt, TryFutureExt};
 
+use crate::node::coalesced::Coalesced;
 use crate::node::{
     Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, Subscribed,
     resolved,
@@ -159,7 +160,7 @@ impl FredConnector {
         place: Option<Arc<str>>,
     ) -> Result<Arc<dyn Node>, NodeError> {
         let connection = Connection::open(config, EVENTS).await?;
-        Ok(Arc::new(FredNode { connection: Arc::new(connection), place }))
+        Ok(Coalesced::over(Arc::new(FredNode { connection: Arc::new(connection), place })))
     }
 }
 

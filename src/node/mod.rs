@@ -1,22 +1,31 @@
 //! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
 //!
-//! A backend (`redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and [`Subscription`].
+//! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and
+//! [`Subscription`].
 //! It adds nothing to what the server answers, and says of each failure whether the command may
 //! have been sent. Deadlines are the router's: it drops the future of a call whose time is up, and
 //! what was sent stays sent.
 
+#[cfg(any(feature = "redis", feature = "fred"))]
+mod coalesced;
 mod command;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 mod credentials;
+#[cfg(any(feature = "native", feature = "redis"))]
+pub(crate) mod dialer;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
+#[cfg(feature = "native")]
+pub(crate) mod native;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(any(feature = "redis", feature = "fred"))]
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod resolve;
-#[cfg(all(test, feature = "redis", feature = "fred"))]
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod task;
+#[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
 mod tests;
 
 use std::error::Error as StdError;
@@ -28,16 +37,16 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
 pub(crate) use command::Command;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
-#[cfg(any(feature = "redis", feature = "fred"))]
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::resolved;
 
 /// What servers from 7.2 on show of a connection in `CLIENT LIST`. Those that refuse it (an older
 /// one, a user without the right) are left in peace.
-#[cfg(any(feature = "redis", feature = "fred"))]
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) const LIB_NAME: &str = env!("CARGO_PKG_NAME");
-#[cfg(any(feature = "redis", feature = "fred"))]
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Where a server listens, as the client dials it (after any address translation).

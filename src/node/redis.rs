@@ -1,10 +1,6 @@
 //! Connections by the `redis` crate: one `MultiplexedConnection` to each server.
 
-mod dial;
 mod reply;
-#[cfg(feature = "redis-tls")]
-mod tls;
-mod url;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,54 +16,22 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
-#[cfg(feature = "redis-tls")]
-use tokio_rustls::client::TlsStream;
 
+use crate::node::coalesced::Coalesced;
+use crate::node::dialer::{Dialer, Stream};
+use crate::node::task::Task;
 use crate::node::{
-    Address, Answering, Command, Connector, CredentialsProvider, LIB_NAME, LIB_VERSION,
-    MessageHandler, Node, NodeError, NodeFuture, Notice, Reply, Subscribed, Subscription, resolved,
+    Address, Answering, Command, Connector, LIB_NAME, LIB_VERSION, MessageHandler, Node, NodeError,
+    NodeFuture, Notice, Reply, Subscribed, Subscription, resolved,
 };
-use dial::dial;
 pub(crate) use reply::{connect_failure, reply_of};
 use reply::{is_authentication, text_of};
 
-pub(crate) use url::Server;
-
-/// Certificates in PEM, where the system's do not do.
-#[derive(Clone, Default)]
-pub(crate) struct TlsFiles {
-    /// Certificates to trust, instead of the system's root certificates.
-    pub(crate) roots: Option<Vec<u8>>,
-    /// The client's own certificate and its key.
-    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
-}
-
 /// Opens connections.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RedisConnector {
-    /// TLS to all servers, with these certificates.
-    pub(crate) tls: Option<TlsFiles>,
-    #[cfg(feature = "redis-tls")]
-    pub(crate) sessions: tls::Tls,
-    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
-    /// The database, which a cluster has only one of.
-    pub(crate) database: i64,
-    /// The name in the server's `CLIENT LIST`.
-    pub(crate) client_name: Option<String>,
-}
-
-impl fmt::Debug for RedisConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisConnector")
-            .field("tls", &self.tls.is_some())
-            .field("credentials", &self.credentials.is_some())
-            .field("database", &self.database)
-            .field("client_name", &self.client_name)
-            .finish()
-    }
+    pub(crate) dialer: Dialer,
 }
 
 impl Connector for RedisConnector {
@@ -111,7 +75,7 @@ impl Connector for RedisConnector {
     }
 
     fn renews_credentials(&self) -> bool {
-        self.credentials.as_ref().is_some_and(|provider| provider.may_change())
+        self.dialer.renews_credentials()
     }
 }
 
@@ -132,13 +96,13 @@ impl RedisConnector {
                     }
                 })
                 .await?;
-            let node: Arc<dyn Node> = Arc::new(RedisNode {
+            let place = place.to_string().into();
+            Ok(Coalesced::over(Arc::new(RedisNode {
                 connection,
                 broken,
-                place: place.to_string().into(),
+                place,
                 _driver: Arc::new(driver),
-            });
-            Ok(node)
+            })))
         }
         .boxed()
     }
@@ -157,7 +121,7 @@ impl RedisConnector {
         address: &Address,
         place: Option<IpAddr>,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<(MultiplexedConnection, Driver, IpAddr), NodeError> {
+    ) -> Result<(MultiplexedConnection, Task, IpAddr), NodeError> {
         let session = self.session().await?;
         let config = AsyncConnectionConfig::new()
             // Time limits are the router's.
@@ -167,19 +131,13 @@ impl RedisConnector {
                 on_push(push);
                 Ok(())
             });
-        let ((mut connection, driver), place) = match &self.tls {
-            None => {
-                let (stream, place) = dial(address, place, |stream| async { Ok(stream) })
-                    .await
-                    .map_err(|error| connect_failure(error.into()))?;
-                (self.begin(stream, &session, config).await?, place)
-            }
-            Some(files) => {
-                let (stream, place) = self.dial_tls(address, place, files).await?;
-                (self.begin(stream, &session, config).await?, place)
-            }
+        let (stream, place) = self.dialer.dial(address, place).await?;
+        let (mut connection, driver) = match stream {
+            Stream::Tcp(stream) => self.begin(stream, &session, config).await?,
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => self.begin(stream, &session, config).await?,
         };
-        if let Some(name) = &self.client_name {
+        if let Some(name) = &self.dialer.client_name {
             // It may be refused: the name is only for people to read.
             let mut command = Cmd::new();
             command.arg("CLIENT").arg("SETNAME").arg(name);
@@ -192,13 +150,9 @@ impl RedisConnector {
     async fn session(&self) -> Result<RedisConnectionInfo, NodeError> {
         let mut session = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
-            .set_db(self.database)
+            .set_db(self.dialer.database)
             .set_lib_name(LIB_NAME, LIB_VERSION);
-        if let Some(provider) = &self.credentials {
-            let credentials = provider.credentials().await.map_err(|source| NodeError {
-                source: Some(source.into()),
-                ..NodeError::unsent("no credentials")
-            })?;
+        if let Some(credentials) = self.dialer.credentials().await? {
             let (username, password) = credentials.parts();
             session = session.set_password(password);
             if let Some(username) = username {
@@ -214,41 +168,13 @@ impl RedisConnector {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         session: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, Driver), NodeError> {
+    ) -> Result<(MultiplexedConnection, Task), NodeError> {
         let (connection, driver) = MultiplexedConnection::new_with_config(session, stream, config)
             .await
             .map_err(|error| self.not_let_in(error))?;
-        Ok((connection, Driver(tokio::spawn(driver).abort_handle())))
-    }
-
-    #[cfg(feature = "redis-tls")]
-    async fn dial_tls(
-        &self,
-        address: &Address,
-        place: Option<IpAddr>,
-        files: &TlsFiles,
-    ) -> Result<(TlsStream<TcpStream>, IpAddr), NodeError> {
-        self.sessions.dial(address, place, files).await
-    }
-
-    #[cfg(not(feature = "redis-tls"))]
-    async fn dial_tls(
-        &self,
-        _: &Address,
-        _: Option<IpAddr>,
-        _: &TlsFiles,
-    ) -> Result<(TcpStream, IpAddr), NodeError> {
-        Err(NodeError { permanent: true, ..NodeError::unsent("TLS needs the feature `redis-tls`") })
-    }
-}
-
-/// The task that drives a connection. It ends with this: by itself it would wait for the answers
-/// under way, which a server that stands still does not give.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
+        // By itself the driver would wait for the answers under way, which a server that stands
+        // still does not give.
+        Ok((connection, Task::of(tokio::spawn(driver))))
     }
 }
 
@@ -259,7 +185,7 @@ struct RedisNode {
     broken: Arc<AtomicBool>,
     place: Arc<str>,
     /// Answers that are waited for keep it too.
-    _driver: Arc<Driver>,
+    _driver: Arc<Task>,
 }
 
 impl fmt::Debug for RedisNode {
@@ -319,7 +245,7 @@ struct RedisSubscription {
     connection: MultiplexedConnection,
     notify: mpsc::WeakUnboundedSender<Notice>,
     handler: Arc<OnceLock<MessageHandler>>,
-    _driver: Driver,
+    _driver: Task,
 }
 
 impl fmt::Debug for RedisSubscription {

@@ -1,4 +1,4 @@
-//! What both client crates must do at the seam, on real servers; and where they differ.
+//! What all backends must do at the seam, on real servers; and where they differ.
 
 // The helpers of tests may panic as tests do; the ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
@@ -15,7 +15,9 @@ use futures::future::join_all;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
+use crate::node::dialer::Dialer;
 use crate::node::fred::FredConnector;
+use crate::node::native::NativeConnector;
 use crate::node::redis::RedisConnector;
 use crate::node::{
     Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Notice, Reply,
@@ -24,33 +26,36 @@ use support::{Clients, Cluster, Proxy, Result, Server, ServerSettings, Shape, Si
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn backends() -> [(&'static str, Arc<dyn Connector>); 2] {
-    let fred = FredConnector::new(Config::default());
-    [("redis", Arc::new(RedisConnector::default())), ("fred", Arc::new(fred))]
+type Backends = [(&'static str, Arc<dyn Connector>); 3];
+
+fn backends() -> Backends {
+    by(Dialer::default(), Config::default())
 }
 
-fn with_password(password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
+fn with_password(password: &str) -> Backends {
     with(Credentials::password(password), None, password)
 }
 
-fn as_user(user: &str, password: &str) -> [(&'static str, Arc<dyn Connector>); 2] {
+fn as_user(user: &str, password: &str) -> Backends {
     with(Credentials::new(user, password), Some(user.into()), password)
 }
 
-fn with(
-    credentials: Credentials,
-    username: Option<String>,
-    password: &str,
-) -> [(&'static str, Arc<dyn Connector>); 2] {
-    let redis =
-        RedisConnector { credentials: Some(Arc::new(credentials)), ..RedisConnector::default() };
+fn with(credentials: Credentials, username: Option<String>, password: &str) -> Backends {
     let fred = Config {
         username,
         password: Some(password.into()),
         server: ServerConfig::default_clustered(),
         ..Config::default()
     };
-    [("redis", Arc::new(redis)), ("fred", Arc::new(FredConnector::new(fred)))]
+    by(Dialer { credentials: Some(Arc::new(credentials)), ..Dialer::default() }, fred)
+}
+
+fn by(dialer: Dialer, fred: Config) -> Backends {
+    [
+        ("native", Arc::new(NativeConnector { dialer: dialer.clone() })),
+        ("redis", Arc::new(RedisConnector { dialer })),
+        ("fred", Arc::new(FredConnector::new(fred))),
+    ]
 }
 
 fn address(port: u16) -> Address {
@@ -306,13 +311,15 @@ async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
 /// `fred` closes a connection on which a server says CLUSTERDOWN, so whatever else is under way
 /// there is unknown as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn clusterdown_is_an_answer_by_redis_and_an_end_by_fred() -> Result {
+async fn clusterdown_is_an_answer_and_by_fred_an_end() -> Result {
     let server =
         Server::start(&ServerSettings { cluster: true, ..ServerSettings::default() }).await?;
-    let [(_, redis), (_, fred)] = backends();
-    let node = connect(&*redis, &server).await;
-    assert_eq!(error(say(&*node, "GET key").await).0, "CLUSTERDOWN");
-    assert!(node.is_usable());
+    let [native, redis, (_, fred)] = backends();
+    for (name, backend) in [native, redis] {
+        let node = connect(&*backend, &server).await;
+        assert_eq!(error(say(&*node, "GET key").await).0, "CLUSTERDOWN", "{name}");
+        assert!(node.is_usable(), "{name}");
+    }
     let node = connect(&*fred, &server).await;
     let failure = node.call(&words("GET key")).await.expect_err("an answer");
     assert!(failure.message.contains("CLUSTERDOWN") && failure.maybe_sent, "{failure:?}");
@@ -405,7 +412,7 @@ async fn channels_that_were_left_stay_left() -> Result {
     Ok(())
 }
 
-/// Messages that come faster than they are read: by `redis` they are kept, by `fred` the connection
+/// Messages that come faster than they are read are kept. By `fred` the connection
 /// ends, so that nobody trusts it further.
 #[tokio::test]
 async fn more_messages_than_are_read() -> Result {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::conformance::site::Servers;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 use crate::support::{Backend, Cluster, Shape};
 use crate::support::{Error, Move, Result};
 use rwlease::embedded::{Engine, Faults, Served};
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 use rwlease::embedded::{Fate, Message, Network, Weather};
 use rwlease::{Builder, ErrorKind, Locks, Slot};
 use tokio::time::sleep;
@@ -155,7 +155,7 @@ fn slot(step: Move) -> Slot {
     Slot::new(step.slot).expect("one that moves")
 }
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn what_only_urls_go_with_is_refused() {
     for (setting, settings) in crate::support::settings_beside_urls() {
@@ -173,11 +173,14 @@ async fn what_only_urls_go_with_is_refused() {
 }
 
 /// Changed scripts run in this process only: elsewhere nothing is sent.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn changed_scripts_are_refused_elsewhere() {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
     for backend in [
+        #[cfg(feature = "native")]
+        Backend::Native,
+        #[cfg(feature = "redis")]
         Backend::Redis,
         #[cfg(feature = "fred")]
         Backend::Fred,
@@ -201,7 +204,7 @@ fn a_client_needs_a_runtime() {
     assert!(error.to_string().contains("tokio"), "{error}");
 }
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 #[test]
 fn no_password_is_shown() {
     let builder = Locks::builder().servers(["redis://user:secret@127.0.0.1:1"]);
@@ -222,10 +225,10 @@ async fn time_limits_of_the_router_are_checked() {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 struct Calm;
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 impl Weather for Calm {
     fn sent(&self, _: &Message<'_>) -> Fate {
         Fate::default()

@@ -1,9 +1,9 @@
 //! The conformance suite over the `fred` crate.
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 use crate::support::Single;
 use crate::support::{Backend, Cluster, Shape};
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 use rwlease::ErrorKind;
 use rwlease::Locks;
 
@@ -21,7 +21,7 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
 }
 
 /// Above all, a client that is set to verify certificates must not connect without.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn what_only_urls_go_with_is_refused() {
     let server = Single::start().await.unwrap();

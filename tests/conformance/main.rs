@@ -16,5 +16,7 @@ mod cluster_async;
 mod embedded;
 #[cfg(feature = "fred")]
 mod fred;
+#[cfg(feature = "native")]
+mod native;
 #[cfg(feature = "redis")]
 mod redis;

@@ -1,7 +1,7 @@
 //! The conformance suite over the `redis` crate.
 
-use crate::support::{Backend, Cluster, ServerSettings, Shape, Single};
-use rwlease::{Credentials, ErrorKind, Locks};
+use crate::support::{Backend, Cluster, Shape};
+use rwlease::Locks;
 
 lock_tests!(two_clients);
 server_tests!(Backend::Redis);
@@ -14,22 +14,4 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
         Backend::Redis.connect(Locks::builder(), &[url]).await.unwrap()
     };
     (connect(0).await, connect(1).await, cluster)
-}
-
-#[tokio::test]
-async fn urls_must_agree_in_what_they_say_beside_the_address() {
-    let settings = ServerSettings::default().password("right");
-    let server = Single::start_with(settings).await.unwrap();
-    let at = server.address();
-    let first = format!("redis://:right@{at}");
-    for other in ["", ":wrong@", "user:right@"].map(|who| format!("redis://{who}{at}")) {
-        let urls = [&first, &other];
-        let error = Locks::connect(urls).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{other}: {error:?}");
-        let provided = Locks::builder().servers(urls).credentials(Credentials::password("right"));
-        assert!(provided.connect().await.is_ok(), "{other}");
-    }
-    let error = Locks::connect([&first, &format!("{first}/1")]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-    assert!(Locks::connect([&first, &first]).await.is_ok());
 }

@@ -31,7 +31,7 @@ mod failing;
 mod failover;
 mod migration;
 mod redirects;
-// By the `redis` crate TLS needs a feature; with `fred` the application brings its own, here that
-// of `fred-tls`.
-#[cfg(any(feature = "redis-tls", feature = "fred-tls"))]
+// With URLs TLS needs a feature; with `fred` the application brings its own, here that of
+// `fred-tls`.
+#[cfg(any(all(feature = "tls", any(feature = "native", feature = "redis")), feature = "fred-tls"))]
 mod secure;

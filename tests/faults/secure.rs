@@ -71,8 +71,8 @@ async fn connect_with(
 ) -> rwlease::Result<Locks> {
     let port = server.tls_port().expect("a server with TLS");
     match Backend::chosen() {
-        #[cfg(feature = "redis-tls")]
-        Backend::Redis => by_redis(settings, port, password, authority).await,
+        #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
+        Backend::Native | Backend::Redis => by_url(settings, port, password, authority).await,
         #[cfg(feature = "fred-tls")]
         Backend::Fred => by_fred(settings, port, password, authority).await,
         #[allow(unreachable_patterns)]
@@ -83,15 +83,24 @@ async fn connect_with(
     }
 }
 
-#[cfg(feature = "redis-tls")]
-async fn by_redis(
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
+async fn by_url(
     settings: Builder,
     port: u16,
     password: &str,
     authority: &str,
 ) -> rwlease::Result<Locks> {
     let url = format!("rediss://{USER}:{password}@127.0.0.1:{port}");
-    settings.tls_roots(authority).servers([url]).connect().await
+    connect_by_urls(settings.tls_roots(authority).servers([url])).await
+}
+
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
+async fn connect_by_urls(settings: Builder) -> rwlease::Result<Locks> {
+    match Backend::chosen() {
+        #[cfg(feature = "redis")]
+        Backend::Redis => settings.connect_redis().await,
+        _ => settings.connect().await,
+    }
 }
 
 #[cfg(feature = "fred-tls")]
@@ -323,10 +332,10 @@ async fn a_client_has_a_certificate_of_its_own() -> Result {
 async fn connect_with_own(port: u16, certificates: &Certificates) -> Outcome<Locks> {
     let Certificates { authority, certificate, key } = certificates;
     match Backend::chosen() {
-        #[cfg(feature = "redis-tls")]
-        Backend::Redis => {
+        #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
+        Backend::Native | Backend::Redis => {
             let settings = Locks::builder().tls_client(certificate.as_str(), key.as_str());
-            by_redis(settings, port, PASSWORD, authority).await
+            by_url(settings, port, PASSWORD, authority).await
         }
         #[cfg(feature = "fred-tls")]
         Backend::Fred => {
@@ -410,9 +419,9 @@ async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
         }
     });
     let authority = certificates().authority;
-    #[cfg(feature = "redis-tls")]
+    #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
     {
-        let error = by_redis(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
+        let error = by_url(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     }
     #[cfg(feature = "fred-tls")]
@@ -440,7 +449,7 @@ async fn who_is_not_let_in_is_told_why() -> Result {
 }
 
 /// A password that can be changed while clients run.
-#[cfg(feature = "redis-tls")]
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[derive(Clone)]
 struct Rotated {
     password: std::sync::Arc<std::sync::Mutex<&'static str>>,
@@ -448,7 +457,7 @@ struct Rotated {
     calls: tokio::sync::watch::Sender<u32>,
 }
 
-#[cfg(feature = "redis-tls")]
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 impl Rotated {
     fn new(password: &'static str) -> Self {
         Rotated {
@@ -472,7 +481,7 @@ impl Rotated {
     }
 }
 
-#[cfg(feature = "redis-tls")]
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 impl rwlease::CredentialsProvider for Rotated {
     fn credentials(&self) -> rwlease::CredentialsFuture<'_> {
         self.calls.send_modify(|calls| *calls += 1);
@@ -482,7 +491,7 @@ impl rwlease::CredentialsProvider for Rotated {
 }
 
 /// Changes the password at the server, and ends the connections that the old one has opened.
-#[cfg(feature = "redis-tls")]
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 async fn change_password(server: &Server, password: &str) -> Result {
     server.say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}")).await?;
     server.say::<i64>(&format!("CLIENT KILL USER {USER}")).await?;
@@ -490,7 +499,7 @@ async fn change_password(server: &Server, password: &str) -> Result {
 }
 
 /// The server knows the new password before the provider does.
-#[cfg(feature = "redis-tls")]
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Result {
     let certificates = certificates();
@@ -501,10 +510,11 @@ async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Re
         patient.tls_roots(certificates.authority.as_str()).servers([&url])
     };
     let rotated = Rotated::new(PASSWORD);
-    let locks = builder().credentials(rotated.clone()).connect().await?;
+    let locks = connect_by_urls(builder().credentials(rotated.clone())).await?;
     let lock = locks.rwlock("order")?;
     drop(lock.write().await?);
-    let fixed = builder().credentials(rwlease::Credentials::new(USER, PASSWORD)).connect().await?;
+    let fixed = rwlease::Credentials::new(USER, PASSWORD);
+    let fixed = connect_by_urls(builder().credentials(fixed)).await?;
 
     change_password(&server, "another").await?;
     let waiting = tokio::spawn(async move { lock.write().await });
@@ -600,7 +610,7 @@ async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
 }
 
 /// Servers behind one host name do not know each other's sessions.
-#[cfg(feature = "redis-tls")]
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
     const CUTS: usize = 3;
@@ -617,7 +627,7 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
         let front = ports.iter().find(|(inside, _)| *inside == port);
         (host.to_owned(), front.map_or(port, |(_, outside)| *outside))
     });
-    let locks = by_redis(settings, fronts[0].1.port, PASSWORD, &certificates.authority).await?;
+    let locks = by_url(settings, fronts[0].1.port, PASSWORD, &certificates.authority).await?;
     for _ in 0..=CUTS {
         for name in ["a", "b", "c", "d"] {
             let held = locks.rwlock(name)?.write().await?;
@@ -636,8 +646,10 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
 
 async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
     match Backend::chosen() {
-        #[cfg(feature = "redis-tls")]
-        Backend::Redis => by_redis(Locks::builder(), port, PASSWORD, authority).await,
+        #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
+        Backend::Native | Backend::Redis => {
+            by_url(Locks::builder(), port, PASSWORD, authority).await
+        }
         #[cfg(feature = "fred-tls")]
         Backend::Fred => by_fred(Locks::builder(), port, PASSWORD, authority).await,
         #[allow(unreachable_patterns)]

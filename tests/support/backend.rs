@@ -1,14 +1,16 @@
-//! Which client crate the locks under test connect by: the one place where that is chosen.
+//! What the locks under test connect by: the one place where that is chosen.
 
 use rwlease::{Builder, Error, Locks};
 
-/// Names the backend: `redis`, `fred` or `cluster-async`. Without it, the first one that is
-/// compiled in.
+/// Names the backend: `native`, `redis`, `fred` or `cluster-async`. Without it, the first one that
+/// is compiled in.
 const BACKEND: &str = "RWLEASE_BACKEND";
 
-/// A client crate.
+/// What connects to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
+    /// Connections of the library's own.
+    Native,
     Redis,
     Fred,
     /// The cluster connection of the `redis` crate, as an application has it.
@@ -39,10 +41,12 @@ impl Backend {
     /// The backend for suites that run by any.
     pub fn chosen() -> Backend {
         match std::env::var(BACKEND).as_deref() {
+            Ok("native") => Backend::Native,
             Ok("redis") => Backend::Redis,
             Ok("fred") => Backend::Fred,
             Ok("cluster-async") => Backend::ClusterAsync,
             Ok(other) => panic!("{BACKEND}={other} is no backend"),
+            Err(_) if cfg!(feature = "native") => Backend::Native,
             Err(_) if cfg!(feature = "redis") => Backend::Redis,
             Err(_) => Backend::Fred,
         }
@@ -55,8 +59,10 @@ impl Backend {
         urls: &[U],
     ) -> Result<Locks, Error> {
         match self {
+            #[cfg(feature = "native")]
+            Backend::Native => settings.servers(urls).connect().await,
             #[cfg(feature = "redis")]
-            Backend::Redis => settings.servers(urls).connect().await,
+            Backend::Redis => settings.servers(urls).connect_redis().await,
             #[cfg(feature = "fred")]
             Backend::Fred => settings.connect_fred(fred_config(urls)).await,
             #[cfg(feature = "cluster-async")]
@@ -72,7 +78,7 @@ impl Backend {
 
 /// The settings that go with URLs, each alone, and what it is called: other ways to connect refuse
 /// them.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 pub fn settings_beside_urls() -> [(&'static str, Builder); 5] {
     let settings = Locks::builder;
     [

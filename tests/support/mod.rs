@@ -37,7 +37,7 @@ mod watchdog;
 
 #[cfg(feature = "cluster-async")]
 pub use backend::cluster_connection;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "native", feature = "redis"))]
 pub use backend::settings_beside_urls;
 pub use backend::{Backend, ConnectTo, connect};
 pub use balancer::Balancer;

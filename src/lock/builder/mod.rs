@@ -4,10 +4,10 @@
 mod embedded;
 #[cfg(feature = "fred")]
 mod fred;
-#[cfg(feature = "redis")]
-mod redis;
 #[cfg(feature = "cluster-async")]
 mod shared;
+#[cfg(any(feature = "native", feature = "redis"))]
+mod urls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::protocol::Fairness;
 #[cfg(feature = "embedded")]
 use crate::protocol::Scripts;
 use crate::router::RouterSettings;
-#[cfg(feature = "redis")]
-use redis::RedisSettings;
+#[cfg(any(feature = "native", feature = "redis"))]
+use urls::UrlSettings;
 
 /// Settings of a client. No setter fails; [`connect`](Builder::connect) checks them.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +31,8 @@ pub struct Builder {
     /// One that was given of how to dial and send, which a connection of the application's does in
     /// its own way.
     dialing: Option<&'static str>,
-    #[cfg(feature = "redis")]
-    redis: RedisSettings,
+    #[cfg(any(feature = "native", feature = "redis"))]
+    urls: UrlSettings,
     #[cfg(feature = "embedded")]
     scripts: Option<&'static Scripts>,
 }
@@ -156,14 +156,14 @@ impl Builder {
     }
 
     #[cfg(all(
-        feature = "redis",
+        any(feature = "native", feature = "redis"),
         any(feature = "embedded", feature = "fred", feature = "cluster-async")
     ))]
     fn given_with_urls(&self) -> Option<&'static str> {
-        self.redis.given()
+        self.urls.given()
     }
 
-    #[cfg(not(feature = "redis"))]
+    #[cfg(not(any(feature = "native", feature = "redis")))]
     fn given_with_urls(&self) -> Option<&'static str> {
         None
     }

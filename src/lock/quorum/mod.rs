@@ -18,7 +18,7 @@ use crate::protocol::{Kind, Mode};
 /// over clusters.
 ///
 /// ```no_run
-/// # #[cfg(feature = "redis")]
+/// # #[cfg(any(feature = "native", feature = "redis"))]
 /// # async fn example() -> rwlease::Result<()> {
 /// use rwlease::{Locks, Quorum};
 ///

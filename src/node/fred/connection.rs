@@ -11,9 +11,9 @@ use ::fred::types::ConnectHandle;
 use ::fred::types::config::{
     Config, ConnectionConfig, PerformanceConfig, TcpConfig, UnresponsiveConfig,
 };
+use fred_socket2::TcpKeepalive;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select};
-use socket2::TcpKeepalive;
 use tokio::task::AbortHandle;
 
 use crate::node::fred::reply::{connect_failure, failed, reply_of_frame};

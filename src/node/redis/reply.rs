@@ -1,12 +1,12 @@
 //! What the `redis` crate gives, in the words of the seam.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
-#[cfg(feature = "redis-tls")]
-use std::{error::Error as StdError, io};
 
 use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
 
+use crate::node::dialer::is_about_tls;
 use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
 /// A value as a reply. The types that only RESP3 has become those that RESP2 would have sent.
@@ -76,22 +76,13 @@ pub(super) fn is_authentication(error: &RedisError) -> bool {
 }
 
 /// Whether the two sides could not agree on TLS, or the certificate is not trusted.
-#[cfg(feature = "redis-tls")]
 fn is_tls(error: &RedisError) -> bool {
     type Shared = Arc<dyn StdError + Send + Sync>;
 
-    let Some(source) = error.source() else {
-        return false;
-    };
     // The crate keeps its source in an `Arc`, which is an error type of its own.
-    let source = source.downcast_ref::<Shared>().map_or(source, |shared| &**shared);
-    let inner = source.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    source.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
-}
-
-#[cfg(not(feature = "redis-tls"))]
-fn is_tls(_: &RedisError) -> bool {
-    false
+    error.source().is_some_and(|source| {
+        is_about_tls(source.downcast_ref::<Shared>().map_or(source, |shared| &**shared))
+    })
 }
 
 #[cfg(test)]
@@ -164,14 +155,11 @@ mod tests {
         );
     }
 
-    #[cfg(feature = "redis-tls")]
+    #[cfg(feature = "tls")]
     #[test]
     fn a_certificate_that_is_not_trusted_stays_so() {
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        assert!(
-            connect_failure(io::Error::new(io::ErrorKind::InvalidData, untrusted.clone()).into())
-                .permanent
-        );
-        assert!(connect_failure(untrusted.into()).permanent);
+        let error = std::io::Error::new(std::io::ErrorKind::InvalidData, untrusted);
+        assert!(connect_failure(error.into()).permanent);
     }
 }

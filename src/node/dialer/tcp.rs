@@ -4,9 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ::redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use futures::FutureExt;
 use futures::future::select_ok;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::node::Address;

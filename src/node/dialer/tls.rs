@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::node::redis::TlsFiles;
-use crate::node::redis::dial::dial;
+use crate::node::dialer::TlsFiles;
+use crate::node::dialer::tcp::dial;
 use crate::node::{Address, NodeError};
 
 /// How many sessions with one server are kept. A resumed one gives new ones.
@@ -67,7 +66,7 @@ impl Tls {
         )?;
         dial(address, place, |stream| connector.connect(name.clone(), stream))
             .await
-            .map_err(|error| super::connect_failure(error.into()))
+            .map_err(NodeError::from)
     }
 
     /// The configuration for that server.
@@ -145,10 +144,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NodeError> {
 
 /// A failure that no retry mends.
 fn hopeless(message: String) -> NodeError {
-    NodeError {
-        permanent: true,
-        ..super::connect_failure(io::Error::new(io::ErrorKind::InvalidInput, message).into())
-    }
+    NodeError { permanent: true, ..NodeError::unsent(message) }
 }
 
 #[cfg(test)]

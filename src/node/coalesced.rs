@@ -1,0 +1,367 @@
+//! Commands that are ready at the same time, handed over to a client crate as one pipeline.
+//!
+//! tokio runs a task that was just woken next, so the task that drives a crate's connection writes
+//! each command by itself: a system call and a wake-up for each, here and at the server. After a
+//! turn for the others all callers that are ready have put their commands in, and the crate writes
+//! them together.
+//!
+//! A command that is alone on its connection does not wait.
+
+use std::fmt;
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{FutureExt, future};
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use crate::node::task::Task;
+use crate::node::{Answering, Command, Node, NodeError, Reply};
+
+/// Most requests are one command.
+type Commands = SmallVec<[Command; 1]>;
+type Replies = SmallVec<[Reply; 1]>;
+type Outcome = Result<Replies, NodeError>;
+
+/// A connection whose commands are handed over together.
+pub(super) struct Coalesced {
+    queue: Arc<Queue>,
+    /// Answers that are waited for keep it, too.
+    task: Arc<Task>,
+}
+
+struct Queue {
+    node: Arc<dyn Node>,
+    /// Requests that have begun and have not ended.
+    under_way: AtomicUsize,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    requests: Vec<Request>,
+    /// The task, while it has nothing to hand over.
+    task: Option<Waker>,
+}
+
+/// Commands that go one behind the other, with nothing between them.
+struct Request {
+    commands: Commands,
+    tell: oneshot::Sender<Outcome>,
+}
+
+impl Coalesced {
+    pub(super) fn over(node: Arc<dyn Node>) -> Arc<dyn Node> {
+        let queue =
+            Arc::new(Queue { node, under_way: AtomicUsize::new(0), waiting: Mutex::default() });
+        let task = Arc::new(Task::of(tokio::spawn(hand_over(queue.clone()))));
+        Arc::new(Coalesced { queue, task })
+    }
+
+    fn request(&self, commands: Commands) -> impl Future<Output = Outcome> + Send + use<> {
+        let (queue, task) = (self.queue.clone(), self.task.clone());
+        async move {
+            let outcome = queue.request(commands).await;
+            drop(task);
+            outcome
+        }
+    }
+}
+
+impl fmt::Debug for Coalesced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Coalesced").field(&self.queue.node).finish()
+    }
+}
+
+impl Node for Coalesced {
+    fn call(&self, command: &Command) -> Answering<Reply> {
+        let request = self.request(SmallVec::from_buf([command.clone()]));
+        async move { Ok(request.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
+    }
+
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+        let request = self.request(commands.into());
+        async move { Ok(request.await?.into_vec()) }.boxed()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.queue.node.is_usable()
+    }
+
+    fn place(&self) -> Option<Arc<str>> {
+        self.queue.node.place()
+    }
+}
+
+impl Queue {
+    async fn request(&self, commands: Commands) -> Outcome {
+        let others = self.under_way.fetch_add(1, Ordering::AcqRel);
+        let _end = End(&self.under_way);
+        if others == 0 {
+            return send(&*self.node, &commands).await;
+        }
+        let (tell, told) = oneshot::channel();
+        let task = {
+            let mut waiting = self.lock();
+            waiting.requests.push(Request { commands, tell });
+            waiting.task.take()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+        let gone =
+            |_| NodeError { maybe_sent: true, ..NodeError::unsent("the connection is gone") };
+        told.await.map_err(gone)?
+    }
+
+    /// Waits until there is something to hand over.
+    async fn filled(&self) {
+        future::poll_fn(|context| {
+            let mut waiting = self.lock();
+            if waiting.requests.is_empty() {
+                waiting.task = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// All that waits, and whose caller does so, too.
+    fn take(&self) -> Vec<Request> {
+        let mut requests = mem::take(&mut self.lock().requests);
+        requests.retain(|request| !request.tell.is_closed());
+        requests
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // What it holds is whole at every moment.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a request, also if its caller gives up.
+struct End<'a>(&'a AtomicUsize);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Hands over what waits, again and again.
+async fn hand_over(queue: Arc<Queue>) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            // Before more is taken: each is handed over at its first poll.
+            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = queue.filled() => {
+                tokio::task::yield_now().await;
+                let requests = queue.take();
+                if !requests.is_empty() {
+                    under_way.push(send_all(&*queue.node, requests));
+                }
+            }
+        }
+    }
+}
+
+/// Hands requests over together, and tells each its own answers.
+async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
+    let mut commands = Commands::new();
+    let counts: Vec<usize> = requests
+        .iter_mut()
+        .map(|request| {
+            let count = request.commands.len();
+            commands.extend(request.commands.drain(..));
+            count
+        })
+        .collect();
+    let mut outcome = send(node, &commands).await.map(IntoIterator::into_iter);
+    for (Request { tell, .. }, count) in requests.into_iter().zip(counts) {
+        let own = match &mut outcome {
+            Ok(replies) => Ok(replies.take(count).collect()),
+            Err(failure) => Err(failure.clone()),
+        };
+        // The caller may have gone.
+        let _ = tell.send(own);
+    }
+}
+
+/// One answer for each command.
+async fn send(node: &dyn Node, commands: &[Command]) -> Outcome {
+    if let [command] = commands {
+        return node.call(command).await.map(|reply| SmallVec::from_buf([reply]));
+    }
+    let replies = node.pipeline(commands).await?;
+    if replies.len() == commands.len() {
+        return Ok(replies.into());
+    }
+    // Nobody can tell which answer belongs to which command.
+    let message = format!("{} answers to {} commands", replies.len(), commands.len());
+    Err(NodeError { maybe_sent: true, ..NodeError::unsent(message) })
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use futures::future::join_all;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// Notes what it is sent, and answers with the first words as soon as it may.
+    #[derive(Debug)]
+    struct Recorder {
+        sent: Mutex<Vec<Vec<String>>>,
+        answers: Semaphore,
+        failure: Option<NodeError>,
+    }
+
+    impl Recorder {
+        fn new(failure: Option<NodeError>) -> Arc<Recorder> {
+            Arc::new(Recorder { sent: Mutex::default(), answers: Semaphore::new(0), failure })
+        }
+
+        fn sent(&self) -> Vec<Vec<String>> {
+            self.sent.lock().unwrap().clone()
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    struct Recorded(Arc<Recorder>);
+
+    impl Node for Recorded {
+        fn call(&self, command: &Command) -> Answering<Reply> {
+            let replies = self.pipeline(std::slice::from_ref(command));
+            async move { Ok(replies.await?.remove(0)) }.boxed()
+        }
+
+        fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+            let first = |command: &Command| {
+                String::from_utf8_lossy(command.iter().next().unwrap()).into_owned()
+            };
+            let (recorder, words) =
+                (self.0.clone(), commands.iter().map(first).collect::<Vec<_>>());
+            async move {
+                recorder.sent.lock().unwrap().push(words.clone());
+                drop(recorder.answers.acquire().await.unwrap());
+                match &recorder.failure {
+                    Some(failure) => Err(failure.clone()),
+                    None => Ok(words.into_iter().map(|word| Reply::Text(word.into())).collect()),
+                }
+            }
+            .boxed()
+        }
+
+        fn is_usable(&self) -> bool {
+            true
+        }
+    }
+
+    fn command(name: &str) -> Command {
+        Command::new().word(name)
+    }
+
+    fn text(name: &str) -> Reply {
+        Reply::Text(name.to_owned().into())
+    }
+
+    async fn turns() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// On a worker, where a task that is woken goes next.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_is_ready_goes_together_behind_what_is_under_way() {
+        tokio::spawn(go_together()).await.unwrap();
+    }
+
+    async fn go_together() {
+        let recorder = Recorder::new(None);
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let first = tokio::spawn(node.call(&command("first")));
+        turns().await;
+        assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
+        let requests = [&["a"][..], &["ASKING", "GET"], &["b"]];
+        let rest = requests.map(|names| {
+            let commands: Vec<Command> = names.iter().map(|name| command(name)).collect();
+            tokio::spawn(node.pipeline(&commands))
+        });
+        turns().await;
+        let sent = recorder.sent();
+        assert_eq!((sent.len(), sent[1].len()), (2, 4), "{sent:?}");
+        assert!(sent[1].windows(2).any(|two| two == ["ASKING", "GET"]), "{sent:?}");
+        recorder.answers.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap(), text("first"));
+        for (task, names) in rest.into_iter().zip(requests) {
+            let expected: Vec<Reply> = names.iter().map(|name| text(name)).collect();
+            assert_eq!(task.await.unwrap().unwrap(), expected);
+        }
+        let last = node.call(&command("last"));
+        assert_eq!(last.await.unwrap(), text("last"));
+        assert_eq!(recorder.sent().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_before_the_hand_over_is_not_sent() {
+        let recorder = Recorder::new(None);
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let first = tokio::spawn(node.call(&command("first")));
+        turns().await;
+        let mut given_up = node.call(&command("given up"));
+        let mut kept = node.call(&command("kept"));
+        assert!(futures::poll!(&mut given_up).is_pending());
+        assert!(futures::poll!(&mut kept).is_pending());
+        drop(given_up);
+        turns().await;
+        assert_eq!(recorder.sent(), [["first"], ["kept"]]);
+        recorder.answers.add_permits(1);
+        assert_eq!(kept.await.unwrap(), text("kept"));
+        assert!(first.await.unwrap().is_ok());
+        let never_polled = node.call(&command("never polled"));
+        drop(never_polled);
+        turns().await;
+        assert_eq!(recorder.sent().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_that_of_all() {
+        for maybe_sent in [true, false] {
+            let failure = NodeError { maybe_sent, ..NodeError::unsent("reset") };
+            let recorder = Recorder::new(Some(failure));
+            let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+            let first = tokio::spawn(node.call(&command("first")));
+            turns().await;
+            let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(&command(name)))));
+            turns().await;
+            recorder.answers.add_permits(1);
+            assert!(first.await.unwrap().is_err());
+            for outcome in others.await.unwrap() {
+                assert_eq!(outcome.unwrap_err().maybe_sent, maybe_sent);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_is_gone() {
+        let recorder = Recorder::new(None);
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let answer = tokio::spawn(node.call(&command("first")));
+        turns().await;
+        drop(node);
+        assert!(Arc::strong_count(&recorder) > 1, "an answer is waited for");
+        answer.abort();
+        let _ = answer.await;
+        turns().await;
+        assert_eq!(Arc::strong_count(&recorder), 1);
+    }
+}

@@ -1,0 +1,160 @@
+//! The way to servers that URLs name: TCP or TLS, and who the client says it is. For all backends
+//! that are given URLs.
+
+mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
+
+use crate::node::{Address, Credentials, CredentialsProvider, NodeError};
+use tcp::dial;
+
+pub(crate) use url::Server;
+
+/// Certificates in PEM, where the system's do not do.
+#[derive(Clone, Default)]
+pub(crate) struct TlsFiles {
+    /// Certificates to trust, instead of the system's root certificates.
+    pub(crate) roots: Option<Vec<u8>>,
+    /// The client's own certificate and its key.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Dials servers, and knows what to tell them.
+#[derive(Clone, Default)]
+pub(crate) struct Dialer {
+    /// TLS to all servers, with these certificates.
+    pub(crate) tls: Option<TlsFiles>,
+    #[cfg(feature = "tls")]
+    pub(crate) sessions: tls::Tls,
+    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
+    /// The database, which a cluster has only one of.
+    pub(crate) database: i64,
+    /// The name in the server's `CLIENT LIST`.
+    pub(crate) client_name: Option<String>,
+}
+
+/// A connection that nothing was said on yet.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer")
+            .field("tls", &self.tls.is_some())
+            .field("credentials", &self.credentials.is_some())
+            .field("database", &self.database)
+            .field("client_name", &self.client_name)
+            .finish()
+    }
+}
+
+impl Dialer {
+    /// Connects, at that place if the host name was resolved already. Tells the server's address,
+    /// too.
+    pub(super) async fn dial(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+    ) -> Result<(Stream, IpAddr), NodeError> {
+        match &self.tls {
+            None => dial(address, place, |stream| async { Ok(Stream::Tcp(stream)) })
+                .await
+                .map_err(NodeError::from),
+            Some(files) => self.dial_tls(address, place, files).await,
+        }
+    }
+
+    /// Who the client says it is, if it has to.
+    pub(super) async fn credentials(&self) -> Result<Option<Credentials>, NodeError> {
+        let Some(provider) = &self.credentials else {
+            return Ok(None);
+        };
+        provider.credentials().await.map(Some).map_err(|source| NodeError {
+            source: Some(source.into()),
+            ..NodeError::unsent("no credentials")
+        })
+    }
+
+    /// Whether the next connection may have other credentials.
+    pub(super) fn renews_credentials(&self) -> bool {
+        self.credentials.as_ref().is_some_and(|provider| provider.may_change())
+    }
+
+    #[cfg(feature = "tls")]
+    async fn dial_tls(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        files: &TlsFiles,
+    ) -> Result<(Stream, IpAddr), NodeError> {
+        let (stream, place) = self.sessions.dial(address, place, files).await?;
+        Ok((Stream::Tls(Box::new(stream)), place))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn dial_tls(
+        &self,
+        _: &Address,
+        _: Option<IpAddr>,
+        _: &TlsFiles,
+    ) -> Result<(Stream, IpAddr), NodeError> {
+        Err(NodeError { permanent: true, ..NodeError::unsent("TLS needs the feature `tls`") })
+    }
+}
+
+/// A failure to connect, or one after which it does not matter what was sent.
+impl From<io::Error> for NodeError {
+    fn from(error: io::Error) -> NodeError {
+        NodeError {
+            permanent: is_about_tls(&error),
+            refused: error.kind() == io::ErrorKind::ConnectionRefused,
+            ..NodeError::unsent(error.to_string())
+        }
+        .with_source(error)
+    }
+}
+
+impl NodeError {
+    fn with_source(self, source: impl StdError + Send + Sync + 'static) -> NodeError {
+        NodeError { source: Some(Arc::new(source)), ..self }
+    }
+}
+
+/// Whether the two sides could not agree on TLS, or the certificate is not trusted.
+#[cfg(feature = "tls")]
+pub(super) fn is_about_tls(error: &(dyn StdError + 'static)) -> bool {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+#[cfg(not(feature = "tls"))]
+pub(super) fn is_about_tls(_: &(dyn StdError + 'static)) -> bool {
+    false
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_stays_so() {
+        let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let failure = NodeError::from(io::Error::new(io::ErrorKind::InvalidData, untrusted));
+        assert!(failure.permanent);
+        assert!(!NodeError::from(io::Error::from(io::ErrorKind::ConnectionReset)).permanent);
+    }
+}

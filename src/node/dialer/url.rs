@@ -1,0 +1,224 @@
+//! The URL of a server.
+
+use std::net::Ipv6Addr;
+
+use crate::node::{Address, Credentials};
+
+const PORT: u16 = 6379;
+
+/// What the URL of a server says: `redis://[[user]:password@]host[:port][/database]`, or
+/// `rediss://` for TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) address: Address,
+    pub(crate) tls: bool,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) database: i64,
+}
+
+/// Not the URL of a server. (The URL itself is left out: it may have a password in it.)
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the URL of a server: {0}")]
+pub(crate) struct UrlError(&'static str);
+
+impl std::str::FromStr for Server {
+    type Err = UrlError;
+
+    fn from_str(url: &str) -> Result<Server, UrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError("it has no scheme"))?;
+        let tls = is_tls(scheme)?;
+        if let Some((_, fragment)) = rest.split_once('#') {
+            return Err(UrlError(match fragment {
+                "insecure" => "a certificate that is not checked protects nothing",
+                _ => "it has a fragment",
+            }));
+        }
+        if rest.contains('?') {
+            return Err(UrlError("it has a query"));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
+        Ok(Server {
+            address: address(place)?,
+            tls,
+            credentials: user.map(credentials).transpose()?.flatten(),
+            database: database(path.trim_end_matches('/'))?,
+        })
+    }
+}
+
+fn is_tls(scheme: &str) -> Result<bool, UrlError> {
+    match scheme {
+        "redis" | "valkey" => Ok(false),
+        "rediss" | "valkeys" if cfg!(feature = "tls") => Ok(true),
+        "rediss" | "valkeys" => Err(UrlError("TLS needs the feature `tls`")),
+        _ => Err(UrlError("only TCP is supported, by `redis://` or `rediss://`")),
+    }
+}
+
+/// `user:password`, of which a user without a password is nobody.
+fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
+    let Some((username, password)) = user.split_once(':') else {
+        return Ok(None);
+    };
+    let password = decoded(password)?;
+    Ok(Some(match decoded(username)? {
+        username if username.is_empty() => Credentials::password(password),
+        username => Credentials::new(username, password),
+    }))
+}
+
+/// `host`, `host:port`, or the same with an IPv6 address in brackets.
+fn address(place: &str) -> Result<Address, UrlError> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or(UrlError("a bracket is open"))?;
+            let host: Ipv6Addr = host.parse().map_err(|_| UrlError("no address in brackets"))?;
+            (host.to_string(), port)
+        }
+        None => {
+            let (host, port) = place.split_at(place.find(':').unwrap_or(place.len()));
+            (host.to_owned(), port)
+        }
+    };
+    if host.is_empty() || !host.chars().all(is_of_host) {
+        return Err(UrlError("it has no host"));
+    }
+    if host == "0.0.0.0" || host == "::" {
+        return Err(UrlError("nobody can be reached at a wildcard address"));
+    }
+    let port = match (port, port.strip_prefix(':')) {
+        ("" | ":", _) => PORT,
+        (_, Some(digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            digits.parse().map_err(|_| UrlError("no port has that number"))?
+        }
+        _ => return Err(UrlError("the port is no number")),
+    };
+    Ok(Address { host: host.into(), port })
+}
+
+fn is_of_host(character: char) -> bool {
+    !character.is_whitespace() && !character.is_control() && !"<>@[\\]^|%".contains(character)
+}
+
+fn database(path: &str) -> Result<i64, UrlError> {
+    match path {
+        "" => Ok(0),
+        digits if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            digits.parse().map_err(|_| UrlError("no database has that number"))
+        }
+        _ => Err(UrlError("the database is no number")),
+    }
+}
+
+/// With `%40` for `@`, and the like. A percent sign that begins no such code stands for itself.
+fn decoded(text: &str) -> Result<String, UrlError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        rest = others;
+        let code = match (first, others) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match code {
+            Some((high, low)) => {
+                bytes.push(high << 4 | low);
+                rest = &others[2..];
+            }
+            None => bytes.push(*first),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| UrlError("the credentials are not UTF-8"))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(url: &str) -> Result<Server, UrlError> {
+        url.parse()
+    }
+
+    #[test]
+    fn urls() {
+        let plain = Server {
+            address: Address { host: "127.0.0.1".into(), port: 7000 },
+            tls: false,
+            credentials: None,
+            database: 0,
+        };
+        assert_eq!(server("redis://127.0.0.1:7000"), Ok(plain.clone()));
+        assert_eq!(
+            server("redis://:p%40ss@127.0.0.1:7000/3"),
+            Ok(Server {
+                credentials: Some(Credentials::password("p@ss")),
+                database: 3,
+                ..plain.clone()
+            })
+        );
+        assert_eq!(
+            server("redis://user:pass@127.0.0.1:7000"),
+            Ok(Server { credentials: Some(Credentials::new("user", "pass")), ..plain })
+        );
+        let address = |url| server(url).map(|server| server.address.to_string());
+        assert_eq!(address("redis://localhost").as_deref(), Ok("localhost:6379"));
+        assert_eq!(address("redis://[::1]:1").as_deref(), Ok("[::1]:1"));
+        assert_eq!(address("redis://[::1]").as_deref(), Ok("[::1]:6379"));
+        assert_eq!(address("valkey://host:").as_deref(), Ok("host:6379"));
+        assert_eq!(address("redis://host/").as_deref(), Ok("host:6379"));
+        let credentials = |url: &str| server(url).unwrap().credentials;
+        assert_eq!(credentials("redis://:a:b@c%@host"), Some(Credentials::password("a:b@c%")));
+        assert_eq!(credentials("redis://%C3%A4:%zz%2@host"), Some(Credentials::new("ä", "%zz%2")));
+        assert_eq!(credentials("redis://user@host"), None);
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_server() {
+        for url in [
+            "",
+            "localhost:7000",
+            "http://localhost",
+            "redis://",
+            "unix:///tmp/socket",
+            "redis://h/x",
+            "redis://h/-1",
+            "redis://h/1/2",
+            "redis://h/99999999999999999999",
+            "redis://0.0.0.0",
+            "redis://[::]",
+            "redis://[::1",
+            "redis://[::1]1",
+            "redis://[host]",
+            "redis://h:65536",
+            "redis://h:-1",
+            "redis://h:1:2",
+            "redis://a b",
+            "redis://:%ff@h",
+            "redis://h?protocol=resp3",
+            "redis://h#name",
+        ] {
+            let error = server(url).unwrap_err();
+            assert!(error.to_string().starts_with("not the URL of a server: "), "{url}: {error}");
+        }
+        assert!(
+            !server("redis://user:secret@host:port").unwrap_err().to_string().contains("secret")
+        );
+        assert!(server("rediss://host/#insecure").is_err());
+    }
+
+    #[test]
+    fn tls_needs_its_feature() {
+        assert_eq!(
+            server("rediss://host").map(|server| server.tls).ok(),
+            cfg!(feature = "tls").then_some(true)
+        );
+    }
+}

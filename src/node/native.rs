@@ -1,0 +1,184 @@
+//! Connections of this library's own: RESP3 over TCP or TLS, with what is ready written together.
+//!
+//! A connection has two tasks. Callers put whole commands into the one buffer of a
+//! [`Wire`](wire::Wire), the writer takes all of it, and the reader gives each answer to whoever
+//! waits for it. How far a command got is known: one that the kernel was not given was not sent.
+
+mod decoder;
+mod expected;
+mod request;
+mod session;
+mod subscription;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::node::dialer::{Dialer, Stream};
+use crate::node::{
+    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, Subscribed,
+    Subscription, resolved,
+};
+use expected::{Expected, Outcome};
+use request::Request;
+use subscription::NativeSubscription;
+use tasks::{Listener, Tasks};
+use wire::{GONE, Wire};
+
+/// Opens connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NativeConnector {
+    pub(crate) dialer: Dialer,
+}
+
+impl Connector for NativeConnector {
+    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+        self.connect_to(address, None).boxed()
+    }
+
+    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolved(address).boxed()
+    }
+
+    fn connect_at<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> NodeFuture<'a, Arc<dyn Node>> {
+        self.connect_to(address, place.parse().ok()).boxed()
+    }
+
+    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
+        async move {
+            let (notify, notices) = mpsc::unbounded_channel();
+            let handler = Arc::new(OnceLock::new());
+            let listener = Listener { notify, handler: handler.clone() };
+            let (connection, _) = self.open(address, None, Some(listener)).await?;
+            let subscription: Arc<dyn Subscription> =
+                Arc::new(NativeSubscription::new(connection, handler));
+            Ok((subscription, notices))
+        }
+        .boxed()
+    }
+
+    fn renews_credentials(&self) -> bool {
+        self.dialer.renews_credentials()
+    }
+}
+
+impl NativeConnector {
+    /// A connection that carries commands, to the server at that place if one is given.
+    async fn connect_to(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+    ) -> Result<Arc<dyn Node>, NodeError> {
+        let (connection, place) = self.open(address, place, None).await?;
+        let place = place.to_string().into();
+        Ok(Arc::new(NativeNode { connection: Arc::new(connection), place }))
+    }
+
+    async fn open(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        listener: Option<Listener>,
+    ) -> Result<(Connection, IpAddr), NodeError> {
+        let credentials = self.dialer.credentials().await?;
+        let (stream, place) = self.dialer.dial(address, place).await?;
+        let connection = Connection::over(stream, listener);
+        session::begin(&connection, &self.dialer, credentials).await?;
+        Ok((connection, place))
+    }
+}
+
+/// A connection with its tasks. Dropped, it is closed.
+#[derive(Debug)]
+struct Connection {
+    wire: Arc<Wire>,
+    _tasks: Tasks,
+}
+
+impl Connection {
+    fn over(stream: Stream, listener: Option<Listener>) -> Connection {
+        match stream {
+            Stream::Tcp(stream) => Connection::over_halves(stream.into_split(), listener),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => Connection::over_halves(tokio::io::split(*stream), listener),
+        }
+    }
+
+    fn over_halves(
+        (read, write): (
+            impl AsyncRead + Send + Unpin + 'static,
+            impl AsyncWrite + Send + Unpin + 'static,
+        ),
+        listener: Option<Listener>,
+    ) -> Connection {
+        let wire = Arc::new(Wire::new());
+        let tasks = Tasks::start(&wire, read, write, listener);
+        Connection { wire, _tasks: tasks }
+    }
+
+    /// Sends a request, and waits for so many replies.
+    async fn exchange(&self, request: &Request, replies: usize) -> Outcome {
+        let (tell, told) = oneshot::channel();
+        self.wire.put(request, [Expected::replies(replies, tell)])?;
+        let gone = |_| NodeError { maybe_sent: true, ..NodeError::unsent(GONE) };
+        told.await.map_err(gone)?
+    }
+}
+
+/// A connection that carries commands.
+struct NativeNode {
+    /// Answers that are waited for keep it, too.
+    connection: Arc<Connection>,
+    place: Arc<str>,
+}
+
+impl fmt::Debug for NativeNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeNode").field("usable", &self.is_usable()).finish_non_exhaustive()
+    }
+}
+
+impl Node for NativeNode {
+    fn call(&self, command: &Command) -> Answering<Reply> {
+        let connection = self.connection.clone();
+        let request = Request::of(std::slice::from_ref(command));
+        async move {
+            let mut replies = connection.exchange(&request, 1).await?;
+            Ok(replies.pop().unwrap_or(Reply::Nil))
+        }
+        .boxed()
+    }
+
+    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+        let connection = self.connection.clone();
+        let (request, replies) = (Request::of(commands), commands.len());
+        async move {
+            match replies {
+                0 => Ok(Vec::new()),
+                _ => connection.exchange(&request, replies).await.map(|all| all.into_vec()),
+            }
+        }
+        .boxed()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.connection.wire.is_usable()
+    }
+
+    fn place(&self) -> Option<Arc<str>> {
+        Some(self.place.clone())
+    }
+}

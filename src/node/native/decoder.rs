@@ -1,0 +1,380 @@
+//! What a server says, from the bytes as they come: RESP3, of which RESP2 is a part.
+//!
+//! No byte is looked at twice, apart from a line or a string that has not come as a whole. What a
+//! reply may cost is limited: a server that is none, or not in its right mind, is left.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::node::{Reply, ServerError};
+
+/// The most bytes of one reply.
+const BYTES: usize = 64 << 20;
+/// The most elements of one reply, in all its lists together.
+const ELEMENTS: usize = 1 << 20;
+/// The longest line: a number, an error, a simple string.
+const LINE: usize = 64 << 10;
+/// How deep lists may be in lists.
+const DEPTH: usize = 32;
+/// A list gets room for so many elements before they have come.
+const ROOM: usize = 64;
+/// What is read at a time, at least.
+const READ: usize = 16 << 10;
+
+const END: &[u8] = b"\r\n";
+
+/// One thing that a server says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    /// The answer to a command.
+    Reply(Reply),
+    /// What nobody waits for, by its parts.
+    Push(Vec<Reply>),
+}
+
+/// Not what a server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a reply makes no sense: {0}")]
+pub(super) struct Garbled(pub(super) &'static str);
+
+/// Takes bytes in, and gives what they mean.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    incoming: BytesMut,
+    /// The lists that are not complete, from the outermost to the innermost.
+    open: Vec<List>,
+    /// What the reply under way has cost so far.
+    bytes: usize,
+    elements: usize,
+}
+
+#[derive(Debug)]
+struct List {
+    kind: Kind,
+    left: usize,
+    items: Vec<Reply>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Reply,
+    Push,
+    /// What is said about the value that follows. Nobody wants to know.
+    Attribute,
+}
+
+enum Token {
+    Value(Reply),
+    Open(Kind, usize),
+}
+
+impl Decoder {
+    /// Where to put what is read, with room for a good deal.
+    pub(super) fn room(&mut self) -> &mut BytesMut {
+        if self.incoming.capacity() - self.incoming.len() < READ / 4 {
+            self.incoming.reserve(READ);
+        }
+        &mut self.incoming
+    }
+
+    /// What was said next, if all of it is there.
+    pub(super) fn next(&mut self) -> Result<Option<Said>, Garbled> {
+        while let Some(token) = self.token()? {
+            if let Some(said) = self.add(token) {
+                (self.bytes, self.elements) = (0, 0);
+                return Ok(Some(said));
+            }
+        }
+        Ok(None)
+    }
+
+    fn token(&mut self) -> Result<Option<Token>, Garbled> {
+        let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else {
+            return if self.incoming.len() > LINE { Err(TOO_LONG) } else { Ok(None) };
+        };
+        let line = self.incoming[..end].strip_suffix(b"\r").ok_or(NO_LINE)?;
+        let (&kind, line) = line.split_first().ok_or(NO_LINE)?;
+        let value = match kind {
+            b':' => Reply::Int(number(line)?),
+            b'$' | b'=' | b'!' => match length(line)? {
+                Some(size) => return self.blob(kind, end + 1, size),
+                None => Reply::Nil,
+            },
+            b'+' | b',' | b'(' => {
+                let line = self.take(end + 1)?;
+                return Ok(Some(Token::Value(Reply::Text(line.slice(1..line.len() - END.len())))));
+            }
+            b'-' => Reply::Error(server_error(line)),
+            b'_' => Reply::Nil,
+            b'#' => Reply::Int((line == b"t").into()),
+            b'*' | b'~' | b'%' | b'|' | b'>' => match length(line)? {
+                Some(size) => return self.begin(kind, end + 1, size),
+                None => Reply::Nil,
+            },
+            _ => return Err(Garbled("nothing begins so")),
+        };
+        self.skip(end + 1)?;
+        Ok(Some(Token::Value(value)))
+    }
+
+    /// A string of that size, behind a line of that length.
+    fn blob(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, Garbled> {
+        let whole = size.checked_add(line + END.len()).ok_or(TOO_LONG)?;
+        if whole > BYTES - self.bytes {
+            return Err(TOO_LONG);
+        }
+        if self.incoming.len() < whole {
+            return Ok(None);
+        }
+        if &self.incoming[line + size..whole] != END {
+            return Err(Garbled("a string does not end where it should"));
+        }
+        let text = self.take(whole)?.slice(line..line + size);
+        Ok(Some(Token::Value(match kind {
+            b'!' => Reply::Error(server_error(&text)),
+            // `txt:` or `mkd:` goes before it.
+            b'=' if text.len() >= 4 => Reply::Text(text.slice(4..)),
+            _ => Reply::Text(text),
+        })))
+    }
+
+    /// A list of so many elements, after a line of that length.
+    fn begin(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, Garbled> {
+        let (kind, size) = match kind {
+            b'>' if self.open.is_empty() => (Kind::Push, size),
+            b'>' => return Err(Garbled("a push within a reply")),
+            b'|' => (Kind::Attribute, size.saturating_mul(2)),
+            b'%' => (Kind::Reply, size.saturating_mul(2)),
+            _ => (Kind::Reply, size),
+        };
+        self.elements = self.elements.saturating_add(size);
+        if self.elements > ELEMENTS {
+            return Err(TOO_LONG);
+        }
+        if self.open.len() >= DEPTH {
+            return Err(Garbled("lists in lists in lists"));
+        }
+        self.skip(line)?;
+        Ok(Some(Token::Open(kind, size)))
+    }
+
+    /// Puts a token where it belongs, and closes the lists that it completes.
+    fn add(&mut self, token: Token) -> Option<Said> {
+        match token {
+            Token::Open(kind, left) => {
+                self.open.push(List { kind, left, items: Vec::with_capacity(left.min(ROOM)) });
+            }
+            Token::Value(value) => match self.open.last_mut() {
+                Some(list) => list.put(value),
+                None => return Some(Said::Reply(value)),
+            },
+        }
+        while let Some(List { kind, items, .. }) = self.open.pop_if(|list| list.left == 0) {
+            match (kind, self.open.last_mut()) {
+                (Kind::Attribute, _) => return None,
+                (Kind::Push, _) => return Some(Said::Push(items)),
+                (Kind::Reply, Some(list)) => list.put(Reply::List(items)),
+                (Kind::Reply, None) => return Some(Said::Reply(Reply::List(items))),
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, size: usize) -> Result<Bytes, Garbled> {
+        self.count(size)?;
+        Ok(self.incoming.split_to(size).freeze())
+    }
+
+    fn skip(&mut self, size: usize) -> Result<(), Garbled> {
+        self.count(size)?;
+        self.incoming.advance(size);
+        Ok(())
+    }
+
+    fn count(&mut self, size: usize) -> Result<(), Garbled> {
+        self.bytes += size;
+        if self.bytes > BYTES { Err(TOO_LONG) } else { Ok(()) }
+    }
+}
+
+impl List {
+    fn put(&mut self, value: Reply) {
+        self.items.push(value);
+        self.left -= 1;
+    }
+}
+
+const TOO_LONG: Garbled = Garbled("it is too long");
+const NO_LINE: Garbled = Garbled("a line does not end as lines do");
+
+fn number(digits: &[u8]) -> Result<i64, Garbled> {
+    let digits = std::str::from_utf8(digits).ok();
+    digits.and_then(|digits| digits.parse().ok()).ok_or(Garbled("a number is none"))
+}
+
+/// The length of a string or a list; none for what is null in RESP2.
+fn length(digits: &[u8]) -> Result<Option<usize>, Garbled> {
+    match number(digits)? {
+        -1 => Ok(None),
+        length => usize::try_from(length).map(Some).map_err(|_| Garbled("a length is none")),
+    }
+}
+
+fn server_error(line: &[u8]) -> ServerError {
+    let line = String::from_utf8_lossy(line);
+    let (code, detail) = line.split_once(' ').unwrap_or((&line, ""));
+    ServerError { code: code.into(), detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Text(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn list(items: impl IntoIterator<Item = Reply>) -> Reply {
+        Reply::List(items.into_iter().collect())
+    }
+
+    fn error(code: &str, detail: &str) -> Reply {
+        Reply::Error(ServerError { code: code.into(), detail: detail.into() })
+    }
+
+    /// All that is said in these bytes, which come in parts of that size.
+    fn said_in_parts(bytes: &[u8], size: usize) -> Result<Vec<Said>, Garbled> {
+        let (mut decoder, mut all) = (Decoder::default(), Vec::new());
+        for part in bytes.chunks(size) {
+            decoder.room().extend_from_slice(part);
+            while let Some(said) = decoder.next()? {
+                all.push(said);
+            }
+        }
+        Ok(all)
+    }
+
+    fn replies(text: &str) -> Vec<Reply> {
+        let all = said_in_parts(text.as_bytes(), text.len()).unwrap();
+        for size in [1, 2, 7] {
+            assert_eq!(said_in_parts(text.as_bytes(), size).as_ref(), Ok(&all), "{text:?}");
+        }
+        let reply = |said| match said {
+            Said::Reply(reply) => reply,
+            Said::Push(parts) => panic!("a push: {parts:?}"),
+        };
+        all.into_iter().map(reply).collect()
+    }
+
+    #[test]
+    fn each_kind_of_reply() {
+        for (said, reply) in [
+            ("+OK\r\n", text("OK")),
+            ("+\r\n", text("")),
+            ("$2\r\nab\r\n", text("ab")),
+            ("$4\r\n\r\n\r\n\r\n", text("\r\n\r\n")),
+            ("$0\r\n\r\n", text("")),
+            ("$-1\r\n", Reply::Nil),
+            ("*-1\r\n", Reply::Nil),
+            ("_\r\n", Reply::Nil),
+            (":-7\r\n", Reply::Int(-7)),
+            ("#t\r\n", Reply::Int(1)),
+            ("#f\r\n", Reply::Int(0)),
+            ("=6\r\ntxt:ab\r\n", text("ab")),
+            (",1.5\r\n", text("1.5")),
+            ("(123456789012345678901234567890\r\n", text("123456789012345678901234567890")),
+            ("*0\r\n", list([])),
+            ("*2\r\n:1\r\n*0\r\n", list([Reply::Int(1), list([])])),
+            ("*2\r\n*1\r\n$1\r\na\r\n_\r\n", list([list([text("a")]), Reply::Nil])),
+            ("~1\r\n+a\r\n", list([text("a")])),
+            ("%1\r\n+k\r\n:1\r\n", list([text("k"), Reply::Int(1)])),
+            ("|1\r\n+k\r\n:1\r\n+a\r\n", text("a")),
+            ("*1\r\n|1\r\n+k\r\n*0\r\n+a\r\n", list([text("a")])),
+            ("-MOVED 3999 127.0.0.1:6381\r\n", error("MOVED", "3999 127.0.0.1:6381")),
+            ("-ERR x y\r\n", error("ERR", "x y")),
+            ("-OOM\r\n", error("OOM", "")),
+            ("!7\r\nBUSY \r\n\r\n", error("BUSY", "\r\n")),
+            ("*1\r\n-LOCKFOREIGN not a lock\r\n", list([error("LOCKFOREIGN", "not a lock")])),
+        ] {
+            assert_eq!(replies(said), [reply.clone()], "{said:?}");
+            assert_eq!(replies(&said.repeat(3)), [reply.clone(), reply.clone(), reply], "{said:?}");
+        }
+    }
+
+    #[test]
+    fn pushes_come_between_replies() {
+        let bytes = b"+a\r\n>2\r\n+smessage\r\n$1\r\nb\r\n+c\r\n";
+        for size in [1, 3, bytes.len()] {
+            let expected = vec![
+                Said::Reply(text("a")),
+                Said::Push(vec![text("smessage"), text("b")]),
+                Said::Reply(text("c")),
+            ];
+            assert_eq!(said_in_parts(bytes, size), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_no_server_says() {
+        for bytes in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "\n",
+            "+a\n",
+            ":\r\n",
+            ":1x\r\n",
+            ":99999999999999999999\r\n",
+            "$x\r\n",
+            "$-2\r\n",
+            "$?\r\n",
+            "$2\r\nabc\r\n",
+            "*-2\r\n",
+            "*1\r\n>1\r\n+a\r\n",
+            "$99999999999\r\n",
+            "$9223372036854775807\r\n",
+            "*9223372036854775807\r\n",
+            "%9223372036854775807\r\n",
+            "*1048577\r\n",
+        ] {
+            assert!(said_in_parts(bytes.as_bytes(), bytes.len()).is_err(), "{bytes:?}");
+        }
+        let deep = "*1\r\n".repeat(DEPTH + 1);
+        assert!(said_in_parts(deep.as_bytes(), deep.len()).is_err());
+        let mut long = vec![b'+'; LINE + 1];
+        assert!(said_in_parts(&long, long.len()).is_err(), "a line without an end");
+        long.truncate(LINE);
+        assert_eq!(said_in_parts(&long, long.len()), Ok(Vec::new()));
+    }
+
+    /// Each list is short, and each string, but there is no end of them.
+    #[test]
+    fn a_reply_without_end_is_left() {
+        let lists = "*1024\r\n".to_owned()
+            + &("*1024\r\n".to_owned() + &":1\r\n".repeat(1024)).repeat(1023);
+        assert_eq!(said_in_parts(lists.as_bytes(), 1 << 16).map(|said| said.len()), Ok(0));
+        assert!(said_in_parts((lists + "*1024\r\n").as_bytes(), 1 << 16).is_err());
+
+        let (mut decoder, mega) = (Decoder::default(), vec![b'x'; 1 << 20]);
+        decoder.room().extend_from_slice(b"*100\r\n");
+        let full = (0..100).find(|_| {
+            decoder.room().extend_from_slice(b"$1048576\r\n");
+            decoder.room().extend_from_slice(&mega);
+            decoder.room().extend_from_slice(END);
+            decoder.next().is_err()
+        });
+        assert_eq!(full, Some(63));
+    }
+
+    #[test]
+    fn noise_is_no_reason_to_panic() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..20_000 {
+            let length = random.usize(1..60);
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| random.choice(*b"+-:$*%~|>_#=!,(\r\n\r\n\r\n0123a").unwrap())
+                .collect();
+            let whole = said_in_parts(&bytes, length);
+            let parts = said_in_parts(&bytes, 3);
+            assert_eq!(whole.is_ok(), parts.is_ok(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A connection that carries subscriptions.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use futures::FutureExt;
+
+use crate::node::native::Connection;
+use crate::node::native::expected::Expected;
+use crate::node::native::request::Request;
+use crate::node::{Command, MessageHandler, NodeFuture, Reply, Subscription};
+
+pub(super) struct NativeSubscription {
+    connection: Connection,
+    handler: Arc<OnceLock<MessageHandler>>,
+}
+
+impl NativeSubscription {
+    pub(super) fn new(connection: Connection, handler: Arc<OnceLock<MessageHandler>>) -> Self {
+        NativeSubscription { connection, handler }
+    }
+}
+
+impl fmt::Debug for NativeSubscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NativeSubscription")
+    }
+}
+
+impl Subscription for NativeSubscription {
+    fn set_handler(&self, handler: MessageHandler) {
+        let _ = self.handler.set(handler); // the first one stays
+    }
+
+    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+        async move {
+            let request = Request::of(std::slice::from_ref(command));
+            let mut replies = self.connection.exchange(&request, 1).await?;
+            Ok(replies.pop().unwrap_or(Reply::Nil))
+        }
+        .boxed()
+    }
+
+    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
+        let prefix = asking.then(|| (Command::new().word("ASKING"), Expected::Anything));
+        let join = Command::new().word("SSUBSCRIBE").word(channel);
+        let joined = Expected::Join(Bytes::copy_from_slice(channel));
+        let (commands, expected): (Vec<_>, Vec<_>) =
+            prefix.into_iter().chain([(join, joined)]).unzip();
+        async move { self.connection.wire.put(&Request::of(&commands), expected) }.boxed()
+    }
+
+    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
+        let leave = Command::new().word("SUNSUBSCRIBE").word(channel);
+        let left = Expected::Leave(Bytes::copy_from_slice(channel));
+        async move { self.connection.wire.put(&Request::of(&[leave]), [left]) }.boxed()
+    }
+}

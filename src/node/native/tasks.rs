@@ -1,0 +1,162 @@
+//! The two tasks of a connection: one writes what was put in, one reads what comes.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use crate::node::native::decoder::{Decoder, Garbled, Said};
+use crate::node::native::expected::Meaning;
+use crate::node::native::wire::{GONE, Wire};
+use crate::node::task::Task;
+use crate::node::{MessageHandler, NodeError, Notice};
+
+/// The tasks, which end with this: by themselves they would wait for the answers under way, which a
+/// server that stands still does not give.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    _reader: Task,
+    _writer: Task,
+}
+
+/// Takes what a subscription's connection tells.
+#[derive(Clone)]
+pub(super) struct Listener {
+    /// Ends the receiver when the reader ends, for there is no other one.
+    pub(super) notify: mpsc::UnboundedSender<Notice>,
+    pub(super) handler: Arc<OnceLock<MessageHandler>>,
+}
+
+impl Tasks {
+    pub(super) fn start(
+        wire: &Arc<Wire>,
+        read_half: impl AsyncRead + Send + Unpin + 'static,
+        write_half: impl AsyncWrite + Send + Unpin + 'static,
+        listener: Option<Listener>,
+    ) -> Tasks {
+        let writer = Writer { wire: wire.clone(), written: 0 };
+        Tasks {
+            _reader: Task::of(tokio::spawn(read(Reader(wire.clone()), read_half, listener))),
+            _writer: Task::of(tokio::spawn(write(writer, write_half))),
+        }
+    }
+}
+
+/// What the writer leaves behind, in whatever way it ends: only it knows what was sent.
+struct Writer {
+    wire: Arc<Wire>,
+    /// How many bytes the kernel has taken.
+    written: u64,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.wire.end(NodeError::unsent(GONE));
+        self.wire.settle(self.written);
+    }
+}
+
+async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
+    let wire = writer.wire.clone();
+    let mut batch = Vec::new();
+    while wire.take(&mut batch).await {
+        let outcome = tokio::select! {
+            biased;
+            outcome = write_all(&mut half, &batch, &mut writer.written) => outcome,
+            // The other side may take nothing more.
+            () = wire.ended() => return,
+        };
+        if let Err(error) = outcome {
+            wire.end(error.into());
+        }
+    }
+}
+
+async fn write_all(
+    half: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    written: &mut u64,
+) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        match half.write(bytes).await {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(size) => {
+                *written += size as u64;
+                bytes = &bytes[size..];
+            }
+            Err(error) => {
+                // TLS may have passed on a part of it before.
+                *written += bytes.len() as u64;
+                return Err(error);
+            }
+        }
+    }
+    half.flush().await
+}
+
+/// What the reader leaves behind, in whatever way it ends.
+struct Reader(Arc<Wire>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.end(NodeError::unsent(GONE));
+    }
+}
+
+async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option<Listener>) {
+    let wire = &reader.0;
+    let mut decoder = Decoder::default();
+    let (mut said, mut meanings) = (Vec::new(), Vec::new());
+    loop {
+        let came = match half.read_buf(decoder.room()).await {
+            Ok(0) => Err(NodeError::unsent("the server closed the connection")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        let read = came.and_then(|()| {
+            let decoded = decode(&mut decoder, &mut said);
+            // What came before something that makes no sense counts.
+            wire.hear(said.drain(..), &mut meanings).and(decoded).map_err(NodeError::from)
+        });
+        for meaning in meanings.drain(..) {
+            pass_on(meaning, listener.as_ref());
+        }
+        if let Err(failure) = read {
+            return wire.end(failure);
+        }
+    }
+}
+
+fn decode(decoder: &mut Decoder, said: &mut Vec<Said>) -> Result<(), Garbled> {
+    while let Some(one) = decoder.next()? {
+        said.push(one);
+    }
+    Ok(())
+}
+
+fn pass_on(meaning: Meaning, listener: Option<&Listener>) {
+    match meaning {
+        // The caller may have gone.
+        Meaning::Answered(tell, replies) => drop(tell.send(Ok(replies))),
+        Meaning::Noticed(notice) => {
+            if let Some(listener) = listener {
+                listener.take(notice);
+            }
+        }
+    }
+}
+
+impl Listener {
+    fn take(&self, notice: Notice) {
+        match (notice, self.handler.get()) {
+            (Notice::Message { channel, payload }, Some(handler)) => handler(channel, payload),
+            (notice, _) => drop(self.notify.send(notice)),
+        }
+    }
+}
+
+impl From<Garbled> for NodeError {
+    fn from(garbled: Garbled) -> NodeError {
+        NodeError { source: Some(Arc::new(garbled)), ..NodeError::unsent(garbled.to_string()) }
+    }
+}

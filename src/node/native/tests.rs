@@ -1,0 +1,208 @@
+//! A connection without a server: what is written when, and what is made of what comes.
+#![allow(clippy::disallowed_methods)]
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use futures::future::{join, join_all};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::node::Notice;
+
+const ROOM: usize = 1 << 16;
+
+/// Takes so many bytes and then none, and notes what was written at a time.
+#[derive(Clone, Debug)]
+struct Writes {
+    written: Arc<Mutex<Vec<String>>>,
+    left: Arc<Mutex<usize>>,
+}
+
+impl Writes {
+    fn at_most(bytes: usize) -> Writes {
+        Writes { written: Arc::default(), left: Arc::new(Mutex::new(bytes)) }
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.written.lock().unwrap().clone()
+    }
+}
+
+impl AsyncWrite for Writes {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut left = self.left.lock().unwrap();
+        let size = bytes.len().min(*left);
+        if size == 0 {
+            return Poll::Pending;
+        }
+        *left -= size;
+        self.written.lock().unwrap().push(String::from_utf8_lossy(&bytes[..size]).into_owned());
+        Poll::Ready(Ok(size))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A node that writes there, and what it reads.
+fn node(writes: &Writes) -> (NativeNode, DuplexStream) {
+    let (ours, theirs) = duplex(ROOM);
+    let connection = Connection::over_halves((ours, writes.clone()), None);
+    (NativeNode { connection: Arc::new(connection), place: "here".into() }, theirs)
+}
+
+fn call(node: &NativeNode, name: &str) -> Answering<Reply> {
+    node.call(&Command::new().word(name))
+}
+
+/// Eleven bytes for a name of one letter.
+fn sent(name: &str) -> String {
+    format!("*1\r\n${}\r\n{name}\r\n", name.len())
+}
+
+async fn turns() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// On a worker, where a task that is woken goes next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_ready_is_written_together_behind_what_is_under_way() {
+    tokio::spawn(write_together()).await.unwrap();
+}
+
+async fn write_together() {
+    let writes = Writes::at_most(usize::MAX);
+    let (node, mut server) = node(&writes);
+    let first = tokio::spawn(call(&node, "a"));
+    turns().await;
+    assert_eq!(writes.seen(), [sent("a")]);
+    let pair = [Command::new().word("c"), Command::new().word("d")];
+    let tasks = [node.pipeline(&pair), node.pipeline(&pair[..1]), node.pipeline(&pair)];
+    let tasks = tasks.map(tokio::spawn);
+    turns().await;
+    let seen = writes.seen();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    // Who goes first is left to the runtime; what belongs together stays so.
+    let (c, both) = (sent("c"), sent("c") + &sent("d"));
+    let orders = [[&c, &both, &both], [&both, &c, &both], [&both, &both, &c]];
+    assert!(orders.iter().any(|order| order.map(String::as_str).concat() == seen[1]), "{seen:?}");
+    server.write_all(&b":1\r\n".repeat(6)).await.unwrap();
+    assert_eq!(first.await.unwrap().unwrap(), Reply::Int(1));
+    for (task, replies) in tasks.into_iter().zip([2, 1, 2]) {
+        assert_eq!(task.await.unwrap().unwrap(), vec![Reply::Int(1); replies]);
+    }
+    assert!(node.pipeline(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_the_first_poll_and_what_is_sent_stays_sent() {
+    let writes = Writes::at_most(usize::MAX);
+    let (node, mut server) = node(&writes);
+    drop(call(&node, "never"));
+    turns().await;
+    assert!(writes.seen().is_empty());
+    let mut given_up = call(&node, "a");
+    assert!(futures::poll!(&mut given_up).is_pending());
+    drop(given_up);
+    let kept = tokio::spawn(call(&node, "b"));
+    turns().await;
+    assert_eq!(writes.seen().concat(), ["a", "b"].map(sent).concat());
+    server.write_all(b":1\r\n:2\r\n").await.unwrap();
+    assert_eq!(kept.await.unwrap().unwrap(), Reply::Int(2), "not the answer of another");
+}
+
+#[tokio::test]
+async fn what_the_kernel_was_not_given_was_not_sent() {
+    // The first one, and a part of the second.
+    let writes = Writes::at_most(11 + 5);
+    let (node, server) = node(&writes);
+    let first = tokio::spawn(call(&node, "a"));
+    turns().await;
+    let others = tokio::spawn(join_all([call(&node, "b"), call(&node, "c")]));
+    turns().await;
+    let last = tokio::spawn(call(&node, "d"));
+    turns().await;
+    drop(server);
+    let (first, others) = join(first, others).await;
+    let mut outcomes = vec![first.unwrap()];
+    outcomes.extend(others.unwrap());
+    outcomes.push(last.await.unwrap());
+    let sent = outcomes.into_iter().map(|outcome| outcome.unwrap_err().maybe_sent);
+    assert_eq!(sent.collect::<Vec<_>>(), [true, true, false, false]);
+    assert!(!node.is_usable());
+    let late = call(&node, "e").await.unwrap_err();
+    assert!(!late.maybe_sent && late.message.contains("closed"), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_makes_no_sense_is_left() {
+    for said in ["HTTP/1.1 400 Bad Request\r\n", ":1\r\n:2\r\n", ":1\r\n>1\r\n:7\r\n$-7\r\n"] {
+        let (node, mut server) = node(&Writes::at_most(usize::MAX));
+        let first = tokio::spawn(call(&node, "a"));
+        turns().await;
+        server.write_all(said.as_bytes()).await.unwrap();
+        let outcome = first.await.unwrap();
+        match said.starts_with(':') {
+            true => assert_eq!(outcome.unwrap(), Reply::Int(1), "what came before counts"),
+            false => assert!(outcome.unwrap_err().maybe_sent),
+        }
+        turns().await;
+        assert!(!node.is_usable(), "{said:?}");
+        let failure = call(&node, "b").await.unwrap_err();
+        assert!(failure.message.contains("makes no sense"), "{failure:?}");
+        assert!(failure.source.is_some_and(|source| source.is::<decoder::Garbled>()));
+    }
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_closed_when_nobody_waits_any_more() {
+    let (node, mut server) = node(&Writes::at_most(usize::MAX));
+    let mut waiting = call(&node, "a");
+    assert!(futures::poll!(&mut waiting).is_pending());
+    drop(node);
+    turns().await;
+    let mut byte = [0; 1];
+    assert!(futures::poll!(Box::pin(server.read(&mut byte))).is_pending());
+    drop(waiting);
+    turns().await;
+    assert_eq!(server.read(&mut byte).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn messages_go_to_the_handler_and_the_rest_is_told() {
+    let (ours, mut server) = duplex(ROOM);
+    let (notify, mut notices) = mpsc::unbounded_channel();
+    let handler = Arc::new(OnceLock::new());
+    let listener = Listener { notify, handler: handler.clone() };
+    let connection = Connection::over_halves(tokio::io::split(ours), Some(listener));
+    let subscription: Arc<dyn crate::node::Subscription> =
+        Arc::new(NativeSubscription::new(connection, handler));
+    subscription.join(b"c", true).await.unwrap();
+    let message = b">3\r\n+smessage\r\n+c\r\n+early\r\n";
+    server.write_all(b"+OK\r\n>3\r\n+ssubscribe\r\n+c\r\n:1\r\n").await.unwrap();
+    server.write_all(message).await.unwrap();
+    assert_eq!(notices.recv().await, Some(Notice::Joined { channel: "c".into() }));
+    let early = Notice::Message { channel: "c".into(), payload: "early".into() };
+    assert_eq!(notices.recv().await, Some(early));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    subscription.set_handler(Box::new(move |_, payload| hears.lock().unwrap().push(payload)));
+    server.write_all(message).await.unwrap();
+    drop(server);
+    assert_eq!(notices.recv().await, None, "it ends with the connection");
+    assert_eq!(*heard.lock().unwrap(), ["early"]);
+}

@@ -1,0 +1,170 @@
+//! One connection: what is to be written to it, and who waits for what is read from it.
+//!
+//! Callers put whole commands into one buffer, and the writer takes all of it at once. So commands
+//! that are ready at the same time go out together, in the order in which they were put in, and the
+//! server reads them together, too.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::node::NodeError;
+use crate::node::native::decoder::{Garbled, Said};
+use crate::node::native::expected::{Expectations, Expected, Meaning};
+use crate::node::native::request::Request;
+
+/// A buffer that has become larger than this is not kept.
+const KEPT: usize = 64 << 10;
+
+/// A connection, as all share it that have to do with it.
+#[derive(Debug)]
+pub(super) struct Wire {
+    state: Mutex<State>,
+    usable: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the writer has yet to take.
+    outgoing: Vec<u8>,
+    /// How many bytes were put into `outgoing` so far.
+    put: u64,
+    expectations: Expectations,
+    /// The writer, while it waits for something to write, or for the end.
+    writer: Option<Waker>,
+    /// Why the connection has ended.
+    ended: Option<NodeError>,
+}
+
+/// What the writer finds when it looks.
+#[derive(Clone, Copy)]
+enum Found {
+    /// One request, and no other one is under way.
+    One,
+    /// A request while others are under way: more may come at the same time.
+    Several,
+    End,
+}
+
+impl Wire {
+    pub(super) fn new() -> Wire {
+        Wire { state: Mutex::default(), usable: AtomicBool::new(true) }
+    }
+
+    pub(super) fn is_usable(&self) -> bool {
+        self.usable.load(Ordering::Relaxed)
+    }
+
+    /// Puts commands behind those that are there, with what is expected to come back. If it fails,
+    /// nothing of it is sent.
+    pub(super) fn put(
+        &self,
+        request: &Request,
+        expected: impl IntoIterator<Item = Expected>,
+    ) -> Result<(), NodeError> {
+        let writer = {
+            let mut state = self.lock();
+            if let Some(why) = &state.ended {
+                return Err(NodeError { maybe_sent: false, ..why.clone() });
+            }
+            let begin = state.put;
+            state.put += request.bytes().len() as u64;
+            state.outgoing.extend_from_slice(request.bytes());
+            state.expectations.add(begin, expected);
+            state.writer.take()
+        };
+        // Outside of the lock, which the writer wants next.
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        Ok(())
+    }
+
+    /// Waits for something to write, and takes all of it. False at the end.
+    pub(super) async fn take(&self, batch: &mut Vec<u8>) -> bool {
+        match std::future::poll_fn(|context| self.poll_outgoing(context)).await {
+            Found::One => {}
+            // A task that is woken goes next: without a turn for the others, each caller would have
+            // its command written before the next one can put its own in.
+            Found::Several => tokio::task::yield_now().await,
+            Found::End => return false,
+        }
+        batch.clear();
+        batch.shrink_to(KEPT);
+        let mut state = self.lock();
+        mem::swap(&mut state.outgoing, batch);
+        state.ended.is_none()
+    }
+
+    /// What it means that this was said, in the same order. It is for the caller to pass that on:
+    /// nothing is locked then.
+    pub(super) fn hear(
+        &self,
+        said: impl IntoIterator<Item = Said>,
+        meanings: &mut Vec<Meaning>,
+    ) -> Result<(), Garbled> {
+        let mut state = self.lock();
+        for one in said {
+            meanings.extend(state.expectations.hear(one)?);
+        }
+        Ok(())
+    }
+
+    /// Nothing is sent any more. The writer tells all who wait.
+    pub(super) fn end(&self, why: NodeError) {
+        self.usable.store(false, Ordering::Relaxed);
+        let writer = {
+            let mut state = self.lock();
+            state.ended.get_or_insert(why);
+            state.writer.take()
+        };
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+
+    /// Waits for the end.
+    pub(super) async fn ended(&self) {
+        std::future::poll_fn(|context| {
+            let mut state = self.lock();
+            if state.ended.is_some() {
+                return Poll::Ready(());
+            }
+            state.writer = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Tells all who wait that it has ended, after so many bytes were written.
+    pub(super) fn settle(&self, written: u64) {
+        let (mut expectations, why) = {
+            let mut state = self.lock();
+            let why = state.ended.get_or_insert_with(|| NodeError::unsent(GONE)).clone();
+            (mem::take(&mut state.expectations), why)
+        };
+        expectations.fail(written, &why);
+    }
+
+    fn poll_outgoing(&self, context: &Context<'_>) -> Poll<Found> {
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return Poll::Ready(Found::End);
+        }
+        if state.outgoing.is_empty() {
+            state.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let alone = state.expectations.len() == 1;
+        Poll::Ready(if alone { Found::One } else { Found::Several })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What it holds is whole at every moment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Said where no other reason is known.
+pub(super) const GONE: &str = "the connection is gone";

@@ -1,0 +1,19 @@
+//! A task that ends with what it belongs to.
+
+use tokio::task::{AbortHandle, JoinHandle};
+
+/// Ends the task when it is dropped.
+#[derive(Debug)]
+pub(super) struct Task(AbortHandle);
+
+impl Task {
+    pub(super) fn of(handle: JoinHandle<()>) -> Task {
+        Task(handle.abort_handle())
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
