@@ -32,8 +32,8 @@ local redis = (function(server)
 end)(redis)
 ";
 
-/// PEXPIRETIME, which 6.2 does not have.
-const EXPIRE_TIME: &str = "\
+/// A key's fields, if it is a hash, and its PEXPIRETIME, which 6.2 does not have.
+const LOOK: &str = "\
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
@@ -42,7 +42,8 @@ local before, left
 repeat
   before, left = now(), redis.call('PTTL', KEYS[1])
 until before == now()
-return left < 0 and left or before + left
+local fields = redis.pcall('HGETALL', KEYS[1])
+return { fields.err and {} or fields, left < 0 and left or before + left }
 ";
 
 /// What a script without its usual paths is called by.
@@ -351,13 +352,15 @@ impl Lab {
     }
 
     pub fn state(&mut self) -> State {
+        let (fields, ends) = self.look();
+        State::read(fields, ends, self.now())
+    }
+
+    /// The fields as they stand, and when the key's life ends.
+    fn look(&mut self) -> (BTreeMap<String, String>, Option<u64>) {
         let key = self.key.clone();
-        let fields: BTreeMap<String, String> =
-            match self.command::<String>(cmd("TYPE").arg(&key)).as_str() {
-                "hash" => self.command(cmd("HGETALL").arg(&key)),
-                _ => BTreeMap::new(),
-            };
-        State::read(fields, self.ends(), self.now())
+        let (fields, ends): (_, i64) = self.command(cmd("EVAL").arg(LOOK).arg(1).arg(key));
+        (fields, u64::try_from(ends).ok())
     }
 
     /// The shape with its flags, `W0` say, and the fields beside the line; `-` if there is no key.
@@ -392,8 +395,7 @@ impl Lab {
 
     /// When the key's life ends, if it is there.
     pub fn ends(&mut self) -> Option<u64> {
-        let key = self.key.clone();
-        u64::try_from(self.command::<i64>(cmd("EVAL").arg(EXPIRE_TIME).arg(1).arg(key))).ok()
+        self.look().1
     }
 
     pub fn encoding(&mut self) -> String {
