@@ -240,6 +240,13 @@ async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
     bench.gone("ends").await;
 }
 
+/// Makes this the last token of a lock at a server.
+async fn set_token(server: &Single, key: &str, token: u64) {
+    let mut line: String = server.say(&format!("HGET {key} s")).await.unwrap();
+    line.replace_range(15..31, &format!("{token:016}"));
+    server.say::<u64>(&format!("HSET {key} s {line}")).await.unwrap();
+}
+
 /// The greatest token of a majority need not rise by itself: here the members' last tokens lie far
 /// apart, and the majorities differ.
 #[tokio::test(flavor = "multi_thread")]
@@ -250,8 +257,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
         let token = guard.token();
         guard.release().await.unwrap();
         let ahead = token + 500_000 * (place as u64 * place as u64);
-        let command = format!("HSET rwlease:tokens fence {ahead}");
-        bench.servers[place].say::<u64>(&command).await.unwrap();
+        set_token(&bench.servers[place], "rwlease:tokens", ahead).await;
     }
     let mut last = 0;
     for round in 0..12usize {
@@ -280,9 +286,7 @@ async fn a_member_whose_token_is_far_ahead_is_left_out() {
     let guard = bench.members[FAR].rwlock("far").unwrap().write().await.unwrap();
     let far = guard.token() + 3_600_000_000;
     guard.release().await.unwrap();
-    let mut line: String = bench.servers[FAR].say("HGET rwlease:far s").await.unwrap();
-    line.replace_range(15..31, &format!("{far:016}"));
-    bench.servers[FAR].say::<u64>(&format!("HSET rwlease:far s {line}")).await.unwrap();
+    set_token(&bench.servers[FAR], "rwlease:far", far).await;
 
     let held = loop {
         let held = taken(bench.quorum.write("far")).await;
