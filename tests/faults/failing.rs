@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Locks, Renewal, WriteGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Cluster, ConnectTo, Server};
+use crate::support::{Cluster, ConnectTo, Fields, Server, as_fields};
 
 const LEASE: Duration = Duration::from_secs(120);
 const TASKS: usize = 12;
@@ -164,10 +164,10 @@ async fn at_server(
     token: u64,
 ) -> Option<Duration> {
     let mut both = redis::pipe();
-    both.cmd("TIME").cmd("HGET").arg(format!("rwlease:{name}")).arg("writer");
-    let ((seconds, micros), record): ((u64, u64), Option<String>) =
+    both.cmd("TIME").cmd("HGETALL").arg(format!("rwlease:{name}"));
+    let ((seconds, micros), read): ((u64, u64), Fields) =
         both.query_async(connection).await.unwrap();
-    let record = record?;
+    let record = as_fields(&read).unwrap().remove("writer")?;
     let now = Duration::from_micros(seconds * 1_000_000 + micros);
     let deadline = Duration::from_millis(record.get(1..14)?.parse().ok()?);
     (record.get(14..30)?.parse() == Ok(token)).then(|| deadline.saturating_sub(now))

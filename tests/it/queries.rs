@@ -181,7 +181,7 @@ async fn the_dead_do_not_lock() {
             local ends = i == 120 and tonumber(ARGV[1]) > 0 and now + 60000 or now - 1000
             redis.call('HSET', KEYS[1], 'r:' .. id, string.format('h%013.0f%016.0f%d', ends, i + 1, i), 'i:' .. i, id)
         end
-        redis.call('HSET', KEYS[1], 'version', 1, 'fence', 121, 'readers', 121, 'read_min', 1)";
+        redis.call('HSET', KEYS[1], 's', string.format('2S%013.0f%016d%013d0%d', now + 120000, 121, 1, 121))";
     for living in [1, 0] {
         let mut script = cmd("EVAL");
         script.arg(seed).arg(1).arg("rwlease:dead").arg(living);

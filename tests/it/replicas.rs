@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit};
-use redis::cmd;
+use crate::support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit, fields};
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
 
 /// Longer than a test: only what a test sends is sent.
@@ -66,14 +65,12 @@ impl Stage {
 
     /// The writer's record of the lock `a` at the master.
     async fn record(&self) -> String {
-        self.master.say("HGET rwlease:a writer").await.unwrap()
+        fields(&self.master, "rwlease:a").await.unwrap()["writer"].clone()
     }
 
     async fn is_gone(&self, key: &str, field: &str) {
         let wait_limit = WaitLimit::new("what was refused to be released");
-        let exists =
-            || async { self.master.run::<u64>(cmd("HEXISTS").arg(key).arg(field)).await.unwrap() };
-        while exists().await == 1 {
+        while fields(&self.master, key).await.unwrap().contains_key(field) {
             wait_limit.pause("it is held").await.unwrap();
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lab::{Answer, Expect, HERE, Lab, id, start};
 use super::request::Request;
-use super::shapes::{CALLS, STARTS, follow, make, status};
+use super::shapes::{all, follow, make, status};
 use super::support::Server;
 
 fn server() -> Server {
@@ -24,13 +24,15 @@ fn done(lab: &mut Lab, us: u64, (from, call): (&str, &str), full: bool) -> Done 
     let machinery = std::mem::take(&mut lab.machinery);
     lab.delete();
     lab.set_clock(us);
+    lab.checked = false; // it is checked with the shapes
     follow(lab, from);
-    let (before, ends) = (lab.state().raw, lab.ends());
-    lab.machinery = machinery;
+    let (before, ends) = lab.look();
+    (lab.checked, lab.machinery) = (true, machinery);
     lab.set_full(full);
     let answer = make(lab, call);
     lab.set_full(false);
-    Done { answer, before, after: lab.state().raw, ends: (ends, lab.ends()) }
+    let (after, then_ends) = lab.look();
+    Done { answer, before, after, ends: (ends, then_ends) }
 }
 
 /// Whether a call takes something that its caller has not had, or no longer has.
@@ -56,21 +58,19 @@ fn what_takes_is_refused_and_the_rest_is_as_ever() {
     let mut lab = Lab::on(&server);
     let us = lab.now_us();
     let (mut refused, mut wrong) = (0, Vec::new());
-    for machinery in [false, true] {
+    for (machinery, at) in all() {
         lab.machinery = machinery;
-        for at in STARTS.iter().flat_map(|from| CALLS.map(|call| (*from, call))) {
-            let (free, full) = (done(&mut lab, us, at, false), done(&mut lab, us, at, true));
-            let is_refused = status(&full.answer) == "OOM";
-            refused += u32::from(is_refused);
-            let is_right = if is_refused {
-                let acquires = ["write", "read", "upgrade"].iter().any(|word| at.1.contains(word));
-                acquires && full.after == full.before && full.ends.0 == full.ends.1
-            } else {
-                (&full.answer, &full.after, full.ends) == (&free.answer, &free.after, free.ends)
-            };
-            if !is_right || is_refused != takes(at, &free) {
-                wrong.push(format!("{at:?}, machinery {machinery}: {:?}", full.answer));
-            }
+        let (free, full) = (done(&mut lab, us, at, false), done(&mut lab, us, at, true));
+        let is_refused = status(&full.answer) == "OOM";
+        refused += u32::from(is_refused);
+        let is_right = if is_refused {
+            let acquires = ["write", "read", "upgrade"].iter().any(|word| at.1.contains(word));
+            acquires && full.after == full.before && full.ends.0 == full.ends.1
+        } else {
+            (&full.answer, &full.after, full.ends) == (&free.answer, &free.after, free.ends)
+        };
+        if !is_right || is_refused != takes(at, &free) {
+            wrong.push(format!("{at:?}, machinery {machinery}: {:?}", full.answer));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -357,7 +357,7 @@ impl Lab {
     }
 
     /// The fields as they stand, and when the key's life ends.
-    fn look(&mut self) -> (BTreeMap<String, String>, Option<u64>) {
+    pub fn look(&mut self) -> (BTreeMap<String, String>, Option<u64>) {
         let key = self.key.clone();
         let (fields, ends): (_, i64) = self.command(cmd("EVAL").arg(LOOK).arg(1).arg(key));
         (fields, u64::try_from(ends).ok())

@@ -7,7 +7,7 @@ use redis::cmd;
 
 use super::lab::{Answer, Lab, start};
 use super::request::Request;
-use super::shapes::{CALLS, STARTS, follow, make, status};
+use super::shapes::{all, follow, make, status};
 
 /// A lock as it stands, and when its key's life ends.
 type Lock = (BTreeMap<String, String>, Option<u64>);
@@ -20,15 +20,13 @@ fn called(
     right: Option<&str>,
 ) -> (Lock, Answer, Lock) {
     let machinery = std::mem::take(&mut lab.machinery);
-    lab.checked = true;
     lab.delete();
     lab.set_clock(us);
+    lab.checked = false; // it is checked with the shapes
     follow(lab, from);
     lab.machinery = machinery;
-    let lock = |lab: &mut Lab| (lab.state().raw, lab.ends());
-    let before = lock(lab);
+    let before = lab.look();
     if let Some(right) = right {
-        lab.checked = false;
         let user = cmd("ACL").arg("SETUSER").arg("unable").arg(right).clone();
         lab.command::<()>(&user);
         lab.command::<()>(cmd("AUTH").arg("unable").arg("secret"));
@@ -39,7 +37,7 @@ fn called(
         let user = cmd("ACL").arg("SETUSER").arg("unable").arg(right.replace('-', "+")).clone();
         lab.command::<()>(&user);
     }
-    (before, answer, lock(lab))
+    (before, answer, lab.look())
 }
 
 fn life(lock: &Lock) -> Option<u64> {
@@ -64,29 +62,27 @@ fn whoever_lacks_a_right_does_all_or_nothing() {
     let rights = ["on", ">secret", "~*", "&*", "+@all"];
     lab.command::<()>(cmd("ACL").arg("SETUSER").arg("unable").arg(&rights));
     let (mut refused, mut wrong) = (BTreeMap::new(), Vec::new());
-    for machinery in [false, true] {
+    for (machinery, at) in all() {
         lab.machinery = machinery;
-        for at in STARTS.iter().flat_map(|from| CALLS.map(|call| (*from, call))) {
-            let (_, usual, expected) = called(&mut lab, us, at, None);
-            for right in ["-hset", "-hdel", "-pexpireat"] {
-                let (before, answer, after) = called(&mut lab, us, at, Some(right));
-                // A key that has no end lives on.
-                let lives = after.1.is_none() || life(&after) <= after.1;
-                let is_right = if answer.is_ok() || status(&answer) == "LOCKARGS" {
-                    (&answer, &after) == (&usual, &expected)
-                } else {
-                    *refused.entry(right).or_insert(0) += 1;
-                    // A life that could not be set is the end of a call that has done the rest.
-                    let is_all = right == "-pexpireat"
-                        && but_for_the_life(&after) == but_for_the_life(&expected)
-                        && life(&after) == life(&before).or(Some(0));
-                    after == before || is_all
-                };
-                if !lives || !is_right {
-                    wrong.push(format!(
-                        "{at:?}, {right}, machinery {machinery}: {answer:?}\n  {before:?}\n  {after:?}"
-                    ));
-                }
+        let (_, usual, expected) = called(&mut lab, us, at, None);
+        for right in ["-hset", "-hdel", "-pexpireat"] {
+            let (before, answer, after) = called(&mut lab, us, at, Some(right));
+            // A key that has no end lives on.
+            let lives = after.1.is_none() || life(&after) <= after.1;
+            let is_right = if answer.is_ok() || status(&answer) == "LOCKARGS" {
+                (&answer, &after) == (&usual, &expected)
+            } else {
+                *refused.entry(right).or_insert(0) += 1;
+                // A life that could not be set is the end of a call that has done the rest.
+                let is_all = right == "-pexpireat"
+                    && but_for_the_life(&after) == but_for_the_life(&expected)
+                    && life(&after) == life(&before).or(Some(0));
+                after == before || is_all
+            };
+            if !lives || !is_right {
+                wrong.push(format!(
+                    "{at:?}, {right}, machinery {machinery}: {answer:?}\n  {before:?}\n  {after:?}"
+                ));
             }
         }
     }

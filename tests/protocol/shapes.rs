@@ -34,7 +34,7 @@ const Q_REVOKED: &str = "read ann, read bob, revoke";
 const Q_UPGRADER: &str = "read ann, read bob, wait_upgrade ann";
 
 /// All of them.
-pub const STARTS: [&str; 27] = [
+const STARTS: [&str; 27] = [
     NONE,
     F,
     W,
@@ -65,7 +65,7 @@ pub const STARTS: [&str; 27] = [
 ];
 
 /// A call of everything: by one that may hold, by one that may wait, and by a stranger.
-pub const CALLS: [&str; 38] = [
+const CALLS: [&str; 38] = [
     "write ann",
     "write cat",
     "write new",
@@ -105,6 +105,16 @@ pub const CALLS: [&str; 38] = [
     "holds ann",
     "late_write new",
 ];
+
+/// Calls of the scripts that have usual paths.
+const USUAL: [&str; 6] = ["write", "read", "release", "leave", "renew", "extend"];
+
+/// Each call from each shape, and where there are usual paths, without them too.
+pub fn all() -> impl Iterator<Item = (bool, (&'static str, &'static str))> {
+    let calls = STARTS.iter().flat_map(|from| CALLS.map(|call| (*from, call)));
+    let both = calls.flat_map(|at| [false, true].map(|machinery| (machinery, at)));
+    both.filter(|(machinery, (_, call))| !machinery || USUAL.iter().any(|word| call.contains(word)))
+}
 
 /// From a shape, by a call, with this answer, to a shape (and its flags), with these fields beside.
 type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
@@ -331,6 +341,13 @@ const QUEUE: &[Row] = &[
     (Q_WRITER, "release cat", "left", "Q", "ticket writer"),
     (
         Q_WRITER,
+        "write cat",
+        "queued",
+        "Q",
+        "fair q:cat ticket waiters writer writers_head writers_tail",
+    ),
+    (
+        Q_WRITER,
         "renew ann",
         "renewed",
         "Q",
@@ -422,6 +439,7 @@ fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
     match said {
         "granted" | "renewed" | "raised" => Some(true),
         "revoked" if call != "revoke" && !call.contains("upgrade") => Some(true),
+        "queued" if call.starts_with("write") || call.starts_with("read") => Some(false),
         "released" | "left" | "forced" | "queued" | "revoked" => None,
         _ if from.contains("pass") => None,
         _ => Some(false),
@@ -482,10 +500,12 @@ pub fn follow(lab: &mut Lab, calls: &str) {
     }
 }
 
+/// A token that all holders have an earlier one than.
+const ANY: u64 = 1 << 53;
+
 /// Makes a call.
 pub fn make(lab: &mut Lab, call: &str) -> Answer {
     let (call, name) = call.split_once(' ').unwrap_or((call, ""));
-    let token = lab.token_of(name);
     let request = match call {
         "write" => Request::write(name),
         "read" => Request::read(name),
@@ -496,17 +516,20 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
         "late_write" => Request::write(name).not_after(lab.now() - 1),
         "return_write" => Request::write(name).waiting().ticket(7),
         "return_read" => Request::read(name).waiting().ticket(7),
-        "upgrade" => Request::upgrade(name, token),
-        "wait_upgrade" => Request::upgrade(name, token).waiting(),
+        "upgrade" => Request::upgrade(name, lab.token_of(name)),
+        "wait_upgrade" => Request::upgrade(name, lab.token_of(name)).waiting(),
         "raise" => return raise(lab, name, 1_000_000),
         "confirm" => return raise(lab, name, 0),
         "release" => return lab.release(name),
         "leave" => return lab.leave_upgrade(name),
         "renew" => return lab.renew(name, 10_000),
         "extend" => return lab.renew(name, 60_000),
-        "downgrade" => return lab.downgrade(name, token, 10_000),
-        "revoke" => return lab.revoke(),
-        "force" => return lab.force(),
+        "downgrade" => {
+            let token = lab.token_of(name);
+            return lab.downgrade(name, token, 10_000);
+        }
+        "revoke" => return lab.revoke_up_to(ANY),
+        "force" => return lab.force_up_to(ANY),
         "pump" => return lab.pump(),
         "inspect" => return lab.inspect(),
         "holds" => return lab.send("holds", &[HERE, &id(name)]),

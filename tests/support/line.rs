@@ -1,5 +1,8 @@
 //! A lock's state line, taken apart into the fields that it tells of, as `docs/protocol.md` says.
 
+// It is a part of several programs.
+#![allow(dead_code, unreachable_pub)]
+
 use std::collections::BTreeMap;
 
 /// A lock's fields as if each thing that the line tells of had a field of its own. `s` gives way to

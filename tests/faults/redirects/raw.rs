@@ -9,14 +9,13 @@ use rwlease::Mode;
 use tokio::sync::Mutex;
 
 use super::key;
-use crate::support::{Cluster, Error, Result, WaitLimit};
-
-pub type Fields = BTreeMap<String, String>;
+pub use crate::support::Fields;
+use crate::support::{Cluster, Error, Result, WaitLimit, as_fields};
 
 /// The hash and its time to live in ms, at one node, also at one that only imports the slot.
 pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fields, i64)> {
     let mut connection = cluster.node(node).connect().await?;
-    Ok(pipe()
+    let (read, left) = pipe()
         .cmd("ASKING")
         .ignore()
         .cmd("HGETALL")
@@ -26,7 +25,8 @@ pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fie
         .cmd("PTTL")
         .arg(key(name))
         .query_async(&mut connection)
-        .await?)
+        .await?;
+    Ok((as_fields(&read)?, left))
 }
 
 /// The hash, at the master of its slot.
@@ -136,7 +136,8 @@ impl Witness {
             .await;
         let is_broken = answer.as_ref().is_err_and(|error| error.is_unrecoverable_error());
         *place = (!is_broken).then_some(connection);
-        answer.map(|(fields,)| fields).map_err(|error| Error::new(error.to_string()))
+        let (read,) = answer.map_err(|error| Error::new(error.to_string()))?;
+        as_fields(&read)
     }
 }
 

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::cmd;
 use rwlease::{ErrorKind, Locks};
 
 use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::raw::{self, Witness};
 use super::{LONG, PATIENCE, client, key, on_cluster};
-use crate::support::{Cluster, ConnectTo, Error, Flow, Proxy, Result, Single, WaitLimit};
+use crate::support::{Cluster, ConnectTo, Error, Flow, Proxy, Result, Single, WaitLimit, fields};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Result {
@@ -91,8 +90,7 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
 /// Waits until somebody writes under that lock, or nobody.
 async fn written(server: &Single, is_written: bool) -> Result {
     let wait_limit = WaitLimit::limited(format!("written: {is_written}"), PATIENCE / 2);
-    while server.run::<bool>(cmd("HEXISTS").arg(key("silence")).arg("writer")).await? != is_written
-    {
+    while fields(server, &key("silence")).await?.contains_key("writer") != is_written {
         wait_limit.pause(!is_written).await?;
     }
     Ok(())

@@ -1,13 +1,11 @@
 //! What the tests here share: a server, clients, and a look at a lock's hash.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::cmd;
 use rwlease::Locks;
 use tokio::time::Instant;
 
-use crate::support::{Server, Single, connect, is_subscribed};
+use crate::support::{Fields, Server, Single, connect, fields, is_subscribed};
 
 /// A server of its own with a client.
 pub struct Bench {
@@ -34,12 +32,11 @@ impl Bench {
 
 /// A lock as it is in its hash.
 #[derive(Debug)]
-pub struct Record(HashMap<String, String>);
+pub struct Record(Fields);
 
 impl Record {
     pub async fn of(server: &Server, name: &str) -> Record {
-        let key = format!("rwlease:{name}");
-        Record(server.run(cmd("HGETALL").arg(key)).await.unwrap())
+        Record(fields(server, &format!("rwlease:{name}")).await.unwrap())
     }
 
     pub fn readers(&self) -> usize {

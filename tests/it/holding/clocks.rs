@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Lease, Locks};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{ConnectTo, Flow, Proxy, Single};
+use crate::support::{ConnectTo, Fields, Flow, Proxy, Single, as_fields};
 
 const SAMPLES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(1);
@@ -105,11 +105,11 @@ async fn look(name: &str, lease: &Lease, connection: &mut MultiplexedConnection,
         return;
     }
     let mut both = redis::pipe();
-    both.cmd("TIME").cmd("HGET").arg(key).arg("writer");
-    let ((seconds, micros), record): ((u64, u64), Option<String>) =
+    both.cmd("TIME").cmd("HGETALL").arg(key);
+    let ((seconds, micros), read): ((u64, u64), Fields) =
         both.query_async(connection).await.unwrap();
     let took = start.elapsed();
-    let record = record.unwrap_or_default();
+    let record = as_fields(&read).unwrap().remove("writer").unwrap_or_default();
     // State, deadline in ms, token, acquisition.
     let deadline = record.get(1..14).map_or(0, |deadline| deadline.parse::<u64>().unwrap());
     let token = record.get(14..30).map_or(0, |token| token.parse::<u64>().unwrap());

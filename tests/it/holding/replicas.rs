@@ -6,7 +6,7 @@ use futures::future::{join_all, try_join_all};
 use rwlease::{ErrorKind, LeaseState, Locks, RwLock};
 
 use super::bench::{Record, eventually, soon};
-use crate::support::{Cluster, connect, renewed};
+use crate::support::{Cluster, as_fields, connect, renewed};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -49,9 +49,8 @@ async fn what_is_held_is_at_the_replica() {
     .await;
     for guard in &guards {
         let key = format!("rwlease:{}", guard.name());
-        let token: u64 =
-            redis::cmd("HGET").arg(key).arg("fence").query_async(&mut connection).await.unwrap();
-        assert_eq!(token, guard.token());
+        let read = redis::cmd("HGETALL").arg(key).query_async(&mut connection).await.unwrap();
+        assert_eq!(as_fields(&read).unwrap()["fence"].parse(), Ok(guard.token()));
     }
     // Renewals are confirmed as well.
     try_join_all(guards.iter().map(|guard| renewed(guard, 4))).await.unwrap();

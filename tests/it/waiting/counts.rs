@@ -35,7 +35,9 @@ async fn commands_and_pushes_for_each_grantee_do_not_grow_with_the_queue() -> Re
         // Its own release and its claim; a claim is left out if the release is quicker.
         assert!(costs["scripts"] <= 2.0, "{waiters} waiters: {costs:?}");
         // The queue is a linked list: a hand-off touches the two at its head, wherever its end is.
-        assert!(commands(costs) <= 1.5 * commands(&all[1].1), "{all:?}");
+        // (The last release, which ends the queue, is shared by all.)
+        let end = 12.0 / *waiters as f64;
+        assert!(commands(costs) <= 1.5 * commands(&all[1].1) + end, "{all:?}");
     }
     Ok(())
 }

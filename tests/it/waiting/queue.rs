@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use rwlease::RwLock;
 
-use crate::support::{Cluster, Error, Result, Server, WaitLimit};
+use crate::support::{Cluster, Error, Result, Server, WaitLimit, as_fields, fields};
 
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -31,8 +31,7 @@ impl Queue {
     }
 
     pub async fn at(server: &Server, lock: &RwLock) -> Result<Queue> {
-        let fields = server.run(cmd("HGETALL").arg(format!("rwlease:{}", lock.name()))).await?;
-        Ok(Queue { fields })
+        Ok(Queue { fields: fields(server, &format!("rwlease:{}", lock.name())).await? })
     }
 
     /// At the target of a slot that is moving.
@@ -40,8 +39,8 @@ impl Queue {
         let mut asking = redis::pipe();
         asking.cmd("ASKING").ignore();
         asking.cmd("HGETALL").arg(format!("rwlease:{}", lock.name()));
-        let (fields,) = asking.query_async(&mut server.connect().await?).await?;
-        Ok(Queue { fields })
+        let (read,) = asking.query_async(&mut server.connect().await?).await?;
+        Ok(Queue { fields: as_fields(&read)? })
     }
 
     /// By their tickets.
@@ -73,10 +72,9 @@ impl Queue {
         self.fields.get("fence").and_then(|token| token.parse().ok()).unwrap_or(0)
     }
 
-    /// Neither holders nor waiters, nor anything of theirs. (What only says who goes next may be
-    /// left for the next one to sweep.)
+    /// Neither holders nor waiters, nor anything of theirs.
     pub fn is_idle(&self) -> bool {
-        let kept = ["version", "fence", "ticket", "phase", "lapsed", "until"];
+        let kept = ["shape", "life", "fence", "wide"];
         self.fields.keys().all(|field| kept.contains(&field.as_str()))
     }
 
@@ -102,8 +100,8 @@ impl Look {
     }
 
     pub async fn now(&mut self) -> Result<Queue> {
-        let fields = cmd("HGETALL").arg(&self.key).query_async(&mut self.connection).await?;
-        Ok(Queue { fields })
+        let read = cmd("HGETALL").arg(&self.key).query_async(&mut self.connection).await?;
+        Ok(Queue { fields: as_fields(&read)? })
     }
 }
 

@@ -1,0 +1,21 @@
+//! A lock's hash as a server has it, read past the library.
+
+use std::collections::BTreeMap;
+
+use redis::cmd;
+
+use super::line::opened;
+use super::{Error, Result, Server};
+
+pub type Fields = BTreeMap<String, String>;
+
+/// The fields of the lock with this key, as if each thing that its line tells of had a field of its
+/// own.
+pub async fn fields(server: &Server, key: &str) -> Result<Fields> {
+    as_fields(&server.run(cmd("HGETALL").arg(key)).await?)
+}
+
+/// The same of fields that were read.
+pub fn as_fields(read: &Fields) -> Result<Fields> {
+    opened(read).map_err(Error::new)
+}
