@@ -12,6 +12,7 @@ mod counter;
 mod doctor;
 mod generated;
 mod losing;
+mod python;
 mod queries;
 mod revoking;
 mod running;

@@ -57,6 +57,7 @@ pub use proxy::{Cut, Flow, Proxies, Proxy};
 pub use redis_py::RedisPy;
 pub use server::{Certificates, Server, ServerSettings, Version, find_binary};
 pub use single::Single;
+pub use tree::find;
 pub use view::{Entry, View};
 pub use wait_limit::WaitLimit;
 pub use waiters::{is_subscribed, until_waiting};

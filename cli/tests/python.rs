@@ -1,0 +1,123 @@
+//! The client in Python, written from the page of the protocol, beside the command.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use rwlease::Slot;
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use crate::support::{Cluster, Error, Result, Shape, find};
+use crate::tool::{Tool, ran};
+
+const OF_EACH: usize = 3;
+const ROUNDS: usize = 12;
+
+/// Between two moves.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A read-modify-write without any protection of its own; two at a time lose counts.
+const COUNT: &str = "read -r n < \"$0\"; sleep 0.01; echo $((n + 1)) > \"$0\"";
+
+#[tokio::test]
+async fn its_own_checks_pass() -> Result {
+    finish(python("check.py")?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_count_is_lost_beside_the_command_while_the_slot_moves() -> Result {
+    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let tool = Tool::new(cluster.urls());
+    let folder = Folder::new()?;
+    let file = folder.0.join("count").to_string_lossy().into_owned();
+    std::fs::write(&file, "0\n")?;
+    write_scripts(&folder.0)?;
+
+    let done = AtomicBool::new(false);
+    let counting = async {
+        let counted = tokio::try_join!(
+            try_join_all((0..OF_EACH).map(|_| count_by_command(&tool, &file))),
+            try_join_all((0..OF_EACH).map(|_| count_in_python(&cluster, &folder.0, &file))),
+        );
+        done.store(true, Ordering::Relaxed);
+        counted
+    };
+    let (counted, moves) = tokio::join!(counting, keep_moving(&cluster, &done));
+    counted?;
+    let (count, moves) = (std::fs::read_to_string(&file)?, moves?);
+    assert_eq!(count.trim(), (2 * OF_EACH * ROUNDS).to_string());
+    assert!(moves >= 4, "the slot moved {moves} times");
+    println!("{moves} moves of the slot under {} increments", 2 * OF_EACH * ROUNDS);
+    Ok(())
+}
+
+async fn keep_moving(cluster: &Cluster, done: &AtomicBool) -> Result<usize> {
+    let slot = Slot::of("rwlease:shared").get();
+    let mut moves = 0;
+    while !done.load(Ordering::Relaxed) {
+        let master = cluster.master_of(slot).await?;
+        cluster.move_slot(slot, (master + 1) % 3).await?;
+        moves += 1;
+        sleep(PAUSE).await;
+    }
+    Ok(moves)
+}
+
+async fn count_by_command(tool: &Tool, file: &str) -> Result {
+    for _ in 0..ROUNDS {
+        finish(tool.command(&["run", "--write", "shared", "--", "sh", "-c", COUNT, file])).await?;
+    }
+    Ok(())
+}
+
+async fn count_in_python(cluster: &Cluster, scripts: &Path, file: &str) -> Result {
+    let mut python = python("count.py")?;
+    python.arg(cluster.node(0).url()).arg(scripts).args(["shared", file, &ROUNDS.to_string()]);
+    finish(python).await
+}
+
+/// A program of the example, with the redis-py that `make redis-py` fetches.
+fn python(program: &str) -> Result<Command> {
+    let path = format!("examples/python/{program}");
+    let program = find(&path).ok_or_else(|| Error::new(format!("{path} is not there")))?;
+    let redis_py = find("target/python").ok_or_else(|| Error::new("run `make redis-py`"))?;
+    let mut python = Command::new("python3");
+    // `-B`: no folder of compiled files beside the sources.
+    python.arg("-B").arg(program).env("PYTHONPATH", redis_py).kill_on_drop(true);
+    Ok(python)
+}
+
+async fn finish(command: Command) -> Result {
+    let ran = ran(command).await?;
+    if ran.status == Some(0) { Ok(()) } else { Err(Error::new(format!("{ran:?}"))) }
+}
+
+/// What the example `scripts` of the library does.
+fn write_scripts(folder: &Path) -> Result {
+    for part in ["legacy", "mutex"] {
+        std::fs::create_dir_all(folder.join(part))?;
+    }
+    for script in rwlease::scripts() {
+        std::fs::write(folder.join(format!("{}.lua", script.name())), script.text())?;
+    }
+    Ok(())
+}
+
+/// One of this process, that goes with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder> {
+        let path = std::env::temp_dir().join(format!("rwlease-python-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,116 @@
+"""Checks of the client that need no server: python3 check.py."""
+
+import unittest
+
+import rwlease
+
+NOW = 1_700_000_000_000
+HOLDS = f"absent {NOW} 0 further words"
+RELEASED = "released 0 0 further words"
+
+
+class Answers:
+    """Stands for a cluster: answers calls with these texts, and keeps what they asked."""
+
+    def __init__(self, *texts):
+        self.texts = list(texts)
+        self.calls = []
+
+    def evalsha(self, name, _, key, *words):
+        self.calls.append((name, key, *words))
+        text = self.texts.pop(0)
+        if isinstance(text, Exception):
+            raise text
+        return text
+
+    def names(self):
+        return [call[0] for call in self.calls]
+
+
+def client(*texts):
+    answers = Answers(*texts)
+    # A script's name does for its digest.
+    scripts = {name: rwlease.Script("", name) for name in rwlease.SCRIPTS}
+    return rwlease.Client(answers, scripts, poll=0.001), answers
+
+
+def granted(token=7):
+    return f"granted {NOW} 0 {token} {NOW + 30_000} further words"
+
+
+class Replies(unittest.TestCase):
+    def test_further_words_are_ignored(self):
+        locks, answers = client(HOLDS, granted(), RELEASED)
+        with locks.write("a") as guard:
+            self.assertEqual(guard.token, 7)
+            self.assertTrue(guard.is_held)
+        self.assertEqual(answers.names(), ["holds", "acquire_write", "release"])
+
+    def test_a_waiter_polls_with_its_ticket_and_id(self):
+        queued = f"queued {NOW} 0 12 3 {NOW + 9_000} further words"
+        locks, answers = client(HOLDS, queued, granted(), RELEASED)
+        locks.read("a", wait=5).release()
+        first, second = (call for call in answers.calls if call[0] == "acquire_read")
+        self.assertEqual(second[4], first[4], "the id")
+        self.assertEqual(second[-1], "12")
+        self.assertEqual(len(second), len(first) + 1)
+
+    def test_a_try_is_refused(self):
+        refused = f"refused {NOW} 0 {NOW + 9_000} further words"
+        locks, answers = client(HOLDS, refused, f"absent {NOW} 0")
+        with self.assertRaises(rwlease.NotAcquired):
+            locks.write("a", wait=0)
+        self.assertEqual(len(answers.calls[1]), 9, "two, and the seven arguments of a try")
+
+    def test_a_queued_try_is_refused_and_leaves(self):
+        queued = f"queued {NOW} 0 12 3 {NOW + 9_000}"
+        locks, answers = client(HOLDS, queued, f"left {NOW} 0")
+        with self.assertRaises(rwlease.NotAcquired):
+            locks.write("a", wait=0)
+        self.assertEqual(answers.names()[-1], "release")
+
+    def test_more_is_pumped(self):
+        more, no_more = f"pumped {NOW} 1", f"pumped {NOW} 0"
+        locks, answers = client(
+            HOLDS, f"granted {NOW} 1 7 {NOW + 30_000}", more, no_more, RELEASED
+        )
+        locks.write("a").release()
+        self.assertEqual(answers.names()[1:], ["acquire_write", "pump", "pump", "release"])
+
+    def test_a_stale_call_is_repeated_with_a_new_time(self):
+        later = NOW + 60_000
+        locks, answers = client(
+            HOLDS, f"stale {later} 0", f"absent {later} 0", granted(), RELEASED
+        )
+        locks.write("a").release()
+        first, second = (call for call in answers.calls if call[0] == "acquire_write")
+        self.assertGreaterEqual(second[3] - first[3], 60_000)
+        self.assertEqual(second[4], first[4], "the id")
+
+    def test_a_call_in_doubt_is_released_again_when_it_cannot_come_any_more(self):
+        later = NOW + 60_000
+        locks, answers = client(
+            HOLDS,
+            rwlease.redis.ConnectionError("it was sent"),
+            granted(),
+            RELEASED,
+            HOLDS,
+            f"absent {later} 0",
+            f"absent {later} 0",
+        )
+        locks.write("a").release()
+        locks.close()
+        self.assertEqual(answers.names()[3:], ["release", "holds", "holds", "release"])
+
+    def test_a_repeated_release_may_find_nothing(self):
+        gone = f"absent {NOW} 0"
+        locks, _ = client(HOLDS, granted(), rwlease.redis.ConnectionError("it was sent"), gone)
+        locks.write("a").release()
+        locks, _ = client(HOLDS, granted(), gone)
+        guard = locks.write("a")
+        with self.assertRaises(rwlease.Lost):
+            guard.release()
+
+
+if __name__ == "__main__":
+    unittest.main()

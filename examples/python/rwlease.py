@@ -1,0 +1,347 @@
+"""Read/write locks of rwlease from Python, over redis-py: docs/protocol.md as a small client.
+
+Waiters poll. Locks are not reentrant, upgraded or downgraded here.
+"""
+
+import hashlib
+import secrets
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+PREFIX = "rwlease:"
+SCRIPTS = ("acquire_read", "acquire_write", "holds", "pump", "release", "renew")
+# The server's name and the tag of a channel, of a client that only polls.
+NONE = "-"
+MOST_WAITERS = 10_000
+TIME_TO_LIVE = 10_000
+# How long after it was sent an acquire may still do something, in ms.
+LATEST = 5_000
+PAUSE = 0.05
+# Refusals of a cluster that is changing, and all that a call may end in.
+CHANGING = (redis.ReadOnlyError, redis.exceptions.ClusterError, redis.exceptions.AskError)
+FAILURES = (redis.RedisError, redis.exceptions.RedisClusterException)
+
+
+class LockError(Exception):
+    """A lock was not taken, or was lost."""
+
+
+class NotAcquired(LockError):
+    """Others held the lock all the time."""
+
+
+class Lost(LockError):
+    """The lease ended before its release: others may have held the lock."""
+
+
+class Unreachable(LockError):
+    """No server answered in time. What was sent may still be carried out."""
+
+
+class Reply(NamedTuple):
+    """What a script said, and when on the local clock it was asked and had answered."""
+
+    status: str
+    now: int
+    more: bool
+    values: list
+    sent: float
+    answered: float
+
+    @classmethod
+    def parse(cls, text, sent, answered):
+        # Later versions may add words, so only those that are known are looked at, by their places.
+        status, now, more, *values = text.split(" ")
+        return cls(status, int(now), more == "1", values, sent, answered)
+
+
+class Script(NamedTuple):
+    text: str
+    digest: str
+
+
+def connect(url):
+    """A connection that never repeats a command by itself: the client must know of each."""
+    return redis.RedisCluster.from_url(
+        url, retry=Retry(NoBackoff(), 0), decode_responses=True, socket_timeout=1
+    )
+
+
+def load(folder):
+    """The scripts that `cargo run --example scripts -- FOLDER` wrote."""
+    texts = {name: Path(folder, f"{name}.lua").read_text() for name in SCRIPTS}
+    return {
+        name: Script(text, hashlib.sha1(text.encode()).hexdigest()) for name, text in texts.items()
+    }
+
+
+class Client:
+    """Takes locks. Threads may share it.
+
+    `poll` is the interval of a waiter, `patience` how long a call is repeated: both in seconds.
+    """
+
+    def __init__(self, connection, scripts, poll=0.1, patience=10):
+        self.poll = poll
+        self.patience = patience
+        self._redis = connection
+        self._scripts = scripts
+        self._name = secrets.token_urlsafe(8)  # 11 characters
+        self._loading = threading.Lock()
+        self._settling = []
+
+    def read(self, name, lease=30, wait=None):
+        """A guard of the lock, beside other readers. See `write`."""
+        return self._acquire("acquire_read", name, lease, wait)
+
+    def write(self, name, lease=30, wait=None):
+        """A guard of the lock, alone. Seconds. `wait` is how long to wait for it: 0 tries once."""
+        return self._acquire("acquire_write", name, lease, wait)
+
+    def close(self):
+        """Waits until none of its calls can still be carried out."""
+        for thread in self._settling:
+            thread.join()
+
+    def _acquire(self, script, name, lease, wait):
+        acquisition = _Acquisition(self, script, name, lease)
+        try:
+            return acquisition.wait(wait)
+        except BaseException:
+            # Also where it is not known whether anything was taken.
+            with suppress(LockError, redis.RedisError):
+                acquisition.end()
+            raise
+
+    def _call(self, script, key, args, patience=None, on_doubt=lambda: None):
+        """Repeats a call until it is answered; each time with the arguments that `args()` gives."""
+        give_up = time.monotonic() + (self.patience if patience is None else patience)
+        while True:
+            words = args()
+            sent = time.monotonic()
+            try:
+                text = self._eval(self._scripts[script], key, words)
+            except FAILURES as error:
+                # A refusal by a server says that nothing was done.
+                if not isinstance(error, redis.ResponseError):
+                    on_doubt()
+                elif not isinstance(error, CHANGING):
+                    raise
+                if time.monotonic() >= give_up:
+                    raise Unreachable(f"{script}: {error}") from error
+                if isinstance(error, redis.ReadOnlyError):
+                    self._look_again()
+                time.sleep(PAUSE)
+                continue
+            except BaseException:  # Ctrl-C
+                on_doubt()
+                raise
+            reply = Reply.parse(text, sent, time.monotonic())
+            if reply.more and script != "pump":
+                self._pump(key)
+            return reply
+
+    def _pump(self, key):
+        """Goes on with what a call left over. If nobody answers, the poll of some waiter does."""
+        with suppress(LockError, redis.RedisError):
+            while self._call("pump", key, lambda: (NONE,), patience=0).more:
+                pass
+
+    def _eval(self, script, key, words):
+        # redis-py follows MOVED and ASK, and asks masters alone.
+        try:
+            return self._redis.evalsha(script.digest, 1, key, *words)
+        except redis.exceptions.NoScriptError:
+            pass
+        # All calls in flight come here after a failover. The first one sends the text.
+        with self._loading:
+            try:
+                return self._redis.evalsha(script.digest, 1, key, *words)
+            except redis.exceptions.NoScriptError:
+                return self._redis.eval(script.text, 1, key, *words)
+
+    def _look_again(self):
+        """The masters are others now. (redis-py looks by itself, but not after READONLY.)"""
+        with suppress(*FAILURES):  # the call is repeated all the same
+            self._redis.nodes_manager.initialize()
+
+    def _settle_later(self, acquisition):
+        thread = threading.Thread(target=acquisition.settle, daemon=True)
+        self._settling = [other for other in self._settling if other.is_alive()] + [thread]
+        thread.start()
+
+
+class _Acquisition:
+    """One request for a lock and the lease that comes of it, under one id."""
+
+    def __init__(self, client, script, name, lease):
+        self.client = client
+        self.script = script
+        self.key = PREFIX + name
+        self.id = client._name + secrets.token_urlsafe(5)  # 7 characters; never used again
+        self.lease = int(lease * 1000)
+        self.ticket = None
+        self.clock = None  # the server's time, and the local time when it was known
+        self.not_after = 0  # of the call that was sent last
+        self.doubtful = 0  # until this time of the server, a call may still be carried out
+
+    def wait(self, seconds):
+        """A guard, as soon as it is this one's turn."""
+        give_up = float("inf") if seconds is None else time.monotonic() + seconds
+        began = time.monotonic()
+        while True:
+            reply = self._ask(is_try=seconds == 0)
+            if reply.status == "granted":
+                return Guard(self, reply)
+            if reply.status == "full":
+                raise NotAcquired(f"{self.key}: too many wait")
+            if reply.status == "stale":
+                # The server's clock went on further than this side knew, or another one decides.
+                self.clock = None
+                if seconds == 0 and time.monotonic() - began > self.client.patience:
+                    raise NotAcquired(f"{self.key}: every call came too late")
+            elif seconds == 0:
+                raise NotAcquired(self.key)
+            else:
+                self.ticket = reply.values[0]
+            left = give_up - time.monotonic()
+            if left <= 0 and seconds != 0:
+                raise NotAcquired(self.key)
+            if reply.status == "queued":
+                time.sleep(min(self.client.poll, left))
+
+    def end(self):
+        """Gives back whatever it has. True if nobody was let in against it meanwhile."""
+        repeated = False
+
+        def doubt():
+            nonlocal repeated
+            repeated = True
+
+        try:
+            reply = self._call("release", lambda: (NONE, self.id), on_doubt=doubt)
+        finally:
+            if self.doubtful:
+                self.client._settle_later(self)
+        # A release that was carried out and not answered leaves nothing for its repetition.
+        return reply.status == "released" or (reply.status == "absent" and repeated)
+
+    def renew(self, patience):
+        return self._call("renew", lambda: (NONE, self.id, self.lease), patience)
+
+    def settle(self):
+        """Releases once more, when no call of unknown outcome can come any more."""
+        while self.doubtful:
+            time.sleep(self.client.poll)
+            with suppress(LockError, redis.RedisError):
+                self._read_clock()
+        with suppress(LockError, redis.RedisError):  # else its lease ends it
+            self._call("release", lambda: (NONE, self.id))
+
+    def _ask(self, is_try):
+        """An acquire, or the poll of a waiter."""
+
+        def args():
+            if self.clock is None:
+                self._read_clock()
+            now, at = self.clock
+            self.not_after = now + int((time.monotonic() - at) * 1000) + LATEST
+            words = [NONE, self.not_after, self.id, self.lease, "f", 1, NONE]
+            if not is_try:
+                window = max(1000, int(self.client.poll * 4000))
+                ttl = max(TIME_TO_LIVE, 2 * window)
+                words.append(f"{window} {ttl} {MOST_WAITERS} {NONE}")
+                if self.ticket:
+                    words.append(self.ticket)
+            return words
+
+        def doubt():
+            self.doubtful = max(self.doubtful, self.not_after)
+
+        return self._call(self.script, args, on_doubt=doubt)
+
+    def _read_clock(self):
+        """Asks the server that has the lock for its time, by the one call that changes nothing."""
+        self._call("holds", lambda: (NONE, self.id))
+
+    def _call(self, script, args, patience=None, on_doubt=lambda: None):
+        reply = self.client._call(script, self.key, args, patience, on_doubt)
+        if reply.now:  # 0: the script did not look at the clock
+            self.clock = (reply.now, reply.answered)
+            if reply.now > self.doubtful:
+                self.doubtful = 0
+        return reply
+
+
+class Guard:
+    """A lock that is held, and renewed by a thread. Its end, or `release`, gives it back."""
+
+    def __init__(self, acquisition, granted):
+        self._acquisition = acquisition
+        self._ended = threading.Event()
+        self._lost = False
+        self.token = int(granted.values[0])
+        self._until = self._bound(granted)
+        if not self.is_held:
+            raise Lost(f"{acquisition.key}: granted too late")
+        threading.Thread(target=self._keep, daemon=True).start()
+
+    @property
+    def is_held(self):
+        """Whether the server's clock cannot have reached the end of the lease."""
+        return not self._lost and time.monotonic() < self._until
+
+    def check(self):
+        """Raises `Lost` if the lock may be somebody else's. A store compares `token` besides."""
+        if not self.is_held:
+            raise Lost(self._acquisition.key)
+
+    def release(self):
+        """Raises `Lost` if the lock may have been somebody else's meanwhile."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        was_held = self.is_held
+        if not self._acquisition.end() or not was_held:
+            raise Lost(self._acquisition.key)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def _bound(self, reply):
+        # A tenth of the lease is for another server's clock, which decides after a failover.
+        left = int(reply.values[1]) - reply.now - self._acquisition.lease / 10
+        return reply.sent + left / 1000
+
+    def _keep(self):
+        """Renews until the release, or until the lease has ended."""
+        pause = self._acquisition.lease / 3000
+        while not self._ended.wait(pause):
+            left = self._until - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                reply = self._acquisition.renew(left)
+            except (LockError, redis.RedisError):
+                continue
+            if reply.status == "lost":
+                break
+            if int(reply.values[0]) != self.token:
+                # Another lease of this acquisition, which nobody uses: the lock was lost between.
+                self._lost = True
+                with suppress(LockError, redis.RedisError):  # else its lease ends it
+                    self._acquisition.end()
+                return
+            self._until = self._bound(reply)  # where it is `revoked`, this is its last
+        # A release that is under way has taken the lease away by itself.
+        self._lost = self._lost or not self._ended.is_set()
