@@ -36,6 +36,8 @@ const CALLS: usize = 40;
 const ONE_LOCK_FROM: usize = 1_000;
 
 const MOST_RATIO: f64 = 2.0;
+/// Of an uncontended pair to the published lock's.
+const MOST_OF_PUBLISHED: f64 = 1.75;
 const MOST_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
@@ -230,7 +232,7 @@ impl Bench {
             let times = [acquire_here, release_here, both].map(|time| format!("{time:.1}"));
             table.add([name.into()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
             if at < OURS {
-                goals.at_most(format!("{name}: of the published lock"), MOST_RATIO, ratio);
+                goals.at_most(format!("{name}: of the published lock"), MOST_OF_PUBLISHED, ratio);
             }
         }
         print!("\n{table}");

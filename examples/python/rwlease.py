@@ -8,10 +8,14 @@ import secrets
 import threading
 import time
 from contextlib import suppress
+from functools import cache
+from itertools import product
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import NamedTuple
 
 import redis
+from redis.crc import key_slot
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -72,6 +76,14 @@ def connect(url):
     return redis.RedisCluster.from_url(
         url, retry=Retry(NoBackoff(), 0), decode_responses=True, socket_timeout=1
     )
+
+
+@cache
+def tag_of(slot):
+    """The first string whose slot this is: the hash tag of the slot's channels."""
+    letters = digits + ascii_uppercase + ascii_lowercase
+    strings = ("".join(word) for length in (1, 2, 3) for word in product(letters, repeat=length))
+    return next(string for string in strings if key_slot(string.encode()) == slot)
 
 
 def load(folder):
@@ -185,6 +197,7 @@ class _Acquisition:
         self.client = client
         self.script = script
         self.key = PREFIX + name
+        self.tag = tag_of(key_slot(self.key.encode()))
         self.id = client._name + secrets.token_urlsafe(5)  # 7 characters; never used again
         self.lease = int(lease * 1000)
         self.ticket = None
@@ -253,7 +266,7 @@ class _Acquisition:
                 self._read_clock()
             now, at = self.clock
             self.not_after = now + int((time.monotonic() - at) * 1000) + LATEST
-            words = [NONE, self.not_after, self.id, self.lease, "f", 1, NONE]
+            words = [NONE, self.not_after, self.id, self.lease, "f", 1, self.tag]
             if not is_try:
                 window = max(1000, int(self.client.poll * 4000))
                 ttl = max(TIME_TO_LIVE, 2 * window)
