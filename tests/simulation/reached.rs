@@ -21,7 +21,6 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
             "stale" => "a late duplicate was refused",
             "queued" => "waited",
             "refused" => "a try was refused",
-            "expired" => "released after its end",
             "lost" => "a renewal came too late",
             "full" => "a queue was full",
             "left" => "a wait was given up",
@@ -103,6 +102,9 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     };
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
+    }
+    if step.script == "release" && had.is_none() && before.knows(id) {
+        census.count("released after its end");
     }
     let came_back = step.ticket().is_some() && !before.waiters.contains_key(id);
     if came_back && let Some(entry) = after.waiters.get(id) {

@@ -3,9 +3,6 @@
 // It is a part of several programs.
 #![allow(dead_code, unreachable_pub)]
 
-// Inside the crate and outside of it.
-#![allow(unreachable_pub)]
-
 use std::collections::BTreeMap;
 
 /// A lock's fields as if each thing that the line tells of had a field of its own. `s` gives way to
