@@ -72,6 +72,12 @@ const PLANTED: &[Planted] = &[
         ],
     ),
     planted(
+        "the line tells which fields there are",
+        &[W, R, R],
+        NONE,
+        ["lib/flush.lua", "gone[#gone + 1] = field -- it stood in the hash", "do end"],
+    ),
+    planted(
         "no first end of the readers is overlooked",
         &[W, R, R],
         CANCEL,

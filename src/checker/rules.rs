@@ -34,11 +34,12 @@ pub(super) struct Step<'a> {
 
 type Rule = fn(&Step<'_>) -> Option<String>;
 
-const RULES: [(&str, Rule); 26] = [
+const RULES: [(&str, Rule); 27] = [
     ("the array of readers is dense", readers_are_dense),
     ("waiters are counted and linked", waiters_are_linked),
     ("fields go with what they tell of", fields_go),
     ("the line tells the life of the key", line_tells_life),
+    ("the line tells which fields there are", |step| step.after.misplaced.clone()),
     ("no first end of the readers is overlooked", read_min_is_not_late),
     ("a key outlives what it says", key_lives),
     ("a writer is alone", writer_is_alone),

@@ -49,14 +49,14 @@ pub(super) struct View {
     numbers: BTreeMap<String, u64>,
     words: BTreeMap<String, String>,
     pub(super) ends: Option<u64>,
+    /// Fields that the line does not allow beside it.
+    pub(super) misplaced: Option<String>,
 }
 
 impl View {
     pub(super) fn of(lock: &Lock) -> Result<View, String> {
-        let mut view = View { ends: lock.ends, ..View::default() };
-        if let Some(misplaced) = line::misplaced(&lock.fields) {
-            return Err(misplaced);
-        }
+        let misplaced = line::misplaced(&lock.fields);
+        let mut view = View { ends: lock.ends, misplaced, ..View::default() };
         for (field, value) in &line::opened(&lock.fields)? {
             view.read(field, value).ok_or_else(|| format!("malformed: {field} = {value}"))?;
         }

@@ -7,6 +7,7 @@ mod inspect;
 mod key;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../../tests/support/line.rs"]
+#[allow(clippy::duplicate_mod)] // `node::tests` has all of the support
 pub(crate) mod line;
 mod mutex;
 mod push;
