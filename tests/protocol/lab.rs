@@ -221,11 +221,11 @@ impl Lab {
         if let Some(written) = written {
             self.moved = self.changes() > written;
         }
-        if self.checked {
-            if let Err(fault) = self.check(script, &answer) {
-                let raw = self.state().raw;
-                panic!("after {script} {args:?} gave {answer:?}: {fault}\n{raw:#?}");
-            }
+        if self.checked
+            && let Err(fault) = self.check(script, &answer)
+        {
+            let raw = self.state().raw;
+            panic!("after {script} {args:?} gave {answer:?}: {fault}\n{raw:#?}");
         }
         answer
     }
