@@ -2,4 +2,4 @@
 std = "lua51"
 read_globals = { "redis", "KEYS", "ARGV" }
 max_line_length = false
-ignore = { "211" } -- a shared part may define what one operation does not need
+ignore = { "211", "231", "241" } -- a shared part may define what one operation does not need

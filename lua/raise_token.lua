@@ -19,12 +19,12 @@
 -- @include head
 -- @include prelude
 
-local token = whole(3, 1, MOST_EXACT)
+local wanted = whole(3, 1, MOST_EXACT)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not is_id(ARGV[2]) then
   return refuse('id')
-elseif not token then
+elseif not wanted then
   return refuse('token')
 end
 local mine = 'r:' .. ARGV[2]
@@ -51,12 +51,12 @@ return answer(function()
   end
   if not holds() then
     return reply('lost', 0)
-  elseif token > number('fence') and token > us + AHEAD * 1000 then
+  elseif wanted > number('fence') and wanted > us + AHEAD * 1000 then
     return reply('ahead', 0)
   end
-  token = math.max(token, number('fence'))
-  put('fence', token) -- also as it stands, so that replicas can confirm it
-  cover(math.ceil(token / 1000))
+  local raised = math.max(wanted, number('fence'))
+  put('fence', raised) -- also as it stands, so that replicas can confirm it
+  cover(math.ceil(raised / 1000))
   flush(true)
   return reply('raised', 0)
 end)

@@ -22,10 +22,10 @@
 
 -- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
 -- These are the usual cases, without the machinery below.
-local line, set, gone, life, clock, now, handed = redis.pcall('HGET', KEYS[1], 's'), nil, nil, nil, nil, nil, nil
+local line, clock, now, handed = redis.pcall('HGET', KEYS[1], 's'), nil, nil, nil
 local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
 if simple then
-  local shape = string.sub(line, 1, 2)
+  local shape, set, gone, life = string.sub(line, 1, 2), nil, nil, nil
   if shape == '2W' or shape == '2R' then
     -- No flags, and its id.
     if string.sub(line, 45) == '0' .. ARGV[2] and #ARGV[2] >= 12 then

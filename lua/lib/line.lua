@@ -39,7 +39,7 @@ end
 
 -- Takes the line apart; of a queue it reads the fields that the caller needs at once. Returns an
 -- error reply if the key is not a lock of this protocol.
-local function open(names)
+local function open(needed)
   if not line then
     return call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
   elseif type(line) == 'table' then
@@ -49,13 +49,13 @@ local function open(names)
   if version ~= '2' then
     return { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKFOREIGN malformed s' }
   end
-  local kind, ends, token = string.match(line, '^2([FWRSQ])(%d+)')
+  local kind, ends = string.match(line, '^2([FWRSQ])(%d+)')
   if not kind or #ends < 29 then
     malformed('s')
   end
-  shape, found, life, token = kind, line, tonumber(string.sub(line, 3, 15)), string.sub(line, 16, 31)
+  shape, found, life = kind, line, tonumber(string.sub(line, 3, 15))
+  local token, tail = string.sub(line, 16, 31), string.sub(line, 32)
   fields.fence = token
-  local tail = string.sub(line, 32)
   if tonumber(token) >= MOST_EXACT then
     malformed('s')
   elseif kind == 'W' or kind == 'R' then
@@ -65,8 +65,8 @@ local function open(names)
   elseif tail ~= '' then
     malformed('s')
   elseif kind == 'Q' then
-    local values = call('HMGET', key, unpack(names))
-    for at, field in ipairs(names) do
+    local values = call('HMGET', key, unpack(needed))
+    for at, field in ipairs(needed) do
       fields[field] = values[at]
     end
   end

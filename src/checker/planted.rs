@@ -73,8 +73,8 @@ const PLANTED: &[Planted] = &[
     ),
     planted(
         "the line tells which fields there are",
-        &[W, R, R],
-        NONE,
+        &[W, R],
+        CANCEL,
         ["lib/flush.lua", "gone[#gone + 1] = field -- it stood in the hash", "do end"],
     ),
     planted(

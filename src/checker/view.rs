@@ -57,7 +57,7 @@ impl View {
     pub(super) fn of(lock: &Lock) -> Result<View, String> {
         let misplaced = line::misplaced(&lock.fields);
         let mut view = View { ends: lock.ends, misplaced, ..View::default() };
-        for (field, value) in &line::opened(&lock.fields)? {
+        for (field, value) in &line::opened(&lock.fields).unwrap_or_default() {
             view.read(field, value).ok_or_else(|| format!("malformed: {field} = {value}"))?;
         }
         Ok(view)
