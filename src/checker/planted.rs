@@ -101,11 +101,7 @@ const PLANTED: &[Planted] = &[
         "a writer is alone",
         &[W, R],
         NONE,
-        [
-            "acquire_write.lua",
-            "string.find(line, '^2F%d+$') and #line == 31 and",
-            "string.find(line, '^2[FRS]%d+') and",
-        ],
+        ["lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then"],
     ),
     planted(
         "tokens rise",
