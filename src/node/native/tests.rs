@@ -5,14 +5,19 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::{join, join_all};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::timeout;
 
 use super::*;
 use crate::node::Notice;
 
 const ROOM: usize = 1 << 16;
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(20);
 
 /// Takes so many bytes and then none, and notes what was written at a time.
 #[derive(Clone, Debug)]
@@ -179,7 +184,8 @@ async fn what_is_dropped_is_closed_when_nobody_waits_any_more() {
     assert!(futures::poll!(Box::pin(server.read(&mut byte))).is_pending());
     drop(waiting);
     turns().await;
-    assert_eq!(server.read(&mut byte).await.unwrap(), 0);
+    let closed = timeout(LONG, server.read(&mut byte)).await.expect("closed");
+    assert_eq!(closed.unwrap(), 0);
 }
 
 #[tokio::test]
