@@ -33,7 +33,7 @@ impl Belief {
 
 type Rule = fn(&Model, &World, &View) -> Option<String>;
 
-/// Of those who believe that they hold.
+/// What must be true of clients that believe that they hold.
 const RULES: [(&str, Rule); 3] = [
     ("a writer believes alone", exclusion),
     ("nobody overtakes a writer", newest_writes),
