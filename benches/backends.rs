@@ -12,7 +12,8 @@
 //!
 //! Only writes are measured here: the bench `load` has the reads, and the goals for them. What
 //! counts is the ratio of the locks to the other two, and of those by others to those by `redis`,
-//! within a turn; the median over the turns is printed. It exits with 3 if a goal is missed.
+//! within a turn; the median over the turns is printed. So is the processor time of this process,
+//! in which no server is. It exits with 3 if a goal is missed.
 
 #![allow(
     clippy::unwrap_used,
@@ -76,6 +77,8 @@ async fn run(turns: usize, each: Duration) -> bool {
         "of the scripts",
         "of `SET NX PX`",
         "of ours by `redis`",
+        "us of the client a pair",
+        "of that by `redis`",
         "goals",
     ]);
     let mut sides = Vec::new();
@@ -88,9 +91,9 @@ async fn run(turns: usize, each: Duration) -> bool {
             sides.iter().map(|(locks, bare)| Contenders::new(locks, bare, tasks)).collect();
         let mut seen = Vec::new();
         for turn in 0..=turns {
-            let rates = take_turn(&contenders, turn, each).await;
+            let made = take_turn(&contenders, turn, each).await;
             if turn > 0 {
-                seen.push(rates);
+                seen.push(made);
             }
         }
         for (side, backend) in BACKENDS.into_iter().enumerate() {
@@ -111,8 +114,15 @@ struct Contenders {
     set: Arc<[SetNx]>,
 }
 
-/// A second, by each of a backend's contenders.
-type Rates = [f64; 3];
+/// What each of a backend's contenders made.
+type Made = [Pairs; 3];
+
+#[derive(Clone, Copy, Default)]
+struct Pairs {
+    per_second: f64,
+    /// Processor time of the client for one, us.
+    cost: f64,
+}
 
 impl Contenders {
     /// A lock for each task, in the same slot for each kind.
@@ -130,40 +140,52 @@ impl Contenders {
         }
     }
 
-    async fn rate(&self, kind: usize, each: Duration) -> f64 {
-        let tasks = self.ours.len();
+    async fn run(&self, kind: usize, each: Duration) -> Pairs {
+        let (tasks, before) = (self.ours.len(), processor_time());
         let run = match kind {
             0 => closed(&self.ours, tasks, each).await,
             1 => closed(&self.scripts, tasks, each).await,
             _ => closed(&self.set, tasks, each).await,
         };
-        run.per_second()
+        let (per_second, spent) = (run.per_second(), processor_time() - before);
+        Pairs { per_second, cost: spent * 1e6 / (per_second * each.as_secs_f64()) }
     }
+}
+
+/// Of this process, in seconds.
+fn processor_time() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 /// All backends by turns.
-async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [Rates; 3] {
-    let mut rates = [[0.0; 3]; 3];
+async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [Made; 3] {
+    let mut made = [[Pairs::default(); 3]; 3];
     for step in turn..turn + 9 {
         let (kind, side) = (step % 9 / 3, step % 3);
-        rates[side][kind] = contenders[side].rate(kind, each).await;
+        made[side][kind] = contenders[side].run(kind, each).await;
     }
-    rates
+    made
 }
 
 /// The columns of one backend, and whether it has reached its goal.
-fn row(seen: &[[Rates; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
-    let column = |of: fn(Rates) -> f64| median(seen.iter().map(|rates| of(rates[side])));
-    let of_scripts = column(|[locks, scripts, _]| locks / scripts);
-    let of_set = column(|[locks, _, set]| locks / set);
-    let of_redis = median(seen.iter().map(|rates| rates[side][0] / rates[0][0]));
+fn row(seen: &[[Made; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
+    let column = |of: fn(Made) -> f64| median(seen.iter().map(|made| of(made[side])));
+    let of_scripts = column(|[locks, scripts, _]| locks.per_second / scripts.per_second);
+    let of_set = column(|[locks, _, set]| locks.per_second / set.per_second);
+    let of_redis = |value: fn(Pairs) -> f64| {
+        median(seen.iter().map(|made| value(made[side][0]) / value(made[0][0])))
+    };
     let met = goal.is_none_or(|(scripts, set)| of_scripts >= *scripts && of_set >= *set);
     let goal = goal.map_or(String::new(), |(scripts, set)| {
         format!("{scripts:.2} and {set:.2}: {}", if met { "met" } else { "missed" })
     });
-    let rates = [0, 1, 2].map(|kind| median(seen.iter().map(|rates| rates[side][kind])));
+    let rates = [0, 1, 2].map(|kind| median(seen.iter().map(|made| made[side][kind].per_second)));
     let mut cells = rates.map(|rate| format!("{rate:.0}")).to_vec();
-    cells.extend([of_scripts, of_set, of_redis].map(|ratio| format!("{ratio:.2}")));
+    let ratios = [of_scripts, of_set, of_redis(|pairs| pairs.per_second)];
+    cells.extend(ratios.map(|ratio| format!("{ratio:.2}")));
+    cells.push(format!("{:.1}", column(|[locks, _, _]| locks.cost)));
+    cells.push(format!("{:.2}", of_redis(|pairs| pairs.cost)));
     cells.push(goal);
     (cells, met)
 }

@@ -11,15 +11,10 @@
 -- No writer, no queue, no dead reader to look for: the usual cases, without the machinery below.
 -- @include simple
 if simple then
-  local deadline = now + lease
-  local ends, long = deadline .. '', lease <= SHORT and '0' or '1'
-  local life, longer = line and string.sub(line, 3, 15), false
-  if not line or deadline + GRACE > (tonumber(life) or NEVER) then
-    life, longer = deadline + GRACE + (line and SLACK or 0) .. '', true
-  end
+-- @include lease
   local set
   if not line then
-    if redis.call('EXISTS', KEYS[1]) == 0 then
+    if redis.pcall('EXISTS', KEYS[1]) == 0 then
       set = { 's', '2R' .. life .. stamp .. ends .. long .. caller }
     end
   elseif string.sub(line, 16, 31) < stamp then
@@ -55,19 +50,7 @@ if simple then
     end
   end
   if set then
-    local done = redis.pcall('HSET', KEYS[1], unpack(set))
-    if longer and type(done) == 'number' then
-      done = redis.pcall('PEXPIREAT', KEYS[1], life)
-      if type(done) ~= 'number' then
-        -- It holds, but no later call may rely on that life.
-        local was = line and string.sub(line, 3, 15) or '0000000000000'
-        redis.call('HSET', KEYS[1], 's', string.sub(set[2], 1, 2) .. was .. string.sub(set[2], 16))
-      end
-    end
-    if type(done) ~= 'number' then
-      return { err = string.match(done.err, ERROR) or done.err }
-    end
-    return 'granted ' .. moment .. ' 0 ' .. stamp .. ' ' .. ends
+-- @include take
   end
 end
 

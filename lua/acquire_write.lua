@@ -28,36 +28,17 @@
 -- Nobody there, or nobody who would let a try in: the usual cases, without the machinery below.
 -- @include simple
 if simple then
-  if line and string.find(line, '^2F%d+$') and #line == 31 and string.sub(line, 16) < stamp or not line and redis.call('EXISTS', KEYS[1]) == 0 then
-    local deadline = now + lease
-    local ends, life = deadline .. '', line and string.sub(line, 3, 15)
-    local longer = not line or deadline + GRACE > tonumber(life)
-    if longer then
-      life = deadline + GRACE + (line and SLACK or 0) .. ''
-    end
-    local done = redis.pcall('HSET', KEYS[1], 's', '2W' .. life .. stamp .. ends .. (lease <= SHORT and '0' or '1') .. caller)
-    if longer and type(done) == 'number' then
-      done = redis.pcall('PEXPIREAT', KEYS[1], life)
-      if type(done) ~= 'number' then
-        -- No later call may rely on that life.
-        if line then
-          redis.call('HSET', KEYS[1], 's', line)
-        else
-          redis.call('HDEL', KEYS[1], 's')
-        end
-      end
-    end
-    if type(done) ~= 'number' then
-      return { err = string.match(done.err, ERROR) or done.err }
-    end
-    return 'granted ' .. moment .. ' 0 ' .. stamp .. ' ' .. ends
+  if line and string.find(line, '^2F%d+$') and #line == 31 and string.sub(line, 16) < stamp or not line and redis.pcall('EXISTS', KEYS[1]) == 0 then
+-- @include lease
+    local set = { 's', '2W' .. life .. stamp .. ends .. long .. caller }
+-- @include take
   elseif tries and line and #line > 45 then
     local ends, _, digits = string.sub(line, 32, 44), string.find(line, '^2[WRS]%d+')
     if digits and digits > 44 and ends > moment and string.sub(line, 46) ~= caller then
       return 'refused ' .. moment .. ' 0 ' .. ends
     end
   elseif tries and line and string.find(line, '^2Q%d+$') and #line == 31 then
-    local held = redis.call('HMGET', KEYS[1], 'writer', 'waiters', 'read_min')
+    local held = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min')
     local ends = held[1] and string.sub(held[1], 2, 14) or held[3] or ''
     if not held[2] and #ends == 13 and ends > moment and string.sub(held[1] or '', 31) ~= caller then
       return 'refused ' .. moment .. ' 0 ' .. ends

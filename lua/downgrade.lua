@@ -47,7 +47,11 @@ return answer(function()
   end
   local reads_on, state, until_then, its_token, index = reading(ARGV[2])
   if reads_on and its_token == asked then
-    put('r:' .. ARGV[2], record(state, until_then, its_token, index)) -- as it stands, if this came before
+    if state == 'g' then
+      until_then = claimed_until(until_then, its_token, lease)
+      cover(until_then)
+    end
+    put('r:' .. ARGV[2], record('h', until_then, its_token, index)) -- as it stands, if this came before
   end
   settle(true)
   local alive, _, ends, reads = reading(ARGV[2])

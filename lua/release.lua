@@ -26,12 +26,15 @@ local line, clock, now, handed = redis.pcall('HGET', KEYS[1], 's'), nil, nil, ni
 local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
 if simple then
   local shape, set, gone, life = string.sub(line, 1, 2), nil, nil, nil
-  if shape == '2W' or shape == '2R' then
+  local _, digits = string.find(line, '^2%u%d+')
+  if not digits then -- luacheck: ignore 542
+    -- Malformed, as will be found.
+  elseif digits > 44 and (shape == '2W' or shape == '2R') then
     -- No flags, and its id.
     if string.sub(line, 45) == '0' .. ARGV[2] and #ARGV[2] >= 12 then
       set = { 's', '2F' .. string.sub(line, 3, 31) }
     end
-  elseif shape == '2S' then
+  elseif shape == '2S' and digits == #line and string.find(line, '^[0-3][1-9]', 45) then
     local mine = 'r:' .. ARGV[2]
     local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(string.sub(line, 46)) or 0) - 1
     local index = record and string.sub(record, 31)
@@ -50,30 +53,30 @@ if simple then
         end
       end
     end
-  elseif shape == '2Q' and #line == 31 then
+  elseif shape == '2Q' and digits == 31 and #line == 31 then
 -- @include handoff
   end
   if set then
-    if gone then
-      redis.call('HDEL', KEYS[1], '-') -- a full memory refuses nothing after it, and a user who may not delete stops here
+    -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
+    local done = gone and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(set))
+    if not gone and type(done) ~= 'number' and string.find(done.err, 'OOM', 1, true) then
+      gone, done = {}, redis.pcall('HDEL', KEYS[1], '-')
     end
-    local done = redis.pcall('HSET', KEYS[1], unpack(set))
-    if type(done) ~= 'number' then
-      if not string.find(done.err, 'OOM', 1, true) then
-        return { err = string.match(done.err, ERROR) or done.err }
+    if gone and type(done) == 'number' then
+      done = redis.pcall('HSET', KEYS[1], unpack(set))
+      if gone[1] and type(done) == 'number' then
+        done = redis.pcall('HDEL', KEYS[1], unpack(gone))
       end
-      redis.call('HDEL', KEYS[1], '-')
-      redis.call('HSET', KEYS[1], unpack(set))
     end
-    if gone then
-      redis.call('HDEL', KEYS[1], unpack(gone))
-    end
-    if life then
+    if life and type(done) == 'number' then
       done = redis.pcall('PEXPIREAT', KEYS[1], life)
       if type(done) ~= 'number' then
-        redis.call('HSET', KEYS[1], 's', string.sub(set[2], 1, 2) .. string.sub(line, 3, 15) .. string.sub(set[2], 16))
-        return { err = string.match(done.err, ERROR) or done.err }
+        -- No later call may rely on that life.
+        redis.pcall('HSET', KEYS[1], 's', string.sub(set[2], 1, 2) .. string.sub(line, 3, 15) .. string.sub(set[2], 16))
       end
+    end
+    if type(done) ~= 'number' then
+      return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
     end
     if not handed then
       return 'released 0 0'
@@ -86,7 +89,10 @@ if simple then
 end
 
 if not clock then
-  clock = redis.call('TIME')
+  clock = redis.pcall('TIME')
+  if clock.err then
+    return { err = string.match(clock.err, ERROR) or 'ERR ' .. clock.err }
+  end
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
 -- @include prelude
@@ -147,8 +153,9 @@ return answer(function()
     return strange
   end
   if handed then
-    -- Nobody heard of the grant: its waiter is gone.
+    -- Nobody heard of the grant: its waiter is gone, and one step of the budget with it.
     put('writer', false)
+    steps = steps - 1
     settle(true)
     return reply('released', more)
   end

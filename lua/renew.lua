@@ -33,15 +33,20 @@ local simple = #KEYS == 1
   and lease % 1 == 0
 if simple then
   local shape, flag, mine = string.sub(line, 1, 2), string.sub(line, 45, 45), 'r:' .. caller
+  local _, digits = string.find(line, '^2%u%d+')
   local field, text = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
-  if shape == '2W' or shape == '2R' then
-    if string.sub(line, 46) == caller and flag <= '1' and string.find(line, '^2%u%d+') then
+  if not digits then -- luacheck: ignore 542
+    -- Malformed, as will be found.
+  elseif shape == '2W' or shape == '2R' then
+    if digits > 44 and string.sub(line, 46) == caller and flag <= '1' then
       field, text = 's', string.sub(line, 31, 44)
     end
   elseif shape == '2S' then
-    field, text = mine, redis.call('HGET', KEYS[1], mine)
-  elseif shape == '2Q' and #line == 31 then
-    local queue = redis.call('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
+    if digits == #line and string.find(line, '^[0-3][1-9]', 45) then
+      field, text = mine, redis.call('HGET', KEYS[1], mine)
+    end
+  elseif shape == '2Q' and digits == 31 and #line == 31 then
+    local queue = redis.pcall('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
     if not queue[4] and not queue[5] then
       if queue[2] then
         -- Somebody who waits may be let in instead of a dead reader.
@@ -55,10 +60,13 @@ if simple then
   if was and life and was > now then
     local deadline = math.max(was, now + lease)
     local longer = deadline + GRACE > life
-    if deadline > was and lease > SHORT and (flag == '0' or flag == '2') then
+    if longer then
+      life = deadline + GRACE + SLACK
+    end
+    if life > now + KEEP and (flag == '0' or flag == '2') then
       flag = flag + 1
     end
-    local kept = longer and deadline + GRACE + SLACK .. '' or string.sub(line, 3, 15)
+    local kept = longer and life .. '' or string.sub(line, 3, 15)
     -- Written even if nothing changes, so that replicas can confirm it.
     local set
     if field == 's' then
@@ -71,20 +79,21 @@ if simple then
       end
     end
     local done = redis.pcall('HSET', KEYS[1], unpack(set))
-    if type(done) ~= 'number' then
-      if not string.find(done.err, 'OOM', 1, true) then
-        return { err = string.match(done.err, ERROR) or done.err }
+    if type(done) ~= 'number' and string.find(done.err, 'OOM', 1, true) then
+      done = redis.pcall('HDEL', KEYS[1], '-') -- a full memory refuses nothing after it
+      if type(done) == 'number' then
+        done = redis.pcall('HSET', KEYS[1], unpack(set))
       end
-      redis.call('HDEL', KEYS[1], '-') -- so that a full memory does not refuse what follows
-      redis.call('HSET', KEYS[1], unpack(set))
     end
-    if longer then
+    if longer and type(done) == 'number' then
       done = redis.pcall('PEXPIREAT', KEYS[1], kept)
       if type(done) ~= 'number' then
         -- No later call may rely on that life.
-        redis.call('HSET', KEYS[1], 's', line, field, field == 's' and line or text)
-        return { err = string.match(done.err, ERROR) or done.err }
+        redis.pcall('HSET', KEYS[1], 's', line, field, field == 's' and line or text)
       end
+    end
+    if type(done) ~= 'number' then
+      return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
     end
     local token = field == 's' and string.sub(line, 16, 31) or string.sub(text, 15, 30)
     return 'renewed ' .. string.sub(stamp, 1, 13) .. ' 0 ' .. token .. ' ' .. deadline

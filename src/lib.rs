@@ -36,7 +36,7 @@
 //!
 //! Locks and guards know the client's core and the protocol; those know the router, which owns
 //! slots, the slot map and every redirect; and the router knows nodes, each one connection to one
-//! server: of this library's own, by the `redis` crate, by the `fred` crate, or in this process
+//! server: by the `redis` crate, of this library's own, by the `fred` crate, or in this process
 //! (feature `embedded`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without a backend to servers a part of the library is of no use: the system's clock, and without

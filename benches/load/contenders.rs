@@ -74,7 +74,7 @@ pub struct Field {
 impl Field {
     pub async fn enter(target: &Target, alone: bool) -> Result<Field> {
         let (mut clients, mut bare) = (Vec::new(), Vec::new());
-        for backend in [Backend::Native, Backend::Redis, Backend::Fred] {
+        for backend in [Backend::Redis, Backend::Native, Backend::Fred] {
             clients.push((backend, backend.connect(Locks::builder(), &target.urls()).await?));
         }
         for backend in [Backend::Redis, Backend::Fred] {
@@ -126,7 +126,7 @@ impl Field {
 
     pub fn mutex(&self) -> Contender {
         let locks = self.clients[0].1.clone();
-        contender("rwlease Mutex, native".into(), move |number| {
+        contender("rwlease Mutex, redis".into(), move |number| {
             Plain(locks.mutex(beside("mutex", number)).expect("a name"))
         })
     }

@@ -4,8 +4,8 @@ use crate::common::Goals;
 use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET};
 use crate::report::Scenario;
 
-const OURS: [&str; 3] = ["rwlease native", "rwlease redis", "rwlease fred"];
-const MUTEX: &str = "rwlease Mutex, native";
+const OURS: [&str; 3] = ["rwlease redis", "rwlease native", "rwlease fred"];
+const MUTEX: &str = "rwlease Mutex, redis";
 
 /// At so many tasks at least so much of a floor.
 const FLOORS: [(&str, [(usize, f64); 2]); 2] =
@@ -13,7 +13,7 @@ const FLOORS: [(&str, [(usize, f64); 2]); 2] =
 const AHEAD: f64 = 1.0;
 const LEVEL: f64 = 0.95;
 
-/// Those whose contenders took part.
+/// The goals whose contenders took part.
 pub fn judge(scenarios: &[Scenario]) -> Goals {
     let mut goals = Goals::new("pairs/s, as ratios");
     for scenario in scenarios {

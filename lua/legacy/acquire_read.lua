@@ -17,6 +17,7 @@
 -- is repeated changes nothing, unless another reader has come between: of that one the key does not
 -- tell, so it is set anew.
 
+-- @include constants
 -- @include clock
 
 local lease = tonumber(ARGV[4])
@@ -35,7 +36,10 @@ if held ~= ARGV[3] then
   -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take
   -- off half a second.
   local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
-  redis.call('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
+  local set = redis.pcall('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
+  if set.err then
+    return { err = string.match(set.err, ERROR) or 'ERR ' .. set.err }
+  end
 end
 -- The key may last longer, by another reader's lease.
 return string.format('granted %.0f 0 0 %.0f', now, now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])))

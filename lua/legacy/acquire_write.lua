@@ -15,6 +15,7 @@
 -- Beside the published protocol: the value is the id, so that nobody else of this kind deletes the
 -- key, and a call that is repeated has the same answer.
 
+-- @include constants
 -- @include clock
 
 local lease = tonumber(ARGV[4])
@@ -27,8 +28,11 @@ local writer = redis.pcall('GET', KEYS[2])
 if type(writer) == 'table' and writer.err then
   return writer
 elseif writer ~= ARGV[3] then
-  if redis.call('EXISTS', KEYS[1]) == 1 or not redis.call('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX') then
+  local set = redis.call('EXISTS', KEYS[1]) == 0 and redis.pcall('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX')
+  if not set then
     return string.format('refused %.0f 0', now)
+  elseif set.err then
+    return { err = string.match(set.err, ERROR) or 'ERR ' .. set.err }
   end
 end
 return string.format('granted %.0f 0 0 %.0f', now, now + redis.call('PTTL', KEYS[2]))

@@ -9,6 +9,7 @@
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, DEL.
 
+-- @include constants
 -- @include clock
 
 if #KEYS ~= 1 or #ARGV ~= 2 then

@@ -1,7 +1,6 @@
 local GRACE = 10000 -- ms that a lock's key outlives the last deadline: covers the skew of two servers' clocks
 local SLACK = 10000 -- ms that a key's life is set too long, so that most calls need not set it
-local SHORT = 40000 -- ms, the longest lease after which a release leaves the key's life alone
-local KEEP = 60000 -- ms that the key of an idle lock lives at the most: SHORT + GRACE + SLACK
+local KEEP = 60000 -- ms that the key of an idle lock lives at the most: what is longer, a release lowers
 local LONGEST = 1000000000000 -- ms, the longest lease
 local NEVER = 9999999999999 -- ms, the last moment that a record has room for
 local MOST_EXACT = 9007199254740992 -- 2^53: Lua's numbers are exact up to here

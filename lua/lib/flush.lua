@@ -81,6 +81,22 @@ local function send(set, gone, frees)
   end
 end
 
+-- Takes back what was set in a lock that was nobody's. True if that was done.
+local function unset(set)
+  local gone = {}
+  for at = 1, #set, 2 do
+    if shape == 'N' or set[at] ~= 's' then
+      gone[#gone + 1] = set[at]
+    end
+  end
+  if gone[1] and type(redis.pcall('HDEL', key, unpack(gone))) == 'table' then
+    return false
+  elseif shape == 'F' then
+    call('HSET', key, 's', found)
+  end
+  return true
+end
+
 local function flush(frees)
   if #order == 0 then
     return
@@ -102,8 +118,10 @@ local function flush(frees)
   if ends ~= life then
     local done = redis.pcall('PEXPIREAT', key, format('%.0f', ends))
     if type(done) == 'table' then
-      -- No later call may rely on that life.
-      call('HSET', key, 's', format('2%s%013.0f', into, life) .. string.sub(text, 16))
+      if shape ~= 'N' and shape ~= 'F' or not unset(set) then
+        -- No later call may rely on that life.
+        call('HSET', key, 's', format('2%s%013.0f', into, life) .. string.sub(text, 16))
+      end
       error(server_error(done).err, 0)
     end
   end

@@ -1,11 +1,14 @@
 -- The last holder goes, beside a queue: nobody waits any more, or a living writer is the first and
 -- neither a reader nor an upgrader waits. To the same effect as the machinery; in any other case
 -- `set` stays as it is.
-clock = redis.call('TIME')
+clock = redis.pcall('TIME')
+if clock.err then
+  return { err = string.match(clock.err, ERROR) or 'ERR ' .. clock.err }
+end
 now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local me, stamp = ARGV[2], clock[1] .. string.sub('00000' .. clock[2], -6)
 local mine = 'r:' .. me
-local queue = redis.call(
+local queue = redis.pcall(
   'HMGET', KEYS[1], 'writer', 'readers', 'waiters', mine, 'read_min', 'writers_head', 'readers_head', 'upgrader', 'q:' .. me, 'lapsed', 'fair'
 )
 local writer, reader, id = queue[1], queue[4], queue[6]

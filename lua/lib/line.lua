@@ -43,7 +43,7 @@ local function open(needed)
   if not line then
     return call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
   elseif type(line) == 'table' then
-    return line
+    return server_error(line)
   end
   local version = string.sub(line, 1, 1)
   if version ~= '2' then
@@ -84,8 +84,9 @@ local function shaped(ends)
   local long, left = ends - now > KEEP and 1 or 0, get('ticket') or get('phase') or get('lapsed')
   if shape ~= 'Q' and (writer or shape ~= 'S') and not left and readers + (writer and 1 or 0) == 1 then
     local id = not writer and (get('i:0') or malformed('readers'))
-    local state, deadline, token, rest = parse(writer or get('r:' .. id) or malformed('readers'))
-    if state == 'h' and token == number('fence') then
+    -- It has claimed: a grant that has not stands only in a queue.
+    local _, deadline, token, rest = parse(writer or get('r:' .. id) or malformed('readers'))
+    if token == number('fence') then
       local flags = long + (token <= number('revoked') and 2 or 0)
       return writer and 'W' or 'R', format('%013.0f%d%s', deadline, flags, id or rest)
     end

@@ -6,10 +6,10 @@ local function refuse(what)
   return { err = 'LOCKARGS ' .. what }
 end
 
--- A server's error as a script answers it: without the place in the script that old servers put
--- before it.
+-- A server's error as a script answers it: with its own code, where it has one, and without the
+-- place in the script that 6.2 puts before that.
 local function server_error(refused)
-  return { err = string.match(refused.err, ERROR) or refused.err }
+  return { err = string.match(refused.err, ERROR) or 'ERR ' .. refused.err }
 end
 
 -- The whole number in ARGV[at], or nil if it is none from least to most.

@@ -4,10 +4,10 @@
 -- Numbers are costly to turn into text: the token (`stamp`) and the time (`moment`) are cut out of
 -- what TIME has said, and compared as text, for their length is fixed.
 local line = redis.pcall('HGET', KEYS[1], 's')
-local clock = redis.call('TIME')
+-- @include clock
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local moment = string.sub(stamp, 1, 13)
-local now, caller, lease, not_after = tonumber(moment), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
+local caller, lease, not_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
 local tries = #ARGV == 7
 local simple = #KEYS == 1
   and (tries or #ARGV == 8)

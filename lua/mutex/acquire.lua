@@ -61,9 +61,12 @@ elseif set then
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
-  return value
+  return server_error(value)
 end
-local left = call('PTTL', key)
+local left = redis.pcall('PTTL', key)
+if type(left) == 'table' then
+  return server_error(left)
+end
 local ends = left >= 0 and now + left or 0
 if value == ARGV[3] then
   -- The same value with the same end: it changes nothing, and replicas can confirm it.

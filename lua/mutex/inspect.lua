@@ -18,7 +18,7 @@ if #KEYS ~= 1 or #ARGV ~= 1 then
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
-  return value
+  return server_error(value)
 elseif not value then
   return { 'absent', now, 0 }
 end

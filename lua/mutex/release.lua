@@ -16,7 +16,10 @@
 local caller = ARGV[2]
 local simple = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and not string.find(caller, '[^%w_-]')
 if simple and redis.pcall('GET', KEYS[1]) == caller then
-  redis.call('DEL', KEYS[1])
+  local gone = redis.pcall('DEL', KEYS[1])
+  if type(gone) ~= 'number' then
+    return { err = string.match(gone.err, ERROR) or 'ERR ' .. gone.err }
+  end
   return 'released 0 0'
 end
 
@@ -29,4 +32,4 @@ elseif not is_id(ARGV[2]) then
   return refuse('id')
 end
 local value = redis.pcall('GET', key)
-return type(value) == 'table' and value or reply('absent', 0)
+return type(value) == 'table' and server_error(value) or reply('absent', 0)

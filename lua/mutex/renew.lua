@@ -25,18 +25,20 @@ elseif not lease then
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
-  return value
+  return server_error(value)
 elseif value ~= ARGV[2] then
   return reply('lost', 0)
 end
-local left = call('PTTL', key)
-if left < lease then
-  left = lease
-  call('PEXPIREAT', key, format('%.0f', now + lease))
-else
-  -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no hash,
-  -- and after it a full memory refuses nothing.
-  redis.pcall('HDEL', key, '-')
-  call('SET', key, value, 'XX', 'KEEPTTL')
-end
-return reply('renewed', 0, 0, now + left)
+return answer(function()
+  local left = call('PTTL', key)
+  if left < lease then
+    left = lease
+    call('PEXPIREAT', key, format('%.0f', now + lease))
+  else
+    -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no hash,
+    -- and after it a full memory refuses nothing.
+    redis.pcall('HDEL', key, '-')
+    call('SET', key, value, 'XX', 'KEEPTTL')
+  end
+  return reply('renewed', 0, 0, now + left)
+end)

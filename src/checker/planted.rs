@@ -67,7 +67,7 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "renew.lua",
-            "    if longer then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "    if longer and type(done) == 'number' then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
             "    if false then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
         ],
     ),
@@ -93,7 +93,7 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "renew.lua",
-            "    if longer then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "    if longer and type(done) == 'number' then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
             "    if false then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
         ],
     ),
@@ -137,8 +137,8 @@ const PLANTED: &[Planted] = &[
         REVOKED,
         [
             "renew.lua",
-            "string.sub(line, 46) == caller and flag <= '1' and",
-            "string.sub(line, 46) == caller and",
+            "string.sub(line, 46) == caller and flag <= '1' then",
+            "string.sub(line, 46) == caller then",
         ],
     ),
     planted(
@@ -299,7 +299,7 @@ const PLANTED: &[Planted] = &[
 ];
 
 fn find(plan: Plan, changed: Changed<'_>) -> Option<Violation> {
-    search(&mut Model::new(plan, changed), None).violation
+    search(&mut Model::new(plan, changed)).violation
 }
 
 impl Planted {

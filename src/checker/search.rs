@@ -58,8 +58,8 @@ struct Search<'a> {
 /// From every state the programs can come to their ends though nothing more goes wrong.
 pub(super) const A_WAY_OUT: &str = "a way leads to the end";
 
-/// Searches until all is known, a rule is broken, or the plan's bound or the time is reached.
-pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
+/// Searches until all is known, a rule is broken, or the plan's bound is reached.
+pub(super) fn search(model: &mut Model) -> Summary {
     let started = Instant::now();
     let first = model.first();
     let mut search = Search {
@@ -73,8 +73,7 @@ pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
         faults: [0; FAULTS.len()],
     };
     search.note(first, Found { from: 0, action: 0, depth: 0 });
-    let is_late = || time.is_some_and(|time| started.elapsed() >= time);
-    let (closed, violation) = search.run(is_late);
+    let (closed, violation) = search.run();
     let Search { model, found, transitions, faults, .. } = search;
     Summary {
         name: model.plan.name,
@@ -91,13 +90,9 @@ pub(super) fn search(model: &mut Model, time: Option<Duration>) -> Summary {
 }
 
 impl Search<'_> {
-    fn run(&mut self, is_late: impl Fn() -> bool) -> (bool, Option<Violation>) {
-        let mut looked = 0_u32;
+    fn run(&mut self) -> (bool, Option<Violation>) {
         while let Some((number, world)) = self.next.pop_front() {
-            looked += 1;
-            if self.found.len() > self.model.plan.most_states
-                || (looked.is_multiple_of(1024) && is_late())
-            {
+            if self.found.len() > self.model.plan.most_states {
                 return (false, None);
             }
             if let Err((action, what)) = self.go_on(number, &world) {

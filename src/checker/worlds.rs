@@ -37,7 +37,7 @@ pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
 /// Searches a world, tells of it, and fails if a rule is broken or its end was not reached.
 fn check(plan: Plan) {
     let planned = plan.budget.each().map(|times| times > 0);
-    let summary = search(&mut Model::new(plan, Changed::default()), None);
+    let summary = search(&mut Model::new(plan, Changed::default()));
     println!("{}", summary.row());
     keep_for_the_table(&summary);
     if let Some(violation) = &summary.violation {

@@ -35,7 +35,7 @@ use crate::protocol::{Kind, LockKey, Mode};
 ///
 /// Two requests of this kind never wait for each other: locks are waited for in one order, that of
 /// their keys' bytes, whatever the order in which they are named, and while one is waited for, only
-/// those before it are held. One who holds a lock in another way and waits for this as well can
+/// those before it are held. A holder of a lock in another way and waits for this as well can
 /// still wait for itself, or for somebody who does the same.
 ///
 /// # Cost

@@ -122,15 +122,7 @@ impl Script {
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
     ) -> Result<Script, E> {
         let mut text = String::new();
-        for line in file(&format!("{name}.lua"))?.lines() {
-            match line.strip_prefix("-- @include ") {
-                Some(part) => text.push_str(&file(&format!("lib/{}.lua", part.trim()))?),
-                None => {
-                    text.push_str(line);
-                    text.push('\n');
-                }
-            }
-        }
+        append(&mut text, &format!("{name}.lua"), &mut file)?;
         let digest = sha1_smol::Sha1::from(&text).digest().to_string();
         Ok(Script { name, text, digest })
     }
@@ -141,6 +133,23 @@ impl Script {
         // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
         Script::assemble(name, compiled_in).unwrap_or_else(|never| match never {})
     }
+}
+
+/// Appends a file, with what it includes.
+fn append<E>(
+    text: &mut String,
+    name: &str,
+    file: &mut impl FnMut(&str) -> Result<Cow<'static, str>, E>,
+) -> Result<(), E> {
+    for line in file(name)?.lines() {
+        if let Some(part) = line.strip_prefix("-- @include ") {
+            append(text, &format!("lib/{}.lua", part.trim()), file)?;
+        } else {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    Ok(())
 }
 
 fn compiled_in(name: &str) -> Result<Cow<'static, str>, std::convert::Infallible> {
@@ -178,6 +187,8 @@ const FILES: &[(&str, &str)] = files![
     "lib/clock.lua",
     "lib/head.lua",
     "lib/simple.lua",
+    "lib/lease.lua",
+    "lib/take.lua",
     "lib/handoff.lua",
     "lib/prelude.lua",
     "lib/demand.lua",

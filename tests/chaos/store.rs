@@ -23,7 +23,7 @@ redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'counter', ARGV[2])
 redis.call('HINCRBY', KEYS[1], 'writes', 1)
 return redis.call('INCR', 'sequence')";
 
-/// The server of the store, reached by a socket file: also by those whose network is cut.
+/// The server of the store, reached by a socket file: also by workers whose network is cut.
 #[derive(Debug)]
 pub struct Store(Single);
 

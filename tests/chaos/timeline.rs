@@ -1,4 +1,4 @@
-//! A picture of a run: each lock a line, with those who held it, those who waited, losses, and the
+//! A picture of a run: each lock a line, with its holders, its waiters, losses, and the
 //! faults behind them.
 
 use std::fmt::Write;

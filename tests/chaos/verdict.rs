@@ -192,7 +192,7 @@ fn told(seen: &Seen, what: &str) -> String {
     format!("{} {what}: {}", seen.count, seen.examples.join("; "))
 }
 
-/// When each lock was granted, and to whom.
+/// When each lock was granted, and to which worker.
 struct Grants(HashMap<usize, Vec<(Nanos, usize)>>);
 
 impl Grants {

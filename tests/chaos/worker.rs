@@ -55,7 +55,7 @@ pub struct Orders {
     pub seed: u64,
 }
 
-/// A worker, as the one who started it has it.
+/// A worker, as the process that started it has it.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
@@ -282,7 +282,7 @@ impl Bench {
         self.log.note(at, format_args!("G {id} {token} {deadline}"));
     }
 
-    /// Holds for a while, notes what becomes of the deadline, and stops when the lease is lost.
+    /// Holds for a while, notes how the deadline moves, and stops when the lease is lost.
     async fn stay(&self, id: u64, lease: &Lease, hold: Duration) {
         let until = now() + hold.as_nanos() as u64;
         let mut noted = deadline(lease);

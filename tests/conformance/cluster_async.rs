@@ -2,7 +2,7 @@
 //!
 //! Left out is what `docs/backends.md` says that it cannot promise: hand-offs without polling, and
 //! leaving a frozen master. Connections that are cut under load are left out too: with some
-//! versions of tokio they stop that connection for ever.
+//! versions of tokio they stop that connection forever.
 
 use std::time::Duration;
 

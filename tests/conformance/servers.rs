@@ -38,7 +38,7 @@ async fn lock_in(locks: &Locks, servers: &impl Servers, name: &str) -> Result<(R
     Ok((lock, master))
 }
 
-/// The entry of one who waits for the lock, as the server has it.
+/// A waiter's entry, as the server has it.
 async fn waiter(servers: &impl Servers, name: &str) -> Result<Option<String>> {
     let key = format!("{PREFIX}{name}");
     let master = servers.master_of(Slot::of(&key)).await?;

@@ -97,8 +97,8 @@ async fn by_url(
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 async fn connect_by_urls(settings: Builder) -> rwlease::Result<Locks> {
     match Backend::chosen() {
-        #[cfg(feature = "redis")]
-        Backend::Redis => settings.connect_redis().await,
+        #[cfg(feature = "native")]
+        Backend::Native => settings.connect_native().await,
         _ => settings.connect().await,
     }
 }

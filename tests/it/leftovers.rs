@@ -199,7 +199,7 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// A wait for an upgrade that timed out is ended, also if the one who gave it up tries again at
+/// A wait for an upgrade that timed out is ended, also if the task that gave it up tries again at
 /// once, before anything was sent.
 #[tokio::test(start_paused = true)]
 async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {

@@ -128,7 +128,7 @@ async fn what_is_lost_while_waiting_is_taken_again() {
     assert_eq!(held.leases().len(), 2);
 }
 
-/// Many take the same locks in every order and mode: nobody waits for ever, and nobody writes
+/// Many take the same locks in every order and mode: nobody waits forever, and nobody writes
 /// beside another.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_of_them_never_wait_for_each_other() {

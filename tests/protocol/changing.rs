@@ -52,6 +52,20 @@ fn only_the_holder_of_that_token_downgrades() {
     assert_eq!(lab.state().reads().len(), 0);
 }
 
+/// It names what it holds by already, and so claims it.
+#[test]
+fn a_downgrade_claims_a_readers_grant() {
+    let mut lab = Lab::new();
+    lab.write("bob1").granted();
+    lab.wait_read("ann1").queued();
+    lab.release("bob1").unwrap();
+    let token = lab.token_of("ann1");
+    assert!(!lab.state().reader(&id("ann1")).unwrap().claimed);
+    let read = lab.downgrade("ann1", token, 30_000).granted();
+    assert_eq!((read.token, read.deadline), (token, lab.now() + 30_000));
+    assert!(lab.state().reader(&id("ann1")).unwrap().claimed);
+}
+
 #[test]
 fn the_only_reader_is_upgraded_at_once() {
     let mut lab = Lab::new();
@@ -235,6 +249,24 @@ fn a_revoked_lease_ends_at_its_deadline() {
     assert_eq!(lab.renew("cat1", 60_000).status(), "renewed");
 }
 
+/// A renewal finds that a waiting writer is dead, and lets the readers behind it in, whatever it
+/// answers.
+#[test]
+fn a_renewal_lets_in_whoever_can_go() {
+    for revoked in [false, true] {
+        let mut lab = Lab::new();
+        lab.request(&Request::read("ann1").lease(60_000)).granted();
+        lab.request(&Request::write("cat1").waiting().ttl(1_000)).queued();
+        lab.request(&Request::read("dan1").waiting().ttl(60_000)).queued();
+        if revoked {
+            lab.revoke().unwrap();
+        }
+        lab.pass(1_000);
+        lab.renew("ann1", 60_000).unwrap();
+        assert!(lab.state().reads().contains(&id("dan1")), "revoked: {revoked}");
+    }
+}
+
 #[test]
 fn a_revoked_grant_is_claimed_but_not_made_longer() {
     for by_renewal in [false, true] {
@@ -318,6 +350,19 @@ fn a_forced_release_of_many_readers() {
     lab.release("w1").status();
     let again = lab.read("x0").granted();
     assert!(again.token > forced.number(0));
+}
+
+/// They hold nothing from then on, though their records have not been swept away.
+#[test]
+fn readers_that_were_forced_out_are_not_renewed_where_nobody_waits() {
+    let mut lab = Lab::new();
+    for reader in 0..100 {
+        lab.read(&format!("x{reader}")).granted();
+    }
+    assert!(lab.force().unwrap().more);
+    let state = lab.state();
+    assert!(state.raw.contains_key(&format!("r:{}", id("x0"))) && state.waiters().is_empty());
+    assert_eq!(lab.renew("x0", 1_000).status(), "lost");
 }
 
 #[test]

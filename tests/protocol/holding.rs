@@ -383,6 +383,24 @@ fn an_idle_key_is_gone_after_a_while() {
     }
 }
 
+/// A life that a release could not lower is lowered by the next.
+#[test]
+fn an_idle_key_with_a_long_life_does_not_keep_it() {
+    for machinery in [false, true] {
+        for request in [Request::write("bob1"), Request::read("bob1")] {
+            let mut lab = Lab::new();
+            lab.request(&Request::write("ann1").lease(600_000)).granted();
+            lab.checked = false;
+            lab.set_line(|line| format!("2F{}", &line[2..31]));
+            lab.machinery = machinery;
+            lab.request(&request).granted();
+            lab.checked = true;
+            lab.release("bob1").unwrap();
+            assert_eq!(lab.ends(), Some(lab.now() + GRACE), "{request:?}, {machinery}");
+        }
+    }
+}
+
 #[test]
 fn the_server_ends_the_key_itself() {
     let server = start("hz 100");

@@ -1,4 +1,4 @@
-//! Grants are told to those who have subscribed, one message a client. A server without sharded
+//! Grants are told to clients that have subscribed, one message a client. A server without sharded
 //! channels refuses the commands for them and tells nobody: there the grant stands for its claim
 //! window, and the poll finds it.
 

@@ -427,7 +427,7 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     assert_eq!(holders(&mut lab), ["gone5"]);
 }
 
-/// How many windows go by until those who are gone have been passed over. Each of their clients
+/// How many windows go by until clients that are gone have been passed over. Each of their clients
 /// waits three times.
 fn windows_lost(gone: &[&str]) -> u32 {
     let mut lab = Lab::new();

@@ -348,7 +348,7 @@ impl Model {
         assert!(!state.raw.keys().any(is_more), "{:#?}", state.raw);
         match self.lab.ends() {
             Some(ends) => assert!(ends <= end + KEEP),
-            None => assert!(state.fields.is_empty(), "for ever: {:#?}", state.fields),
+            None => assert!(state.fields.is_empty(), "forever: {:#?}", state.fields),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use redis::cmd;
 
-use super::lab::{Answer, Lab, start};
+use super::lab::{Answer, Expect, Lab, Refusal, start};
 use super::request::Request;
 use super::shapes::{all, follow, make, status};
 
@@ -27,15 +27,11 @@ fn called(
     lab.machinery = machinery;
     let before = lab.look();
     if let Some(right) = right {
-        let user = cmd("ACL").arg("SETUSER").arg("unable").arg(right).clone();
-        lab.command::<()>(&user);
-        lab.command::<()>(cmd("AUTH").arg("unable").arg("secret"));
+        lab.command::<()>(cmd("AUTH").arg(right).arg("secret"));
     }
     let answer = make(lab, call);
-    if let Some(right) = right {
+    if right.is_some() {
         lab.command::<()>(cmd("AUTH").arg("default").arg("any"));
-        let user = cmd("ACL").arg("SETUSER").arg("unable").arg(right.replace('-', "+")).clone();
-        lab.command::<()>(&user);
     }
     (before, answer, lab.look())
 }
@@ -54,18 +50,20 @@ fn but_for_the_life(lock: &Lock) -> BTreeMap<String, String> {
 }
 
 /// From each shape, by each call, by the usual paths and without them, without each right.
-#[test]
-fn whoever_lacks_a_right_does_all_or_nothing() {
+fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
     let server = start("");
     let mut lab = Lab::on(&server);
     let us = lab.now_us();
-    let rights = ["on", ">secret", "~*", "&*", "+@all"];
-    lab.command::<()>(cmd("ACL").arg("SETUSER").arg("unable").arg(&rights));
+    for right in rights {
+        let mut all = vec!["on", ">secret", "~*", "&*", "+@all"];
+        all.extend(right.split(','));
+        lab.command::<()>(cmd("ACL").arg("SETUSER").arg(right).arg(&all));
+    }
     let (mut refused, mut wrong) = (BTreeMap::new(), Vec::new());
     for (machinery, at) in all() {
         lab.machinery = machinery;
         let (_, usual, expected) = called(&mut lab, us, at, None);
-        for right in ["-hset", "-hdel", "-pexpireat"] {
+        for &right in rights {
             let (before, answer, after) = called(&mut lab, us, at, Some(right));
             // A key that has no end lives on.
             let lives = after.1.is_none() || life(&after) <= after.1;
@@ -73,11 +71,14 @@ fn whoever_lacks_a_right_does_all_or_nothing() {
                 (&answer, &after) == (&usual, &expected)
             } else {
                 *refused.entry(right).or_insert(0) += 1;
-                // A life that could not be set is the end of a call that has done the rest.
-                let is_all = right == "-pexpireat"
+                // A life that could not be set is the end of a call that has done the rest; but
+                // nobody takes a lock that was nobody's, unless it cannot be taken back.
+                let was_nobodys = before.0.get("s").is_none_or(|line| line.starts_with("2F"));
+                let is_all = right.starts_with("-pexpireat")
+                    && (!was_nobodys || right.contains("-hdel"))
                     && but_for_the_life(&after) == but_for_the_life(&expected)
                     && life(&after) == life(&before).or(Some(0));
-                after == before || is_all
+                is_the_servers(&answer) && (after == before || is_all)
             };
             if !lives || !is_right {
                 wrong.push(format!(
@@ -87,7 +88,61 @@ fn whoever_lacks_a_right_does_all_or_nothing() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(refused.len() == 3 && refused.values().all(|count| *count > 50), "{refused:?}");
+    assert!(
+        refused.len() == rights.len() && refused.values().all(|count| *count > 20),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn whoever_lacks_a_right_to_write_does_all_or_nothing() {
+    whoever_lacks_a_right_does_all_or_nothing(&[
+        "-hset",
+        "-hdel",
+        "-pexpireat",
+        "-pexpireat,-hdel",
+    ]);
+}
+
+#[test]
+fn whoever_lacks_a_right_to_read_does_all_or_nothing() {
+    whoever_lacks_a_right_does_all_or_nothing(&["-exists", "-hget", "-hmget"]);
+}
+
+/// Whether an error says what the server said, with a code, and without a place in a script; but for
+/// 6.2, which has no code for a right that is missed within a script, and puts the place before it.
+fn is_the_servers(answer: &Answer) -> bool {
+    let Err(Refusal { code, detail }) = answer else { return false };
+    let is_6_2 = detail.starts_with("@user_script: ") && detail.contains(": The user executing");
+    let has_place = detail.contains("user_script") || detail.contains("f_");
+    matches!(code.as_str(), "NOPERM" | "ERR" | "") && (is_6_2 || !has_place)
+}
+
+#[test]
+fn who_may_not_learn_the_time_is_told_so() {
+    let server = start("");
+    let mut lab = Lab::on_server_time(&server);
+    let user = cmd("ACL").arg("SETUSER").arg("unable").arg("on").arg(">secret").clone();
+    lab.command::<()>(user.clone().arg(&["~*", "&*", "+@all", "-time"]));
+    lab.read("ann1").granted();
+    lab.wait_write("bob1").queued();
+    lab.checked = false;
+    let calls: [fn(&mut Lab) -> Answer; 6] = [
+        |lab| lab.read("cat1"),
+        |lab| lab.write("cat1"),
+        |lab| lab.renew("ann1", 20_000),
+        |lab| lab.release("ann1"),
+        |lab| lab.release("bob1"),
+        |lab| lab.pump(),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let before = lab.snapshot();
+        lab.command::<()>(cmd("AUTH").arg("unable").arg("secret"));
+        let answer = call(&mut lab);
+        lab.command::<()>(cmd("AUTH").arg("default").arg("any"));
+        assert!(is_the_servers(&answer), "call {number}: {answer:?}");
+        assert_eq!(lab.snapshot(), before, "call {number}");
+    }
 }
 
 /// What ann calls, with her token.
@@ -97,7 +152,7 @@ type Call = fn(&mut Lab, u64) -> Answer;
 fn who_may_not_set_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
-    // Readers of whom one in the middle goes, and the last; one writer after another; readers after
+    // One of several readers goes, from the middle, and the last; one writer after another; readers after
     // a writer; a lease that is made longer; a downgrade; an upgrade; what is granted already.
     let cases: [(&[Request], Call); 8] = [
         (&[Request::read("ann1"), Request::read("bob1"), Request::read("cat1")], |lab, _| {

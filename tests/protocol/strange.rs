@@ -5,7 +5,7 @@ use redis::cmd;
 use super::lab::{Answer, Expect, GRACE, HERE, Lab, id};
 use super::request::Request;
 
-/// A call of every script, by one who might hold, wait or want.
+/// A call of every script, by an acquisition that might hold, wait or want.
 fn calls() -> Vec<(&'static str, Vec<String>)> {
     let request = |request: Request| {
         let args = request.args().into_iter().map(String::from).collect();
@@ -48,7 +48,7 @@ fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
         let key = lab.key().to_string();
         (lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)), lab.ends())
     };
-    let before = dump(lab);
+    let (before, line) = (dump(lab), lab.state().raw.get("s").cloned());
     for (script, args) in calls() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let answer = lab.send(script, &args);
@@ -57,10 +57,9 @@ fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
             Ok(_) => None,
             Err(refusal) => Some(refusal.code.as_str()),
         };
-        let line = lab.state().raw.get("s").cloned();
         assert_eq!(found, Some(code), "{script} {args:?}: {answer:?}, beside {line:?}");
-        assert!(dump(lab) == before, "{script} changed it");
     }
+    assert!(dump(lab) == before, "a call has changed what stands beside {line:?}");
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn a_malformed_line() {
     }
 }
 
-/// Nor need the usual calls of a holder look at all of it: but they fail in no other way.
+/// Nor need the usual calls of a holder look at a token that is out of range. The rest they do.
 #[test]
 fn a_malformed_line_of_the_caller() {
     let mut lab = Lab::new();
@@ -212,7 +211,11 @@ fn a_malformed_line_of_the_caller() {
         lab.read("bob1").granted();
         lab.read("ann1").granted();
         lab.set_field("s", &line.replace(&id("bob1"), &id("ann1")));
-        typed(&mut lab, &["pump", "inspect", "revoke", "force_release", "downgrade"]);
+        let mut meet = vec!["pump", "inspect", "revoke", "force_release", "downgrade"];
+        if line.get(15..31).and_then(|token| token.parse().ok()) < Some(1_u64 << 53) {
+            meet.extend(["release", "renew", "upgrade"]);
+        }
+        typed(&mut lab, &meet);
         lab.checked = true;
     }
 }
@@ -243,7 +246,8 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
                     snapshot.1
                 );
                 assert_eq!(lab.snapshot().1, snapshot.1, "{script} {args:?}");
-                met.push(script);
+                // It goes by the machinery, whatever the other release does.
+                met.push(if args.contains(&"wait") { "release wait" } else { script });
             }
         }
     }

@@ -165,7 +165,7 @@ impl Book {
         self.pages.lock().unwrap().spoilt.insert(lock);
     }
 
-    /// At most one writer and no reader beside it, among those who believe to hold; and who has
+    /// At most one writer and no reader beside it, among the users that believe to hold; and who has
     /// ceased to believe does so for good.
     pub fn judge(&self) {
         let mut pages = self.pages.lock().unwrap();
@@ -211,7 +211,7 @@ impl Book {
         let greatest = pages.stores.entry(belief.claim.lock).or_default();
         if belief.claim.token < *greatest {
             self.census.count("the store refused a stale token");
-            // One who holds is overtaken by nobody.
+            // A holder is overtaken by nobody.
             if belief.held.is_held()
                 && !pages.spoilt.contains(&belief.claim.lock)
                 && (self.is_strict || !belief.is_doubtful)

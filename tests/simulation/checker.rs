@@ -67,7 +67,7 @@ pub struct Step<'a> {
     pub server: usize,
     /// The server's time in ms.
     pub now: u64,
-    /// Until when it may be carried out, in the server's ms; 0: for ever.
+    /// Until when it may be carried out, in the server's ms; 0: forever.
     pub not_after: u64,
     /// What comes after the envelope.
     pub args: Vec<&'a str>,

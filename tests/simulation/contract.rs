@@ -93,7 +93,7 @@ fn check_exclusion(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// A key outlives what it says, and no key lives for ever.
+/// A key outlives what it says, and no key lives forever.
 fn check_life(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     if !hash.exists || !step.trusts_clocks {

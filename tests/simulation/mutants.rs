@@ -14,6 +14,7 @@
 //! ```
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,11 +32,10 @@ pub const HUNT: Duration = Duration::from_secs(40);
 /// What the simulation may take beyond that to come to its end.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// Where a fault in the scripts is looked for that the simulation did not find; the quick one
-/// first.
+/// Where a fault in the scripts is looked for: before the simulation, and after it.
 const SUITES_OF_THE_SCRIPTS: [Target; 2] = [
-    Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] },
     Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] },
+    Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] },
 ];
 
 /// Where a fault in the client is.
@@ -235,7 +235,7 @@ impl Unchanged {
         let mut attempt = Attempt::new(self);
         assert_eq!(attempt.hunt(&self.simulation, None), None);
         for suite in &self.suites {
-            let outcome = finish(&mut suite.command(), BUDGET);
+            let outcome = finish(&mut suite.command(), BUDGET, |_| false);
             assert_eq!(outcome.is_well, Some(true), "{}: {outcome:?}", suite.target.name);
         }
     }
@@ -245,7 +245,7 @@ impl Unchanged {
         let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
         let mut again = Command::new(&suite.expect("one that was built").program);
         again.args(["--exact", test]).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
-        finish(&mut again, BUDGET).is_well == Some(true)
+        finish(&mut again, BUDGET, |_| false).is_well == Some(true)
     }
 }
 
@@ -270,16 +270,12 @@ impl Attempt<'_> {
         copy(&root().join("lua"), &folder.join("lua"));
         mutant.apply(&folder);
         let scripts = folder.join("lua");
-        let caught = self.hunt(&self.unchanged.simulation, Some(&scripts));
         let unchanged = self.unchanged;
-        let mut suites = unchanged.suites.iter().take(SUITES_OF_THE_SCRIPTS.len());
-        caught.or_else(|| {
-            suites.find_map(|suite| {
-                let mut suite = suite.clone();
-                suite.scripts = Some(scripts.clone());
-                self.examine(&suite)
-            })
-        })
+        let [protocol, twin] = [0, 1]
+            .map(|at| Suite { scripts: Some(scripts.clone()), ..unchanged.suites[at].clone() });
+        self.examine(&protocol)
+            .or_else(|| self.hunt(&unchanged.simulation, Some(&scripts)))
+            .or_else(|| self.examine(&twin))
     }
 
     /// In a copy of the source, which is built anew.
@@ -304,7 +300,7 @@ impl Attempt<'_> {
         if let Some(scripts) = scripts {
             hunting.env("RWLEASE_LUA", scripts);
         }
-        let Finished { is_well, text } = self.finish(&mut hunting, HUNT + SPARE);
+        let Finished { is_well, text } = self.finish(&mut hunting, HUNT + SPARE, |_| false);
         let Some(is_well) = is_well else {
             self.notes.push("the simulation did not end in time".into());
             return None;
@@ -324,17 +320,30 @@ impl Attempt<'_> {
     }
 
     /// A test of the suite that fails, and does not fail without the fault; also if others do not end
-    /// with it.
+    /// with it. The first that fails ends the suite, unless it fails without the fault as well.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
         let name = suite.target.name;
-        let left = BUDGET.saturating_sub(self.used);
-        let Finished { is_well, text } = self.finish(&mut suite.command(), left);
-        let mut failed = text.lines().filter(|line| line.ends_with("FAILED"));
-        let caught = failed.find_map(|line| {
-            let test = line.split(' ').nth(1)?;
-            self.unchanged.passes(suite.target, test).then_some(test)
-        });
+        let failed = |text: &str| {
+            text.lines()
+                .filter(|line| line.ends_with("FAILED"))
+                .filter_map(|line| Some(line.split(' ').nth(1)?.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let mut innocent = Vec::new();
+        let (caught, is_well) = loop {
+            let is_new = |text: &str| failed(text).iter().any(|test| !innocent.contains(test));
+            let left = BUDGET.saturating_sub(self.used);
+            let Finished { is_well, text } = self.finish(&mut suite.command(), left, is_new);
+            let mut suspects = failed(&text);
+            suspects.retain(|test| !innocent.contains(test));
+            let guilty = suspects.iter().find(|test| self.unchanged.passes(suite.target, test));
+            if guilty.is_some() || suspects.is_empty() {
+                break (guilty.cloned(), is_well);
+            }
+            innocent.extend(suspects);
+        };
         match is_well {
+            None if caught.is_some() => {}
             None => self.notes.push(format!("LATE: {name} did not end in time")),
             Some(false) if caught.is_none() => {
                 self.notes.push(format!("{name} failed, but not by this fault"));
@@ -344,9 +353,14 @@ impl Attempt<'_> {
         caught.map(|test| format!("{name}: {test}"))
     }
 
-    fn finish(&mut self, command: &mut Command, time: Duration) -> Finished {
+    fn finish(
+        &mut self,
+        command: &mut Command,
+        time: Duration,
+        is_enough: impl Fn(&str) -> bool,
+    ) -> Finished {
         let started = Instant::now();
-        let outcome = finish(command, time);
+        let outcome = finish(command, time, is_enough);
         self.used += started.elapsed();
         outcome
     }
@@ -414,23 +428,30 @@ fn copy_of_the_source() -> PathBuf {
 /// How a command ended, and what it said.
 #[derive(Debug)]
 struct Finished {
-    /// Nothing if it did not end in its time.
+    /// Nothing if it was ended.
     is_well: Option<bool>,
     text: String,
 }
 
-fn finish(command: &mut Command, time: Duration) -> Finished {
+/// Runs a command until it ends, its time is over, or what it has said is enough. Then the servers
+/// that it has started are ended with it.
+fn finish(command: &mut Command, time: Duration, is_enough: impl Fn(&str) -> bool) -> Finished {
     let file = root().join("target/mutants/said");
     let said = fs::File::create(&file).unwrap();
-    let mut child = command.stdout(said).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(said).stderr(Stdio::null()).process_group(0).spawn().unwrap();
     let wait_limit = Instant::now() + time;
+    let text = || String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
     loop {
         let ended = child.try_wait().unwrap();
-        if ended.is_some() || Instant::now() > wait_limit {
-            child.kill().unwrap();
+        if ended.is_some() || Instant::now() > wait_limit || is_enough(&text()) {
+            let group = format!("-{}", child.id());
+            Command::new("kill")
+                .args(["-KILL", "--", &group])
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
             child.wait().unwrap();
-            let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
-            return Finished { is_well: ended.map(|status| status.success()), text };
+            return Finished { is_well: ended.map(|status| status.success()), text: text() };
         }
         std::thread::sleep(Duration::from_millis(100));
     }

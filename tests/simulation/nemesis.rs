@@ -13,6 +13,7 @@ use crate::checker::Checker;
 use crate::clients::Clients;
 use crate::contract::GRACE_MS;
 use crate::court::Court;
+use crate::line;
 use crate::plan::{Fault, Plan};
 use crate::users::key;
 
@@ -552,16 +553,17 @@ impl Nemesis {
     }
 }
 
-/// How long the leases in a hash last, by their masters. `words` are its fields and values.
+/// How long the leases in a hash last, by their ids. `words` are its fields and values.
 fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
-    let fields = words.as_chunks::<2>().0.iter();
-    let leases = fields.filter_map(|[field, value]| {
-        let master = match field.as_str() {
+    let stored = words.as_chunks::<2>().0.iter().cloned().map(|[field, value]| (field, value));
+    let fields = line::opened(&stored.collect()).unwrap_or_default();
+    let leases = fields.iter().filter_map(|(field, value)| {
+        let id = match field.as_str() {
             "writer" => value.get(30..)?,
             field => field.strip_prefix("r:")?,
         };
         let deadline: u64 = value.get(1..14)?.parse().ok()?;
-        Some((master.to_owned(), Duration::from_millis(deadline.checked_sub(now)?)))
+        Some((id.to_owned(), Duration::from_millis(deadline.checked_sub(now)?)))
     });
     leases.collect()
 }

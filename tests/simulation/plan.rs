@@ -24,7 +24,7 @@ pub enum Fault {
     Cut,
     /// A client stands still for a while.
     Pause,
-    /// A client stops for ever.
+    /// A client stops forever.
     Crash,
     /// A caller loses interest in its request.
     Cancel,

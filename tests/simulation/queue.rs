@@ -1,4 +1,4 @@
-//! The rules of the queue: who may go before whom.
+//! The rules of the queue: who may go before which other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +139,7 @@ impl Queues {
         }
     }
 
-    /// How much has passed by those who wait.
+    /// How much has passed by the waiters.
     fn count_passing(&mut self, step: &Step<'_>, granted: &[(&str, bool)]) {
         let lock = step.lock;
         let waits = self.waits.entry((lock, step.server)).or_default();

@@ -1,4 +1,4 @@
-//! What becomes of each message.
+//! What happens to each message.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

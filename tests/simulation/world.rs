@@ -149,7 +149,7 @@ impl World {
             self.go_until(self.engine.now() + calm).await;
         }
         self.come_to_rest().await;
-        self.engine.watch(|_: &Served<'_>| {}); // else the engine and what watches it would keep each other for ever
+        self.engine.watch(|_: &Served<'_>| {}); // else the engine and what watches it would keep each other forever
         let (scripts, most_calls) = self.checker.effort();
         Outcome {
             violation: self.court.violation(),

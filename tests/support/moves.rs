@@ -26,7 +26,7 @@ impl Cluster {
     }
 
     /// From here on the source answers ASK for keys that it does not have, and the target serves
-    /// those who send ASKING.
+    /// clients that send ASKING.
     pub async fn begin_move(&self, slot: u16, to: usize) -> Result<Move> {
         let from = self.master_of(slot).await?;
         if from == to {

@@ -182,7 +182,7 @@ impl Proxies {
     }
 }
 
-/// Whom to tell when the next reply on a connection is lost, and the connection with it.
+/// Who is told when the next reply on a connection is lost, and the connection with it.
 type Doom = Mutex<Option<oneshot::Sender<()>>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

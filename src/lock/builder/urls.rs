@@ -1,5 +1,5 @@
-//! Connecting to servers that URLs name: by connections of this library's own, or by the `redis`
-//! crate.
+//! Connecting to servers that URLs name: by the `redis` crate, or by connections of this library's
+//! own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::node::redis::RedisConnector;
 use crate::protocol::Scripts;
 
 /// What [`Builder::connect`] connects by.
-#[cfg(feature = "native")]
+#[cfg(not(feature = "redis"))]
 use NativeConnector as Usual;
-#[cfg(not(feature = "native"))]
+#[cfg(feature = "redis")]
 use RedisConnector as Usual;
 
 #[derive(Clone, Default)]
@@ -102,8 +102,8 @@ impl Builder {
         self
     }
 
-    /// Connects, by connections of this library's own (feature `native`, which is a default one), or
-    /// without them by the `redis` crate.
+    /// Connects, by the `redis` crate (feature `redis`, which is a default one), or without it by
+    /// connections of this library's own (feature `native`).
     ///
     /// # Errors
     ///
@@ -119,14 +119,14 @@ impl Builder {
         self.connect_by("connect", |dialer| Arc::new(Usual { dialer })).await
     }
 
-    /// Connects as [`connect`](Builder::connect) does, but by the `redis` crate.
+    /// Connects as [`connect`](Builder::connect) does, but by connections of this library's own.
     ///
     /// # Errors, Cancel safety
     ///
     /// As [`connect`](Builder::connect).
-    #[cfg(feature = "redis")]
-    pub async fn connect_redis(self) -> Result<Locks> {
-        self.connect_by("connect_redis", |dialer| Arc::new(RedisConnector { dialer })).await
+    #[cfg(feature = "native")]
+    pub async fn connect_native(self) -> Result<Locks> {
+        self.connect_by("connect_native", |dialer| Arc::new(NativeConnector { dialer })).await
     }
 
     async fn connect_by(

@@ -211,7 +211,7 @@ async fn ask_again(channels: Weak<Channels>) {
     }
 }
 
-/// Those whose turn it is to be subscribed again, after the one that was last.
+/// The channels whose turn it is to be subscribed again, after the one that was last.
 fn next(joined: &BTreeMap<Bytes, bool>, last: &Bytes) -> Vec<Bytes> {
     let later = joined.range::<Bytes, _>((Bound::Excluded(last), Bound::Unbounded));
     later.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect()

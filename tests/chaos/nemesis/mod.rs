@@ -1,4 +1,4 @@
-//! What is done to a cluster and to those who use it. Each reads back that it has really happened,
+//! What is done to a cluster and to its users. Each reads back that it has really happened,
 //! and is an error if not.
 
 mod at_once;

@@ -35,7 +35,7 @@ pub async fn state(cluster: &Cluster, name: &str) -> Result<Fields> {
     Ok(state_at(cluster, cluster.master_of(slot).await?, name).await?.0)
 }
 
-/// Owners and modes of those who wait, by their tickets.
+/// Ids and modes of the waiters, by their tickets.
 pub fn queue(fields: &Fields) -> BTreeMap<u64, (String, String)> {
     let waiter = |(field, entry): (&String, &String)| {
         let master = field.strip_prefix("q:")?;

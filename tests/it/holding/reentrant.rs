@@ -1,4 +1,4 @@
-//! One who holds the same lock again.
+//! A holder that takes the same lock again.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::support::{Cluster, Shape, connect};
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Three masters that serve what they have, whatever becomes of the others.
+/// Three masters that serve what they have, whether the others do or not.
 async fn cluster() -> Cluster {
     let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
     Cluster::start_with(shape).await.unwrap()

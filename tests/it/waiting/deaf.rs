@@ -1,4 +1,4 @@
-//! Where there is no push, those who wait look by themselves, and that is all there is to it.
+//! Where there is no push, waiters look by themselves, and that is all there is to it.
 
 use std::time::Duration;
 

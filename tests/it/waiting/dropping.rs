@@ -89,7 +89,7 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     };
     let (mut tasks, mut done, drops) = (JoinSet::new(), 0, Arc::new(Drops::default()));
     for number in 0..ALL {
-        // Grants are made to those who wait, and are on their way when those are gone.
+        // Grants are made to waiters, and are on their way when these are gone.
         tasks.spawn(drop_one(lock(number, number / 3)?, drops.clone()));
         if tasks.len() >= AT_ONCE {
             done += usize::from(soon(tasks.join_next()).await?.transpose()?.unwrap_or(false));

@@ -10,7 +10,7 @@ use super::child::{self, Child};
 use super::shared;
 use crate::support::{ConnectTo, Result, connect, until_waiting};
 
-/// How long those who waited keep the next one out when their runtime has ended.
+/// How long waiters keep the next one out when their runtime has ended.
 const TTL: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(2);
 

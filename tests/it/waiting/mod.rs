@@ -1,4 +1,4 @@
-//! Waiting on a real cluster: in what order locks are granted, how those who wait are told, and
+//! Waiting on a real cluster: in what order locks are granted, how waiters are told, and
 //! that nobody who has gone, or who loses interest, leaves anything behind.
 
 mod child;
@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 /// So long that no test is helped by a lease, a claim window or a place in the queue that ends.
 const LONG: Duration = Duration::from_secs(180);
 
-/// So long that no test is helped by one who looks by itself.
+/// So long that no test is helped by a waiter that looks by itself.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// The longest that anything is waited for that must come.

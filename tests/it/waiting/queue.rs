@@ -13,7 +13,7 @@ pub struct Queue {
     fields: BTreeMap<String, String>,
 }
 
-/// One who waits.
+/// A waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub id: String,

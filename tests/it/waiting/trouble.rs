@@ -1,4 +1,4 @@
-//! Hand-offs go on by push after whatever may end a subscription: those who wait here do not look
+//! Hand-offs go on by push after whatever may end a subscription: the waiters here do not look
 //! by themselves.
 
 use rwlease::{Locks, RwLock, WriteGuard};
@@ -8,7 +8,7 @@ use super::queue::{Queue, name_of, until, until_listening};
 use super::{hearing, soon};
 use crate::support::{Clients, Cluster, Failover, Result, Server, WaitLimit, scripts_run};
 
-/// One who holds, and a client that waits.
+/// A holder, and a client that waits.
 struct Two {
     cluster: Cluster,
     holder: RwLock,
@@ -127,7 +127,7 @@ async fn while_the_slot_is_moving() -> Result {
     until_listening(&two.cluster, &two.holder, 1).await?;
     let step = two.cluster.begin_move(slot, to).await?;
     two.cluster.move_keys(step).await?;
-    // Its release is sent on with ASK. The one who waits has not looked since, and is told nothing:
+    // Its release is sent on with ASK. The waiter has not looked since, and is told nothing:
     // it keeps its grant, and looks when the slot has moved.
     held.release().await?;
     two.cluster.finish_move(step).await?;
@@ -135,7 +135,8 @@ async fn while_the_slot_is_moving() -> Result {
     Ok(())
 }
 
-/// One who comes while the slot is on its way is sent on with ASK, and then hears at the target too.
+/// A waiter that comes while the slot is on its way is sent on with ASK, and then hears at the
+/// target too.
 #[tokio::test(flavor = "multi_thread")]
 async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
     let two = Two::start("both sides").await?;

@@ -33,6 +33,10 @@ const STEPS: u64 = 20_000;
 /// From so many steps on, nothing is too seldom from whichever seed.
 const ENOUGH: u64 = 5 * STEPS;
 
+/// The seeds of rounds that have shown a difference once: a hand-off that nobody heard did not count
+/// against the budget of the call.
+const SHOWN: [u64; 1] = [8627494231490518533];
+
 /// What is compared: two folders of scripts.
 struct Twins {
     quick: Side,
@@ -73,6 +77,9 @@ fn the_usual_paths_do_as_the_machinery() {
     twins.compare(seed.unwrap_or(1), STEPS).unwrap();
     if seed.is_none() {
         twins.census.must_be_rich();
+        for shown in SHOWN {
+            twins.compare(shown, ROUND).unwrap();
+        }
         twins.compare(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10).unwrap();
     }
 }
