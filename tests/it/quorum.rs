@@ -77,6 +77,12 @@ async fn tried(request: QuorumAcquire) -> Option<QuorumGuard> {
     request.member_timeout(MEMBER).try_once().await.unwrap()
 }
 
+/// Releases a lock that only three members can confirm. One that answers late on a busy machine
+/// leaves the outcome unknown.
+async fn release_by_three(held: QuorumGuard) {
+    assert_ne!(held.release().await.unwrap(), Released::AlreadyLost);
+}
+
 async fn member(url: &str) -> Locks {
     let settings = Locks::builder().call_timeout(Duration::from_secs(2));
     Backend::chosen().connect(settings, &[url]).await.unwrap()
@@ -118,7 +124,7 @@ async fn two_of_five_may_be_dead() {
     for name in ["mutex", "again"] {
         let held = taken(bench.quorum.mutex(name)).await;
         assert_eq!(held.leases().len(), 3);
-        assert_eq!(held.release().await.unwrap(), Released::Released);
+        release_by_three(held).await;
     }
     let writing = taken(bench.quorum.write("lock")).await;
     assert!(writing.token().is_some());
@@ -142,7 +148,7 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     bench.servers[2].freeze().unwrap();
     let held = taken(bench.quorum.mutex("hang")).await;
     assert_eq!(held.leases().len(), 3);
-    assert_eq!(held.release().await.unwrap(), Released::Released);
+    release_by_three(held).await;
     bench.gone("hang").await;
     bench.servers[1].thaw().unwrap();
     bench.servers[2].thaw().unwrap();
@@ -163,7 +169,7 @@ async fn two_of_five_may_answer_late() {
     for _ in 0..3 {
         let held = taken(bench.quorum.write("late")).await;
         assert_eq!(held.leases().len(), 3, "the late ones are not waited for");
-        assert_eq!(held.release().await.unwrap(), Released::Released);
+        release_by_three(held).await;
     }
     bench.proxies.iter().for_each(Proxy::heal);
     let wait_limit = WaitLimit::new("the late members to be free");
@@ -194,7 +200,7 @@ async fn a_try_whose_answers_are_lost_leaves_nothing() {
     let held = taken(bench.quorum.mutex("cut")).await;
     timeout(LONG, sprung).await.unwrap().unwrap();
     assert_eq!(held.leases().len(), 3);
-    assert_eq!(held.release().await.unwrap(), Released::Released);
+    release_by_three(held).await;
     bench.gone("cut").await;
 }
 
@@ -270,7 +276,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
         let token = held.token().unwrap();
         assert!(token > last, "round {round}: {token} after {last}");
         last = token;
-        assert_eq!(held.release().await.unwrap(), Released::Released);
+        release_by_three(held).await;
         for place in silent {
             bench.proxies[place].heal();
         }
