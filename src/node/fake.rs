@@ -127,6 +127,8 @@ struct Server {
     held_joins: Option<VecDeque<HeldJoin>>,
     /// The run id that it tells, if it is not made of its host.
     run_id: Option<&'static str>,
+    /// It is a Valkey of this version.
+    valkey: Option<&'static str>,
 }
 
 type HeldJoin = (mpsc::WeakUnboundedSender<Notice>, Bytes);
@@ -307,6 +309,11 @@ impl Fakes {
         self.with(host, |server| server.run_id = Some(run_id));
     }
 
+    /// Makes a server a Valkey of that version, for connections that are made from now on.
+    pub(crate) fn set_valkey(&self, host: &str, version: &'static str) {
+        self.with(host, |server| server.valkey = Some(version));
+    }
+
     /// Tells this to all who subscribe at that server.
     pub(crate) fn notify(&self, host: &str, notice: Notice) {
         self.with(host, |server| {
@@ -356,7 +363,10 @@ impl Fakes {
                     let process = server.process.as_deref().unwrap_or(host);
                     let own = format!("{process}-0123456789abcdef");
                     let run_id = server.run_id.unwrap_or(&own);
-                    Act::Answer(text(&format!("# Server\r\nrun_id:{run_id}\r\n")))
+                    let version =
+                        server.valkey.map(|version| format!("valkey_version:{version}\r\n"));
+                    let version = version.unwrap_or_default();
+                    Act::Answer(text(&format!("# Server\r\n{version}run_id:{run_id}\r\n")))
                 }
                 "CLUSTER" => match &*words[1] {
                     "MYID" => Act::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host)))),
@@ -367,6 +377,7 @@ impl Fakes {
                 },
                 "ASKING" => Act::Answer(text("OK")),
                 "WAIT" => server.confirms.clone().unwrap_or(Act::Answer(Reply::Int(1))),
+                "DELIFEQ" => server.scripts.pop_front().unwrap_or(Act::Answer(Reply::Int(1))),
                 "EVALSHA" if server.knows_no_script => refusal("NOSCRIPT No matching script."),
                 "EVAL" | "EVALSHA" => {
                     server.knows_no_script = false;

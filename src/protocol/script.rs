@@ -109,7 +109,7 @@ impl Scripts {
             raise_token: script("raise_token")?,
             mutex_acquire: script("mutex/acquire")?,
             mutex_renew: script("mutex/renew")?,
-            mutex_release: script("mutex/release")?,
+            mutex_release: Script { deletes_if_equal: true, ..script("mutex/release")? },
             mutex_inspect: script("mutex/inspect")?,
         })
     }
@@ -124,7 +124,7 @@ impl Script {
         let mut text = String::new();
         append(&mut text, &format!("{name}.lua"), &mut file)?;
         let digest = sha1_smol::Sha1::from(&text).digest().to_string();
-        Ok(Script { name, text, digest })
+        Ok(Script { name, text, digest, deletes_if_equal: false })
     }
 
     /// The script of that name as it was compiled in.

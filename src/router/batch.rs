@@ -212,10 +212,12 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         }
         // It holds for one command.
         let prefix = || asking.then(|| Command::new().word("ASKING"));
-        let with_limits = part.iter().zip(limits);
+        let deletes: Vec<bool> =
+            part.iter().map(|(_, in_flight)| in_flight.deletes_if_equal(connection)).collect();
+        let with_limits = part.iter().zip(limits).zip(&deletes);
         let commands: Vec<Command> = with_limits
-            .flat_map(|((_, in_flight), &not_after)| {
-                prefix().into_iter().chain([in_flight.command(connection, not_after)])
+            .flat_map(|(((_, in_flight), &not_after), &deletes)| {
+                prefix().into_iter().chain([in_flight.command(connection, not_after, deletes)])
             })
             .collect();
         let each = if asking { 2 } else { 1 };
@@ -227,10 +229,9 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 .into_iter()
                 .skip(each - 1)
                 .step_by(each)
-                .zip(part)
-                .map(|(reply, (_, in_flight))| {
-                    connection.observe(in_flight.slot(), sent, received, &reply);
-                    Attempt::Answered(Exchange { value: reply, sent, received })
+                .zip(part.iter().zip(&deletes))
+                .map(|(value, ((_, in_flight), &deletes))| {
+                    in_flight.hear(connection, Exchange { value, sent, received }, deletes)
                 })
                 .collect(),
             Err(Failure::Silent) => {

@@ -19,6 +19,8 @@ pub struct Script {
     pub(crate) name: &'static str,
     pub(crate) text: String,
     pub(crate) digest: String,
+    /// Its usual case is `DELIFEQ` of its key and its argument, where a server has that.
+    pub(crate) deletes_if_equal: bool,
 }
 
 impl Script {

@@ -19,7 +19,7 @@ use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
 use crate::router::telemetry::Load;
 use crate::router::time_out::time_out;
-use crate::router::{answer, lock};
+use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
 
 /// How much of a server's run id is its name.
@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     identity: Identity,
     /// Its map has shown that it is of the known cluster.
     has_shown_map: AtomicBool,
+    /// The server has `DELIFEQ`, and has not refused it.
+    deletes_if_equal: AtomicBool,
     node: Arc<dyn Node>,
     clock: Arc<dyn Clock>,
     response_timeout: Duration,
@@ -149,12 +151,15 @@ impl Connection {
         let mut replies = replies.into_iter();
         let mut bound = ClockBound::default();
         bound.observe(sent, received, server_time(replies.next())?);
-        let name = server_name(replies.next()).unwrap_or_else(|| NAMELESS.into());
+        let info = replies.next();
+        let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
+        let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
         let identity = Identity::told(replies.next())?;
         Ok(Connection {
             name,
             identity,
             has_shown_map: AtomicBool::new(false),
+            deletes_if_equal: AtomicBool::new(deletes_if_equal),
             node,
             clock,
             response_timeout: limits.response_timeout,
@@ -191,6 +196,15 @@ impl Connection {
 
     pub(crate) fn has_shown_map(&self) -> bool {
         self.has_shown_map.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn deletes_if_equal(&self) -> bool {
+        self.deletes_if_equal.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it refused `DELIFEQ`.
+    pub(crate) fn note_refused_delete(&self) {
+        self.deletes_if_equal.store(false, Ordering::Relaxed);
     }
 
     /// The name of the process, if the server tells it.

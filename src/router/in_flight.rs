@@ -10,6 +10,7 @@ use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
+use crate::router::delete_if_equal::{self, Undone};
 use crate::router::sent_with::SentWith;
 use crate::router::telemetry::{self, Attempted};
 use crate::router::texts::Unknown;
@@ -32,6 +33,8 @@ pub(crate) struct InFlightCall<'a> {
     confirmed: u32,
     deadline: Moment,
     next: Target,
+    /// A server's own command did not do it: only the script can.
+    by_script: bool,
     /// Redirects in a row.
     redirects: u32,
     /// Attempts in a row that came to nothing.
@@ -73,6 +76,8 @@ pub(crate) enum Attempt {
     Answered(Exchange<Reply>),
     /// The same, with the number of replicas that have it.
     Confirmed(Exchange<Reply>, u32),
+    /// The server's own command did nothing: it takes the script.
+    Undone,
     /// No connection: nothing was sent.
     Unconnected(NodeError),
     /// No answer in time, or the slot was found to have another master meanwhile. What was sent may
@@ -94,6 +99,7 @@ impl Attempt {
     fn outcome(&self) -> Option<Attempted> {
         match self {
             Attempt::Answered(_) | Attempt::Confirmed(..) => None,
+            Attempt::Undone => Some(Attempted::Answered),
             Attempt::Unconnected(_) => Some(Attempted::Unconnected),
             Attempt::Silent { sent: None } | Attempt::Crowded => Some(Attempted::Unsent),
             Attempt::Silent { sent: Some(_) } => Some(Attempted::Silent),
@@ -118,6 +124,7 @@ impl<'a> InFlightCall<'a> {
             confirmed: 0,
             deadline,
             next: Target::default(),
+            by_script: false,
             redirects: 0,
             troubles: 0,
             pause: Duration::ZERO,
@@ -216,9 +223,48 @@ impl<'a> InFlightCall<'a> {
         connection.server_ms(self.call.not_after)
     }
 
+    /// Whether the server's own command is sent in place of the script.
+    pub(crate) fn deletes_if_equal(&self, connection: &Connection) -> bool {
+        self.call.script.deletes_if_equal
+            && !self.by_script
+            && !self.brings_text()
+            && connection.deletes_if_equal()
+    }
+
     /// What is sent to that server.
-    pub(crate) fn command(&self, connection: &Connection, not_after: u64) -> Command {
+    pub(crate) fn command(
+        &self,
+        connection: &Connection,
+        not_after: u64,
+        deletes: bool,
+    ) -> Command {
+        if deletes {
+            return delete_if_equal::command(self.call);
+        }
         command(self.call, self.brings_text(), connection.name(), not_after)
+    }
+
+    /// What an answer to that command comes to.
+    pub(crate) fn hear(
+        &self,
+        connection: &Connection,
+        exchange: Exchange<Reply>,
+        deletes: bool,
+    ) -> Attempt {
+        let Exchange { mut value, sent, received } = exchange;
+        if deletes {
+            value = match delete_if_equal::read(value) {
+                Ok(reply) => reply,
+                Err(undone) => {
+                    if undone == Undone::Refused {
+                        connection.note_refused_delete();
+                    }
+                    return Attempt::Undone;
+                }
+            };
+        }
+        connection.observe(self.call.slot, sent, received, &value);
+        Attempt::Answered(Exchange { value, sent, received })
     }
 
     fn brings_text(&self) -> bool {
@@ -325,7 +371,8 @@ impl<'a> InFlightCall<'a> {
         sent_with: &SentWith,
     ) -> Attempt {
         let not_after = self.not_after(connection);
-        let command = self.command(connection, not_after);
+        let deletes = self.deletes_if_equal(connection);
+        let command = self.command(connection, not_after, deletes);
         if !sent_with.note(not_after) {
             return Attempt::Silent { sent: None };
         }
@@ -342,15 +389,7 @@ impl<'a> InFlightCall<'a> {
             connection.call_with(permit, &command, self.deadline).await
         };
         match outcome {
-            Ok(exchange) => {
-                connection.observe(
-                    self.call.slot,
-                    exchange.sent,
-                    exchange.received,
-                    &exchange.value,
-                );
-                Attempt::Answered(exchange)
-            }
+            Ok(exchange) => self.hear(connection, exchange, deletes),
             Err(Failure::Broken(failure)) => Attempt::Broken { failure, not_after },
             Err(Failure::Silent) => {
                 connection.gave_up(self.router.clock.now(), self.router.response_timeout);
@@ -399,6 +438,7 @@ impl<'a> InFlightCall<'a> {
                 self.confirmed = confirmed;
                 return self.take_in(address, exchange);
             }
+            Attempt::Undone => self.by_script = true,
             Attempt::Unconnected(failure) if failure.permanent => {
                 self.last_failure = Some(failure);
                 return Err(self.failed(Reason::Permanent));

@@ -9,6 +9,7 @@ mod clock_bound;
 mod cluster_adapter;
 mod connection;
 mod connections;
+mod delete_if_equal;
 mod heard;
 mod in_flight;
 mod map;

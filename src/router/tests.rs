@@ -4,6 +4,7 @@
 mod batch;
 mod connecting;
 mod credentials;
+mod deletes;
 mod identity;
 mod overload;
 mod redirects;
@@ -25,8 +26,11 @@ use crate::node::{Command, Reply};
 use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script};
 use crate::slot::Slot;
 
-static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script { name: "test", text: "return {}".into(), digest: "digest".into() });
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| script("test"));
+
+pub(super) fn script(name: &'static str) -> Script {
+    Script { name, text: "return {}".into(), digest: "digest".into(), deletes_if_equal: false }
+}
 
 const ALL: (u16, u16, &str) = (0, 16383, "a");
 /// The key `k` is of the lower half, `x` of the upper one.

@@ -144,10 +144,39 @@ async fn a_call_whose_answer_was_lost_is_sent_again() {
         let held =
             held.unwrap_or_else(|| panic!("round {round}: refused by its own first attempt"));
         assert_eq!(server.say::<String>("GET lost").await.unwrap(), held.id());
-        let sprung = proxy.trap(&digest("mutex/release"), Cut::AfterIt);
+        let release = digest("mutex/release");
+        let has_own = server.version().deletes_if_equal();
+        let sprung = proxy.trap(if has_own { "DELIFEQ" } else { &release }, Cut::AfterIt);
         assert_eq!(held.release().await.unwrap(), Released::Released, "round {round}");
         timeout(LONG, sprung).await.unwrap().unwrap();
         assert_eq!(server.say::<u64>("EXISTS lost").await.unwrap(), 0);
+    }
+}
+
+/// The library's own command for it is the script, whoever may not use the server's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_a_command_of_the_server_where_it_has_one() {
+    let (server, locks) = single().await;
+    let mutex = locks.mutex("deleted").unwrap();
+    let has_own = server.version().deletes_if_equal();
+    for may in [true, false] {
+        if !may && has_own {
+            server.say::<()>("ACL SETUSER default -delifeq").await.unwrap();
+        }
+        mutex.lock().await.unwrap().release().await.unwrap();
+        server.reset_stats().await.unwrap();
+        for _ in 0..3 {
+            let held = mutex.lock().await.unwrap();
+            assert_eq!(held.release().await.unwrap(), Released::Released);
+        }
+        let own = if may && has_own { 3 } else { 0 };
+        assert_eq!(server.calls("delifeq").await.unwrap(), own);
+        assert_eq!(server.calls("evalsha").await.unwrap(), 6 - own);
+        let held = mutex.lock().await.unwrap();
+        server.say::<String>("SET deleted another").await.unwrap();
+        assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+        assert_eq!(server.say::<String>("GET deleted").await.unwrap(), "another");
+        server.say::<u64>("DEL deleted").await.unwrap();
     }
 }
 

@@ -560,6 +560,11 @@ impl Version {
         self.name == "Valkey" && self.major >= 9
     }
 
+    /// `DELIFEQ`.
+    pub fn deletes_if_equal(&self) -> bool {
+        self.name == "Valkey" && self.major >= 9
+    }
+
     /// Whether Lua is a module that can be taken out.
     pub fn has_lua_module(&self) -> bool {
         self.name == "Valkey" && (self.major, self.minor) >= (9, 1)

@@ -20,8 +20,7 @@ const NOW_S: u64 = 1_700_000_000;
 /// For one attempt.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script { name: "test", text: "return {}".into(), digest: "digest".into() });
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| crate::router::tests::script("test"));
 
 /// A cluster of one server that serves every slot.
 struct Server {

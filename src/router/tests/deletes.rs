@@ -1,0 +1,90 @@
+//! A server's own command in place of a script.
+
+use super::*;
+
+static RELEASE: LazyLock<Script> =
+    LazyLock::new(|| Script { deletes_if_equal: true, ..script("release") });
+
+async fn valkey(version: &'static str) -> Bench {
+    let fakes = Fakes::new(&[ALL]);
+    fakes.set_valkey("a", version);
+    let clock = TestClock::start();
+    let settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
+    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
+    fakes.log("a");
+    Bench { fakes, clock, router }
+}
+
+fn release(key: &str) -> Call {
+    Call { script: &RELEASE, ..call(key) }
+}
+
+impl Bench {
+    async fn release(&self, key: &str) -> Result<Answer, CallError> {
+        self.router.call(&release(key), self.within(10)).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_one_command_where_the_server_has_it() {
+    let bench = valkey("9.0.0").await;
+    let answer = bench.release("k").await.unwrap();
+    assert_eq!(answer.reply, text("released 0 0"));
+    assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"]);
+    bench.call("k").await.unwrap();
+    assert_eq!(bench.fakes.log("a"), [line("EVALSHA digest", "k", "a")], "other scripts stay");
+
+    let older = valkey("8.1.4").await;
+    older.release("k").await.unwrap();
+    assert_eq!(older.fakes.log("a"), [line("EVALSHA digest", "k", "a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_command_does_not_delete_the_script_tells_of() {
+    let bench = valkey("9.1.2").await;
+    bench.fakes.script("a", [Act::Answer(Reply::Int(0)), Act::Answer(text("absent 17 0"))]);
+    assert_eq!(bench.release("k").await.unwrap().reply, text("absent 17 0"));
+    assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg", &line("EVALSHA digest", "k", "a")]);
+    bench.release("k").await.unwrap();
+    assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"], "the next one is tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_the_command_is_spared_it() {
+    for refused in ["NOPERM this user has no permissions", "ERR unknown command 'DELIFEQ'"] {
+        let bench = valkey("9.1.2").await;
+        bench.fakes.script("a", [refusal(refused)]);
+        bench.release("k").await.unwrap();
+        bench.release("k").await.unwrap();
+        let script = line("EVALSHA digest", "k", "a");
+        assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg", &script, &script]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
+    let bench = valkey("9.1.2").await;
+    bench.fakes.set_valkey("b", "9.1.2");
+    bench.fakes.script("a", [redirect("ASK", "k", "b"), Act::Break { maybe_sent: true }]);
+    assert_eq!(bench.release("k").await.unwrap().address, address("b"));
+    assert_eq!(bench.fakes.count("b", "ASKING"), 1);
+    assert_eq!(bench.fakes.count("b", "DELIFEQ k arg"), 1);
+    let again = bench.release("k").await.unwrap();
+    assert_eq!(again.in_doubt, Some(0), "the first may have deleted it");
+    assert_eq!(bench.fakes.count("a", "DELIFEQ k arg"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_sends_the_command_too() {
+    let bench = valkey("9.1.2").await;
+    bench.fakes.script("a", [Act::Answer(Reply::Int(0))]);
+    let calls = [release("k"), call("x"), release("y")];
+    let outcomes = bench.router.batch(&calls, bench.within(5)).await;
+    let replies: Vec<Reply> = outcomes.into_iter().map(|outcome| outcome.unwrap().reply).collect();
+    assert_eq!(replies[2], text("released 0 0"));
+    assert_ne!(replies[0], replies[2], "the script has said it");
+    let log = bench.fakes.log("a");
+    let sent = ["DELIFEQ k arg", &line("EVALSHA digest", "x", "a"), "DELIFEQ y arg"];
+    assert_eq!(log[..3], sent);
+    assert_eq!(log[3..], [line("EVALSHA digest", "k", "a")]);
+}
