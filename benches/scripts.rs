@@ -36,8 +36,8 @@ const CALLS: usize = 40;
 const ONE_LOCK_FROM: usize = 1_000;
 
 const MOST_RATIO: f64 = 2.0;
-/// Of an uncontended pair to the published lock's.
-const MOST_OF_PUBLISHED: f64 = 1.75;
+/// Of an uncontended pair to the published lock's: on Redis 7.0, and on later servers.
+const MOST_OF_PUBLISHED: (f64, f64) = (1.75, 1.65);
 const MOST_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
@@ -67,11 +67,13 @@ fn main() -> ExitCode {
         version.name, version.major, version.minor, version.patch
     );
 
+    let is_later = version.name != "Redis" || version.major > 7;
+    let most = if is_later { MOST_OF_PUBLISHED.1 } else { MOST_OF_PUBLISHED.0 };
     let mut bench = Bench::new(&server, rounds);
     let mut goals = Goals::new("server time and memory");
     bench.readers(&mut goals);
     bench.waiters(&mut goals);
-    bench.uncontended(&mut goals);
+    bench.uncontended(most, &mut goals);
     bench.inner_calls();
     bench.memory(&mut goals);
     print!("\n{goals}");
@@ -214,7 +216,7 @@ impl Bench {
 
     /// A lock that nobody else wants, beside the published one: server time of taking and giving
     /// back.
-    fn uncontended(&mut self, goals: &mut Goals) {
+    fn uncontended(&mut self, most: f64, goals: &mut Goals) {
         let mut best = [[f64::INFINITY; 2]; PAIRS.len()];
         for round in 0..self.rounds {
             for (best, pair) in best.iter_mut().zip(self.pairs(round)) {
@@ -232,7 +234,7 @@ impl Bench {
             let times = [acquire_here, release_here, both].map(|time| format!("{time:.1}"));
             table.add([name.into()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
             if at < OURS {
-                goals.at_most(format!("{name}: of the published lock"), MOST_OF_PUBLISHED, ratio);
+                goals.at_most(format!("{name}: of the published lock"), most, ratio);
             }
         }
         print!("\n{table}");

@@ -4,14 +4,21 @@ use crate::common::Goals;
 use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET};
 use crate::report::Scenario;
 
-const OURS: [&str; 3] = ["rwlease redis", "rwlease native", "rwlease fred"];
+/// The default backend, of which most is wanted, and the others.
+const DEFAULT: &str = "rwlease redis";
+const OURS: [&str; 3] = [DEFAULT, "rwlease native", "rwlease fred"];
 const MUTEX: &str = "rwlease Mutex, redis";
 
-/// At so many tasks at least so much of a floor.
-const FLOORS: [(&str, [(usize, f64); 2]); 2] =
-    [(SCRIPTS, [(1, 0.95), (64, 0.90)]), (SET, [(1, 0.90), (64, 0.65)])];
+const CROWD: usize = 64;
+/// Of the same scripts by the bare client crate, at any number of tasks.
+const OF_SCRIPTS: f64 = 0.90;
+/// Of `SET NX PX`, in a crowd that writes, or that reads.
+const OF_SET: [(&str, f64); 2] = [("uncontended write", 1.25), ("uncontended read", 1.10)];
+/// Of `rds_lock`, at any number of tasks, and in a crowd where each has a lock of its own.
 const AHEAD: f64 = 1.0;
-const LEVEL: f64 = 0.95;
+const FAR_AHEAD: f64 = 1.25;
+/// A mutex of `rslock`, from so many tasks on.
+const LEVEL: (usize, f64) = (16, 1.0);
 
 /// The goals whose contenders took part.
 pub fn judge(scenarios: &[Scenario]) -> Goals {
@@ -20,53 +27,77 @@ pub fn judge(scenarios: &[Scenario]) -> Goals {
         if scenario.is_open() {
             ahead_in_time(&mut goals, scenario);
         } else {
-            floors(&mut goals, scenario);
+            of_scripts(&mut goals, scenario);
+            of_set(&mut goals, scenario);
             beside_others(&mut goals, scenario);
         }
     }
     goals
 }
 
-fn floors(goals: &mut Goals, scenario: &Scenario) {
+fn of_scripts(goals: &mut Goals, scenario: &Scenario) {
     for ours in OURS {
-        for (floor, wanted) in FLOORS {
-            let ratios =
-                wanted.map(|(tasks, wanted)| Some((wanted, scenario.ratio(ours, floor, tasks)?)));
-            if let [Some(few), Some(many)] = ratios {
-                let at = wanted.map(|(tasks, _)| tasks.to_string()).join(" and ");
-                goals.all_at_least(
-                    format!("{}: {ours} of {floor}, at {at}", scenario.name),
-                    &[few, many],
-                );
-            }
+        let ratios = ratios(scenario, ours, SCRIPTS, 1, OF_SCRIPTS);
+        if !ratios.is_empty() {
+            goals.all_at_least(what(scenario, ours, SCRIPTS, 1), &ratios);
         }
     }
 }
 
+fn of_set(goals: &mut Goals, scenario: &Scenario) {
+    let wanted = OF_SET.into_iter().find(|(name, _)| *name == scenario.name);
+    if let Some((_, wanted)) = wanted
+        && let Some(ratio) = scenario.ratio(DEFAULT, SET, CROWD)
+    {
+        let name = format!("{}: {DEFAULT} of {SET}, at {CROWD}", scenario.name);
+        goals.at_least(name, wanted, ratio);
+    }
+}
+
 fn beside_others(goals: &mut Goals, scenario: &Scenario) {
-    let ratios = |ours, theirs, wanted| -> Vec<(f64, f64)> {
-        let ratio = |&tasks: &usize| Some((wanted, scenario.ratio(ours, theirs, tasks)?));
-        scenario.tasks().iter().filter_map(ratio).collect()
-    };
-    let at: Vec<String> = scenario.tasks().iter().map(usize::to_string).collect();
-    let what =
-        |ours, theirs| format!("{}: {ours} of {theirs}, at {}", scenario.name, at.join(", "));
     for ours in OURS {
-        let ahead = ratios(ours, RDS_LOCK, AHEAD);
+        let ahead = ratios(scenario, ours, RDS_LOCK, 1, AHEAD);
         if !ahead.is_empty() {
-            goals.all_more_than(what(ours, RDS_LOCK), &ahead);
+            goals.all_more_than(what(scenario, ours, RDS_LOCK, 1), &ahead);
         }
     }
-    let level = ratios(MUTEX, RSLOCK, LEVEL);
-    if !level.is_empty() {
-        goals.all_at_least(what(MUTEX, RSLOCK), &level);
+    let is_alone = scenario.tasks().len() > 1;
+    if let Some(ratio) = scenario.ratio(DEFAULT, RDS_LOCK, CROWD).filter(|_| is_alone) {
+        let name = |of| format!("{}: {DEFAULT}{of} of {RDS_LOCK}, at {CROWD}", scenario.name);
+        goals.at_least(name(""), FAR_AHEAD, ratio);
+        if let Some(late) = scenario.ratio_of_times(DEFAULT, RDS_LOCK, CROWD, 0.99) {
+            goals.at_most(name(", p99"), 1.0, late);
+        }
     }
+    let (from, wanted) = LEVEL;
+    let level = ratios(scenario, MUTEX, RSLOCK, from, wanted);
+    if !level.is_empty() {
+        goals.all_at_least(what(scenario, MUTEX, RSLOCK, from), &level);
+    }
+}
+
+/// What is wanted and what was measured, for each number of tasks from `least` on.
+fn ratios(
+    scenario: &Scenario,
+    ours: &str,
+    theirs: &str,
+    least: usize,
+    wanted: f64,
+) -> Vec<(f64, f64)> {
+    let tasks = scenario.tasks().into_iter().filter(|tasks| *tasks >= least);
+    tasks.filter_map(|tasks| Some((wanted, scenario.ratio(ours, theirs, tasks)?))).collect()
+}
+
+fn what(scenario: &Scenario, ours: &str, theirs: &str, least: usize) -> String {
+    let tasks = scenario.tasks().into_iter().filter(|tasks| *tasks >= least);
+    let at: Vec<String> = tasks.map(|tasks| tasks.to_string()).collect();
+    format!("{}: {ours} of {theirs}, at {}", scenario.name, at.join(", "))
 }
 
 /// All do as many pairs there as are due.
 fn ahead_in_time(goals: &mut Goals, scenario: &Scenario) {
     for ours in OURS {
-        if let Some(ratio) = scenario.ratio_of_medians(ours, RDS_LOCK) {
+        if let Some(ratio) = scenario.ratio_of_times(ours, RDS_LOCK, scenario.tasks()[0], 0.5) {
             goals.at_most(
                 format!("{}: {ours}, median of that of {RDS_LOCK}", scenario.name),
                 AHEAD,

@@ -160,11 +160,16 @@ impl Scenario {
         Some(row.ratio_to(self.base(row, base)?))
     }
 
-    /// Of the times.
-    pub fn ratio_of_medians(&self, contender: &str, base: &str) -> Option<f64> {
-        let tasks = self.tasks()[0];
+    /// Of the times at that quantile.
+    pub fn ratio_of_times(
+        &self,
+        contender: &str,
+        base: &str,
+        tasks: usize,
+        quantile: f64,
+    ) -> Option<f64> {
         let (row, base) = (self.row(contender, tasks)?, self.row(base, tasks)?);
-        Some(row.at(0.5).as_secs_f64() / base.at(0.5).as_secs_f64())
+        Some(row.at(quantile).as_secs_f64() / base.at(quantile).as_secs_f64())
     }
 
     /// The floor of the same client crate, or of `redis` where the contender has none of its own;

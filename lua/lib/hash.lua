@@ -1,3 +1,4 @@
+-- @layer
 -- A write-back cache over the lock. The state line is taken apart into the fields that it tells of
 -- (line.lua), a script changes fields here, and writes them in one go at its end (flush.lua): so
 -- nothing is half done when an argument, a field or the server's memory turns out to be bad.

@@ -1,3 +1,4 @@
+-- @layer
 -- The state line, the field `s`: the version, the shape, the end of the key's life, the last token,
 -- and what the shape says. See docs/protocol.md.
 local virtual, implied = {}, {} -- the fields that only the line tells of, as a set and in order
@@ -77,6 +78,8 @@ end
 local function shaped(ends)
   if is_idle() then
     return 'F', ''
+  elseif shape == 'Q' and get('writer') then
+    return 'Q', ''
   elseif get('waiters') or get('upgrader') or get('sweep') or get('forced') then
     return 'Q', ''
   end

@@ -1,3 +1,4 @@
+-- @layer
 -- Who is next. Whatever frees a lock ends here, and grants it to the waiters whose turn it is, in a
 -- bounded number of steps; what is left over is said by `more`.
 --

@@ -122,7 +122,8 @@ impl Script {
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
     ) -> Result<Script, E> {
         let mut text = String::new();
-        append(&mut text, &format!("{name}.lua"), &mut file)?;
+        let layers = append(&mut text, &format!("{name}.lua"), &mut file)?;
+        text.push_str(&"end)()\n".repeat(layers));
         let digest = sha1_smol::Sha1::from(&text).digest().to_string();
         Ok(Script { name, text, digest, deletes_if_equal: false })
     }
@@ -135,21 +136,29 @@ impl Script {
     }
 }
 
-/// Appends a file, with what it includes.
+/// Appends a file, with what it includes. Returns how many layers it has begun.
+///
+/// From `-- @layer` on, the rest of the script stands in a function of its own. A script makes its
+/// functions anew in each call, and Lua searches for each local variable that a function uses: in
+/// the function around it one by one, in those further out not at all.
 fn append<E>(
     text: &mut String,
     name: &str,
     file: &mut impl FnMut(&str) -> Result<Cow<'static, str>, E>,
-) -> Result<(), E> {
+) -> Result<usize, E> {
+    let mut layers = 0;
     for line in file(name)?.lines() {
         if let Some(part) = line.strip_prefix("-- @include ") {
-            append(text, &format!("lib/{}.lua", part.trim()), file)?;
+            layers += append(text, &format!("lib/{}.lua", part.trim()), file)?;
+        } else if line == "-- @layer" {
+            text.push_str("return (function()\n");
+            layers += 1;
         } else {
             text.push_str(line);
             text.push('\n');
         }
     }
-    Ok(())
+    Ok(layers)
 }
 
 fn compiled_in(name: &str) -> Result<Cow<'static, str>, std::convert::Infallible> {
@@ -214,11 +223,7 @@ mod tests {
         assert_eq!(Scripts::built_in().acquire_write.digest, read.acquire_write.digest);
         for script in scripts() {
             assert!(script.text.lines().count() > 20, "{} is whole", script.name);
-            assert!(
-                !script.text.contains("@include"),
-                "{} has nothing left to include",
-                script.name
-            );
+            assert!(!script.text.contains("-- @"), "{} has nothing left to assemble", script.name);
         }
         let files = |folder: PathBuf| {
             folder.read_dir().unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file())

@@ -82,6 +82,38 @@ fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
     assert!(error.to_string().contains("0 of the 1 requested replicas"), "{error}");
 }
 
+/// A replica gets two commands for a pair, and no transaction around them.
+#[tokio::test(flavor = "multi_thread")]
+async fn few_bytes_of_a_pair_reach_a_replica() {
+    const PAIRS: u64 = 100;
+    const MOST: u64 = 200;
+    let stage = Stage::new().await;
+    let sent = async || -> u64 {
+        let info = stage.master.info("replication").await.unwrap();
+        info["master_repl_offset"].parse().unwrap()
+    };
+    let lock = stage.locks.rwlock("a").unwrap();
+    lock.write().await.unwrap().release().await.unwrap();
+    stage.in_step().await;
+    stage.replica.reset_stats().await.unwrap();
+    for reads in [false, true] {
+        let before = sent().await;
+        for _ in 0..PAIRS {
+            if reads {
+                lock.read().await.unwrap().release().await.unwrap();
+            } else {
+                lock.write().await.unwrap().release().await.unwrap();
+            }
+        }
+        let each = (sent().await - before) / PAIRS;
+        assert!(each <= MOST, "{each} bytes, reads: {reads}");
+    }
+    stage.in_step().await;
+    assert_eq!(stage.replica.calls("multi").await.unwrap(), 0);
+    let written = stage.replica.calls("hset").await.unwrap();
+    assert_eq!(written, 4 * PAIRS, "one to take it, one to release it");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_is_requested_again_is_not_confirmed_by_a_replica_that_stands_still() {
     let stage = Stage::new().await;
