@@ -27,7 +27,7 @@ pub(super) fn all() -> Vec<Fault> {
     text.split("\n\n").filter(|block| block.contains("file:")).map(Fault::read).collect()
 }
 
-fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::checker::beliefs;
 use crate::checker::client::ClientFault;
-use crate::checker::faults::Fault;
+use crate::checker::faults::{Fault, root};
 use crate::checker::program::{Budget, Plan, Wish};
 use crate::checker::rules;
 use crate::checker::search::{A_WAY_OUT, Violation, search};
@@ -321,6 +321,14 @@ impl Planted {
 #[ignore = "a part of `make check`"]
 fn each_rule_finds_a_fault_in_the_scripts() {
     PLANTED.iter().for_each(Planted::is_found);
+}
+
+#[test]
+fn each_fault_has_its_place() {
+    for Planted { rule, file, old, .. } in PLANTED {
+        let text = std::fs::read_to_string(root().join("lua").join(file)).unwrap();
+        assert_eq!(text.matches(old).count(), 1, "{rule}: {file}: {old}");
+    }
 }
 
 #[test]
