@@ -17,7 +17,6 @@ use crate::router::texts::Unknown;
 use crate::router::time_out::time_out;
 use crate::router::topology::RefreshFrom;
 use crate::router::{ATTEMPTS, Router};
-use crate::slot::Slot;
 
 /// After this many redirects in a row something is odd, and it goes on a little slower.
 const SWIFT_REDIRECTS: u32 = 3;
@@ -186,10 +185,6 @@ impl<'a> InFlightCall<'a> {
     /// own to say.
     pub(crate) fn is_asking(&self) -> bool {
         self.next.asking
-    }
-
-    pub(crate) fn slot(&self) -> Slot {
-        self.call.slot
     }
 
     /// Whether an earlier attempt may still arrive.
