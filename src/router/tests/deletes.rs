@@ -6,8 +6,8 @@ static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script { deletes_if_equal: true, ..script("release") });
 
 async fn valkey(version: &'static str) -> Bench {
-    let fakes = Fakes::new(&[ALL]);
-    fakes.set_valkey("a", version);
+    let fakes = Fakes::new(&HALVES);
+    HALVES.iter().for_each(|(.., host)| fakes.set_valkey(host, version));
     let clock = TestClock::start();
     let settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
     let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
@@ -64,7 +64,6 @@ async fn a_server_that_refuses_the_command_is_spared_it() {
 #[tokio::test(start_paused = true)]
 async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.set_valkey("b", "9.1.2");
     bench.fakes.script("a", [redirect("ASK", "k", "b"), Act::Break { maybe_sent: true }]);
     assert_eq!(bench.release("k").await.unwrap().address, address("b"));
     assert_eq!(bench.fakes.count("b", "ASKING"), 1);
@@ -78,13 +77,13 @@ async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
 async fn a_batch_sends_the_command_too() {
     let bench = valkey("9.1.2").await;
     bench.fakes.script("a", [Act::Answer(Reply::Int(0))]);
-    let calls = [release("k"), call("x"), release("y")];
+    let calls = [release("k"), call("{k}2"), release("{k}3")];
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
     let replies: Vec<Reply> = outcomes.into_iter().map(|outcome| outcome.unwrap().reply).collect();
     assert_eq!(replies[2], text("released 0 0"));
     assert_ne!(replies[0], replies[2], "the script has said it");
     let log = bench.fakes.log("a");
-    let sent = ["DELIFEQ k arg", &line("EVALSHA digest", "x", "a"), "DELIFEQ y arg"];
+    let sent = ["DELIFEQ k arg", &line("EVALSHA digest", "{k}2", "a"), "DELIFEQ {k}3 arg"];
     assert_eq!(log[..3], sent);
     assert_eq!(log[3..], [line("EVALSHA digest", "k", "a")]);
 }
