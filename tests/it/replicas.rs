@@ -93,7 +93,10 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
         info["master_repl_offset"].parse().unwrap()
     };
     let lock = stage.locks.rwlock("a").unwrap();
-    lock.write().await.unwrap().release().await.unwrap();
+    for _ in 0..2 {
+        // The first sets the key's life, and the second makes it longer, for ten seconds.
+        lock.write().await.unwrap().release().await.unwrap();
+    }
     stage.in_step().await;
     stage.replica.reset_stats().await.unwrap();
     for reads in [false, true] {
