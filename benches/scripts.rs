@@ -30,7 +30,7 @@ const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "po
 const ROUNDS: usize = 100;
 const FEW_ROUNDS: usize = 5;
 /// Calls of one script in a round: few, so that a busy machine leaves some rounds alone.
-const CALLS: usize = 40;
+const CALLS: usize = 100;
 /// Up to this size each call of a round meets a lock of its own: else the round itself would change
 /// the size.
 const ONE_LOCK_FROM: usize = 1_000;

@@ -12,35 +12,27 @@
 -- @include simple
 if simple then
 -- @include lease
-  local set
-  if not line then
-    if redis.pcall('EXISTS', KEYS[1]) == 0 then
-      set = { 's', '2R' .. life .. stamp .. ends .. long .. caller }
-    end
-  elseif string.sub(line, 16, 31) < stamp then
+  local taken, more
+  if free then
+    taken = '2R' .. life .. stamp .. ends .. long .. caller
+  elseif line and string.sub(line, 16, 31) < stamp then
     local shape, least, flag, rest = string.sub(line, 2, 2), string.sub(line, 32, 44), string.sub(line, 45, 45), string.sub(line, 46)
     local _, digits = string.find(line, '^2%u%d+')
-    if shape == 'F' then
-      if digits == 31 and #line == 31 then
-        set = { 's', '2R' .. life .. stamp .. ends .. long .. caller }
-      end
-    elseif not digits or digits < 45 or least <= moment or rest == caller then
-      set = nil -- a queue, a dead holder, its own lease
+    if not digits or digits < 45 or least <= moment or rest == caller then
+      taken = nil -- a queue, a dead holder, its own lease
     elseif shape == 'S' then
       local mine = 'r:' .. caller
       if digits == #line and flag <= '3' and rest >= '1' and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
         if long == '1' then
           flag = flag < '2' and '1' or '3'
         end
-        set = {
-          's', '2S' .. life .. stamp .. (ends < least and ends or least) .. flag .. rest + 1,
-          mine, 'h' .. ends .. stamp .. rest, 'i:' .. rest, caller,
-        }
+        taken = '2S' .. life .. stamp .. (ends < least and ends or least) .. flag .. rest + 1
+        more = { mine, 'h' .. ends .. stamp .. rest, 'i:' .. rest, caller }
       end
     elseif shape == 'R' and flag <= '1' then
       if #rest >= 12 and #rest <= 40 and not string.find(rest, '[^%w_-]') then
-        set = {
-          's', '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2',
+        taken = '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2'
+        more = {
           'r:' .. rest, 'h' .. least .. string.sub(line, 16, 31) .. '0', 'i:0', rest,
           'r:' .. caller, 'h' .. ends .. stamp .. '1', 'i:1', caller,
         }
@@ -49,7 +41,7 @@ if simple then
       return 'refused ' .. moment .. ' 0 ' .. least
     end
   end
-  if set then
+  if taken then
 -- @include take
   end
 end

@@ -28,9 +28,9 @@
 -- Nobody there, or nobody who would let a try in: the usual cases, without the machinery below.
 -- @include simple
 if simple then
-  if line and string.find(line, '^2F%d+$') and #line == 31 and string.sub(line, 16) < stamp or not line and redis.pcall('EXISTS', KEYS[1]) == 0 then
+  if free then
 -- @include lease
-    local set = { 's', '2W' .. life .. stamp .. ends .. long .. caller }
+    local taken, more = '2W' .. life .. stamp .. ends .. long .. caller, nil
 -- @include take
   elseif tries and line and #line > 45 then
     local ends, _, digits = string.sub(line, 32, 44), string.find(line, '^2[WRS]%d+')

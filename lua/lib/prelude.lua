@@ -1,5 +1,10 @@
 -- What the machinery of every script stands on. Nothing here writes.
 local call, format, key, here = redis.call, string.format, KEYS[1], ARGV[1]
+local MOST_EXACT = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
+local AHEAD = 60000 -- ms that a raised token may be ahead of the server's clock
+local LEAP = 1000000000 -- how far a ticket that comes back may be ahead of the last one given
+local WIDE = '-----------------------------------------------------------------'
+local RECORD = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest
 local us = clock[1] * 1000000 + clock[2] -- the server's time, us, for fencing tokens
 
 local function refuse(what)

@@ -7,10 +7,11 @@ local line = redis.pcall('HGET', KEYS[1], 's')
 -- @include clock
 local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local moment = string.sub(stamp, 1, 13)
-local caller, lease, not_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
-local tries = #ARGV == 7
+local args = ARGV
+local caller, lease, not_after = args[3], tonumber(args[4]), tonumber(args[2])
+local tries = #args == 7
 local simple = #KEYS == 1
-  and (tries or #ARGV == 8)
+  and (tries or #args == 8)
   and #stamp == 16
   and (not line or #line > 30)
   and #caller >= 12
@@ -21,7 +22,10 @@ local simple = #KEYS == 1
   and lease <= LONGEST
   and lease % 1 == 0
   and (not_after == 0 or (not_after and not_after >= now and not_after <= NEVER and not_after % 1 == 0))
-  and (ARGV[5] == 'f' or ARGV[5] == 'r')
-  and ARGV[6] == '1'
-  and #ARGV[7] <= 8
-  and string.find(ARGV[7], '^[%w_-]+$')
+  and (args[5] == 'f' or args[5] == 'r')
+  and args[6] == '1'
+  and #args[7] <= 8
+  and string.find(args[7], '^[%w_-]+$')
+-- Nobody holds it or waits for it, and the clock is past its last token.
+local free = simple
+  and (line and string.find(line, '^2F%d+$') and #line == 31 and string.sub(line, 16) < stamp or not line and redis.pcall('EXISTS', KEYS[1]) == 0)

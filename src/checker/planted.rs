@@ -265,7 +265,7 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "acquire_write.lua",
+            "lib/simple.lua",
             "string.find(line, '^2F%d+$') and #line == 31 and",
             "string.find(line, '^2[FRS]%d+') and",
         ],

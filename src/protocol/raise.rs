@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn the_scripts_have_the_same_bound() {
-        let constants = include_str!("../../lua/lib/constants.lua");
-        assert!(constants.contains(&format!("local AHEAD = {} --", AHEAD.as_millis())));
+        let prelude = include_str!("../../lua/lib/prelude.lua");
+        assert!(prelude.contains(&format!("local AHEAD = {} --", AHEAD.as_millis())));
     }
 
     #[test]
