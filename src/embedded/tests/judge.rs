@@ -25,6 +25,11 @@ impl Judge {
         Judge { is_same_version: server == "redis 7.0.15", server }
     }
 
+    /// Redis 6.2.
+    pub(super) fn is_old(&self) -> bool {
+        self.server.starts_with("redis 6.")
+    }
+
     /// A reply without what may differ: the place of an error, and between versions its text.
     pub(super) fn essence(&self, reply: Reply) -> Reply {
         match reply {
