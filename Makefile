@@ -3,8 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
-# What `get-server valkey-9.1` and `get-server redis-8.2` make.
+# What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
+REDIS_6 := target/servers/redis-6.2
 REDIS_8 := target/servers/redis-8.2
 # What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
 VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
@@ -69,8 +70,10 @@ check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: 
 check-mutants: ## Plant the faults of the scripts, and count those that small worlds find (ONLY=name)
 	ONLY="$(ONLY)" $(CHECK) checker::score
 
-equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis 7.0 and 8.2, and with Valkey (CALLS=n, RWLEASE_SEED=n)
+equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis 6.2, 7.0 and 8.2, and with Valkey (CALLS=n, RWLEASE_SEED=n)
+	@scripts/get-server redis-6.2 >/dev/null
 	@scripts/get-server redis-8.2 >/dev/null
+	SERVER_IS="redis 6.2." RWLEASE_SERVER=$(CURDIR)/$(REDIS_6) $(COMPARE)
 	SERVER_IS="redis 7.0." $(COMPARE)
 	SERVER_IS="redis 8.2." RWLEASE_SERVER=$(CURDIR)/$(REDIS_8) $(COMPARE)
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
