@@ -137,7 +137,7 @@ pub async fn release_tells_the_truth(one: &Locks, other: &Locks) {
 }
 
 pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Locks, other: &Locks) {
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(6);
     let names: Vec<String> = (0..100).map(|number| format!("renewed{number}")).collect();
     let held = join_all(names.iter().map(async |name| {
         let lock = one.rwlock(name).unwrap();

@@ -59,7 +59,7 @@ pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
     let (lock, mut master) = lock_in(&locks, servers, "followed").await?;
     let mut last = 0;
     for turn in 0..6 {
-        let writing = lock.write().lease(Duration::from_secs(2)).await?;
+        let writing = lock.write().lease(Duration::from_secs(5)).await?;
         assert!(writing.token() > last);
         last = writing.token();
         master = another(servers, master).await?;
