@@ -147,6 +147,13 @@ impl Locks {
         self.client.find(id).is_some()
     }
 
+    /// Whether that acquisition still wants the lock, or holds it: it has not been given up.
+    #[cfg(feature = "embedded")]
+    #[doc(hidden)]
+    pub fn wants(&self, id: &str) -> bool {
+        self.client.find(id).is_some_and(|acquisition| acquisition.state().is_wanted())
+    }
+
     /// The scripts that this client uses.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]

@@ -93,11 +93,11 @@ impl Clients {
         self.add();
     }
 
-    /// Whether the client of that acquisition runs, and knows of it.
-    pub fn run(&self, id: &str) -> bool {
+    /// Whether the client of that acquisition runs, and has not given it up.
+    pub fn want(&self, id: &str) -> bool {
         self.hosts.values().any(|client| {
             client.host.is_running()
-                && client.locks.lock().unwrap().iter().any(|locks| locks.knows(id))
+                && client.locks.lock().unwrap().iter().any(|locks| locks.wants(id))
         })
     }
 

@@ -272,8 +272,8 @@ impl World {
             };
             // An upgrader of a lock that nobody holds has lost its read, and there is nothing to
             // give it.
-            let waits = hash.waiters.iter().any(|(master, waiter)| {
-                waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.run(master)
+            let waits = hash.waiters.iter().any(|(id, waiter)| {
+                waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.want(id)
             });
             if !waits || hash.leases(ms).next().is_some() {
                 self.idle_since.remove(&lock);

@@ -86,6 +86,12 @@ impl State {
         effects
     }
 
+    /// Whether the lock is still asked for, or held.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn is_wanted(&self) -> bool {
+        matches!(self, State::Acquiring(_) | State::Held(_))
+    }
+
     /// The request under way, for a new lease or for an upgrade.
     pub(crate) fn acquiring(&mut self) -> Option<&mut Acquiring> {
         match self {
