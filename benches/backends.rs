@@ -5,10 +5,10 @@
 //! time, so that drift of the machine meets all alike:
 //!
 //! - the locks of this library;
-//! - the same two scripts, by the bare client crate (for connections of the library's own, by
-//!   `redis`) with one connection to each master and the slot known;
-//! - `SET NX PX` and compare-and-delete by that bare client, which is the least that any lock
-//!   costs.
+//! - the same two scripts, by the bare client crate (for connections of the library's own, by the
+//!   least connection that writes together what is ready) with one connection to each master and
+//!   the slot known;
+//! - `SET NX PX` and compare-and-delete by the same, which is the least that any lock costs.
 //!
 //! Only writes are measured here: the bench `load` has the reads, and the goals for them. What
 //! counts is the ratio of the locks to the other two, and of those by others to those by `redis`,

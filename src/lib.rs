@@ -68,6 +68,7 @@ mod backoff;
 mod checker;
 mod client;
 mod clock;
+mod decimal;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;

@@ -54,7 +54,23 @@ macro_rules! measure {
     }};
 }
 
-pub(crate) use {count, count_each, level, measure};
+/// Notes a duration in a histogram with two labels. The usual values have keys that are made at
+/// compile time: this is for what every hold does.
+macro_rules! measure_each {
+    ($name:literal, $time:expr, $first:literal => $one:expr, $second:literal => $other:expr,
+     [$(($a:literal, $b:literal)),+ $(,)?]) => {{
+        #[cfg(feature = "metrics")]
+        match ($one, $other) {
+            $(($a, $b) => ::metrics::histogram!($name, $first => $a, $second => $b),)+
+            (one, other) => ::metrics::histogram!($name, $first => one, $second => other),
+        }
+        .record($time.as_secs_f64());
+        #[cfg(not(feature = "metrics"))]
+        let _ = ($time, $one, $other);
+    }};
+}
+
+pub(crate) use {count, count_each, level, measure, measure_each};
 
 /// In place of that of `metrics`.
 #[cfg(not(feature = "metrics"))]

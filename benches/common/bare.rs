@@ -1,5 +1,5 @@
-//! The floor: the client crates without this library, with one connection to each master and the
-//! slots known.
+//! The floor: the client crates, or the least connection of one's own, without this library, with
+//! one connection to each master and the slots known.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::Slot;
 use smallvec::SmallVec;
 
+use crate::common::bare_connection::BareConnection;
 use crate::lock::Lock;
 use crate::support::{Backend, Cluster};
 
@@ -30,6 +31,7 @@ pub struct Bare {
 
 enum Connection {
     Redis(MultiplexedConnection),
+    Native(Arc<BareConnection>),
     #[cfg(feature = "fred")]
     Fred(fred::clients::Client),
 }
@@ -73,6 +75,7 @@ impl Bare {
             connections.push(match backend {
                 #[cfg(feature = "fred")]
                 Backend::Fred => Connection::Fred(fred_client(node.port()).await),
+                Backend::Native => Connection::Native(BareConnection::open(node.port()).await),
                 _ => Connection::Redis(redis_client(&node.url()).await),
             });
         }
@@ -92,6 +95,10 @@ impl Bare {
                 }
                 let _: redis::Value =
                     command.query_async(&mut connection.clone()).await.expect("no answer");
+            }
+            Connection::Native(connection) => {
+                let reply = connection.call(words).await;
+                assert!(!reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
             }
             #[cfg(feature = "fred")]
             Connection::Fred(client) => {

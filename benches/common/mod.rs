@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod bare;
+mod bare_connection;
 mod goal;
 mod table;
 mod target;

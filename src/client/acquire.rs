@@ -26,10 +26,11 @@ pub(crate) async fn take(
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
     let goal = Goal::Take(mode, options.fairness);
-    let state = State::new(goal, options, policy, client.clock.now());
-    let acquisition = client.register(lock, state)?;
-    let mut request = Request::new(client, acquisition.clone(), mode);
-    let held = request.watched(Next::Again).await;
+    let now = client.clock.now();
+    let acquisition = client.register(lock, State::new(goal, options, policy, now))?;
+    let mut request = Request::new(client, acquisition.clone(), mode, now);
+    let first = request.call_event(now);
+    let held = request.watched(first).await;
     held.map(|held| held.then_some(acquisition)).map_err(|error| lock.with_lock(error))
 }
 
@@ -47,7 +48,8 @@ pub(crate) async fn upgrade(
     if let Next::Failed(error) = begun {
         return Err(lock.with_lock(error));
     }
-    let mut request = Request::new(client, acquisition.clone(), Mode::Write);
+    let now = client.clock.now();
+    let mut request = Request::new(client, acquisition.clone(), Mode::Write, now);
     request.watched(begun).await.map_err(|error| lock.with_lock(error))
 }
 
@@ -85,13 +87,18 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn new(client: &'a Arc<Client>, acquisition: Arc<Acquisition>, mode: Mode) -> Self {
+    fn new(
+        client: &'a Arc<Client>,
+        acquisition: Arc<Acquisition>,
+        mode: Mode,
+        started: Moment,
+    ) -> Self {
         let span = telemetry::acquire(&acquisition.lock, mode);
         Request {
             client,
             acquisition,
             mode,
-            started: client.clock.now(),
+            started,
             waiting: None,
             joined_at: None,
             span,
@@ -102,8 +109,14 @@ impl<'a> Request<'a> {
 
     /// Runs, and notes how it ended.
     async fn watched(&mut self, next: Next) -> Result<bool> {
-        let span = self.span.clone();
-        let result = self.run(next).instrument(span).await;
+        // Most have no span, and need not be carried into one.
+        let result = match self.span.is_disabled() {
+            true => self.run(next).await,
+            false => {
+                let span = self.span.clone();
+                Box::pin(self.run(next).instrument(span)).await
+            }
+        };
         self.outcome = match &result {
             Ok(true) => "granted",
             Ok(false) => "busy",
@@ -116,17 +129,17 @@ impl<'a> Request<'a> {
     async fn run(&mut self, mut next: Next) -> Result<bool> {
         loop {
             next = match next {
-                Next::Again => self.call_event(),
+                Next::Again => self.call_event(self.client.clock.now()),
                 Next::Pause(until) => {
                     self.client.clock.sleep_until(until).await;
-                    self.call_event()
+                    self.call_event(self.client.clock.now())
                 }
                 Next::Send { acquire, replicas, until } => {
                     self.call(acquire, replicas, until).await
                 }
                 Next::Wait(_) => self.wait().await,
                 Next::Held { token, by, node } => {
-                    let took = self.client.clock.now().since(self.started);
+                    let took = || self.client.clock.now().since(self.started);
                     let (lock, waited) = (&self.acquisition.lock, self.queued_since.is_some());
                     telemetry::granted(lock, self.mode, &node, token, by, took, waited);
                     return Ok(true);
@@ -137,13 +150,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn on(&self, event: Event) -> Next {
-        on(self.client, &self.acquisition, event)
-    }
-
-    fn call_event(&mut self) -> Next {
+    fn call_event(&mut self, now: Moment) -> Next {
         self.joined_at = self.subscribed_at();
-        self.on(Event::Call { hears: self.joined_at.is_some() })
+        let event = Event::Call { hears: self.joined_at.is_some() };
+        self.client.on_at(now, &self.acquisition, event).next.unwrap_or(Next::Again)
     }
 
     async fn call(&mut self, mut acquire: Acquire, replicas: u32, until: Moment) -> Next {
@@ -157,7 +167,7 @@ impl<'a> Request<'a> {
         if let Ok(told) = &outcome {
             telemetry::answered(&self.span, &told.node);
         }
-        self.on(Event::Acquired(outcome))
+        on(self.client, &self.acquisition, Event::Acquired(outcome))
     }
 
     /// Waits for a push, or for the time to poll again.
@@ -189,6 +199,6 @@ impl Drop for Request<'_> {
             });
         }
         telemetry::acquired(&self.span, self.mode, self.outcome, now.since(self.started));
-        self.client.on(&self.acquisition, Event::Leave);
+        self.client.on_at(now, &self.acquisition, Event::Leave);
     }
 }

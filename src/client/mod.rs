@@ -87,8 +87,12 @@ impl Client {
     /// Something happens to an acquisition: changes its state, carries out what follows of it, and
     /// gives what is left to its caller. Works anywhere, and never waits.
     pub(crate) fn on(&self, acquisition: &Acquisition, event: Event) -> Effects {
-        let at =
-            Context { now: self.clock.now(), random: fastrand::f64(), settings: &self.settings };
+        self.on_at(self.clock.now(), acquisition, event)
+    }
+
+    /// As `on`, where the clock was just read.
+    pub(crate) fn on_at(&self, now: Moment, acquisition: &Acquisition, event: Event) -> Effects {
+        let at = Context { now, random: fastrand::f64(), settings: &self.settings };
         let mut effects = acquisition.state().on(event, &at);
         if let Some((mode, how, took)) = effects.held.take() {
             telemetry::held(mode, how, took);

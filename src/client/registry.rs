@@ -1,9 +1,11 @@
 //! The acquisitions of one client: which there are, when the worker must look at which, and who
 //! waits in which slot.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustc_hash::FxHashMap;
 
 use crate::client::acquisition::Acquisition;
 use crate::client::schedule::Agenda;
@@ -16,7 +18,7 @@ const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    acquisitions: HashMap<u64, Arc<Acquisition>>,
+    acquisitions: FxHashMap<u64, Arc<Acquisition>>,
     /// When the worker must look at which acquisition.
     agenda: Agenda,
     pumps: Vec<LockKey>,

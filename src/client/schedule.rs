@@ -1,6 +1,8 @@
 //! When to look at which acquisition next.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
 
 use crate::clock::Moment;
 
@@ -9,7 +11,7 @@ use crate::clock::Moment;
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     order: BTreeSet<(Moment, u64)>,
-    due: HashMap<u64, Moment>,
+    due: FxHashMap<u64, Moment>,
 }
 
 impl Agenda {

@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::node::Address;
 use crate::protocol::{Ended, LockKey, Mode};
 use crate::slot::Slot;
-use crate::telemetry::{count, measure};
+use crate::telemetry::{count, count_each, measure, measure_each};
 
 /// What the metrics are, for exporters that tell.
 pub(crate) fn describe() {
@@ -83,7 +83,12 @@ pub(crate) fn answered(span: &Span, node: &Address) {
 pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Duration) {
     span.record("outcome", outcome);
     span.record("seconds", took.as_secs_f64());
-    measure!("rwlease_acquire_seconds", took, "mode" => word(mode), "outcome" => outcome);
+    measure_each!("rwlease_acquire_seconds", took, "mode" => word(mode), "outcome" => outcome, [
+        ("read", "granted"),
+        ("write", "granted"),
+        ("read", "busy"),
+        ("write", "busy"),
+    ]);
 }
 
 /// A place in the queue was had.
@@ -106,15 +111,15 @@ pub(crate) fn granted(
     node: &Address,
     token: u64,
     by: By,
-    took: Duration,
+    took: impl Fn() -> Duration,
     waited: bool,
 ) {
-    let (mode, seconds) = (word(mode), took.as_secs_f64());
+    let mode = word(mode);
     let outcome = match by {
         By::Answer => "answer",
         By::Push => "push",
     };
-    debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, token, outcome, seconds);
+    debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, token, outcome, seconds = took().as_secs_f64());
     if waited {
         count!("rwlease_handoffs_total", "mode" => mode, "way" => outcome);
     }
@@ -164,7 +169,12 @@ pub(crate) fn listener_panicked(loss: &Loss) {
 
 /// A hold has ended.
 pub(crate) fn held(mode: Mode, outcome: &'static str, took: Duration) {
-    measure!("rwlease_hold_seconds", took, "mode" => word(mode), "outcome" => outcome);
+    measure_each!("rwlease_hold_seconds", took, "mode" => word(mode), "outcome" => outcome, [
+        ("read", "released"),
+        ("write", "released"),
+        ("read", "dropped"),
+        ("write", "dropped"),
+    ]);
 }
 
 /// A release that was answered.
@@ -178,7 +188,13 @@ fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
     };
     let seconds = took.as_secs_f64();
     debug!(name: "rwlease.release", lock = %lock.name, slot = %lock.slot, %node, outcome, seconds);
-    count!("rwlease_releases_total", "outcome" => outcome);
+    count_each!("rwlease_releases_total", "outcome" => outcome, [
+        "released",
+        "left",
+        "expired",
+        "absent",
+        "writing",
+    ]);
 }
 
 /// A release that came to nothing, or maybe did not.

@@ -15,31 +15,43 @@ use futures::future::BoxFuture;
 #[cfg(feature = "embedded")]
 pub(crate) use manual::ManualClock;
 
-/// A local moment: time since an arbitrary origin that is fixed for one [`Clock`].
+/// A local moment: nanoseconds since an arbitrary origin that is fixed for one [`Clock`]. There is
+/// room for 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(Duration);
+pub struct Moment(u64);
 
 impl Moment {
     pub(crate) const fn from_origin(since: Duration) -> Self {
-        Moment(since)
+        Moment(nanos(since))
     }
 
+    #[cfg(any(test, feature = "embedded"))]
     pub(crate) const fn since_origin(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.0)
+    }
+
+    pub(crate) const fn micros_since_origin(self) -> u64 {
+        self.0 / 1_000
     }
 
     /// The time from `earlier` to this moment, zero if `earlier` is not earlier.
     pub(crate) fn since(self, earlier: Moment) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     pub(crate) fn after(self, wait: Duration) -> Moment {
-        Moment(self.0.saturating_add(wait))
+        Moment(self.0.saturating_add(nanos(wait)))
     }
 
     pub(crate) fn before(self, margin: Duration) -> Moment {
-        Moment(self.0.saturating_sub(margin))
+        Moment(self.0.saturating_sub(nanos(margin)))
     }
+}
+
+/// The most that there is room for, at most.
+const fn nanos(time: Duration) -> u64 {
+    let seconds = time.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(time.subsec_nanos() as u64)
 }
 
 /// Local time and sleep. One clock serves a whole client.
@@ -62,7 +74,8 @@ impl Clock for SystemClock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn now(&self) -> Moment {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Moment(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
+        let seconds = time.tv_sec.unsigned_abs();
+        Moment(seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs()))
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -70,7 +83,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Moment {
         static ORIGIN: std::sync::LazyLock<std::time::Instant> =
             std::sync::LazyLock::new(std::time::Instant::now);
-        Moment(ORIGIN.elapsed())
+        Moment::from_origin(ORIGIN.elapsed())
     }
 
     #[allow(clippy::disallowed_methods)]

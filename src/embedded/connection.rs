@@ -125,8 +125,8 @@ impl EmbeddedNode {
 }
 
 impl Node for EmbeddedNode {
-    fn call(&self, command: &Command) -> Answering<Reply> {
-        let (node, command) = (self.clone(), command.clone());
+    fn call(&self, command: Command) -> Answering<Reply> {
+        let node = self.clone();
         Box::pin(async move {
             let mut replies = node.send(&[command]).await?;
             replies.pop().ok_or_else(|| not_sent("nothing was sent"))
@@ -164,7 +164,7 @@ impl Subscription for EmbeddedSubscription {
     fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         let node =
             EmbeddedNode { shared: self.shared.clone(), link: self.link, session: Arc::default() };
-        node.call(command)
+        node.call(command.clone())
     }
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {

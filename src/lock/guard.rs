@@ -40,13 +40,13 @@ impl Hold {
     pub(crate) async fn release(self) -> Result<Released> {
         let Lease { client, acquisition } = &self.0;
         let lock = &acquisition.lock;
-        client.on(acquisition, Event::Release);
+        let sent = client.clock.now();
+        client.on_at(sent, acquisition, Event::Release);
         let held = acquisition.holding(|holding| (holding.ends, holding.is_replaced()));
         let Some((ends, replaced)) = held else {
             return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
         };
         let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
-        let sent = client.clock.now();
         let until = sent.after(client.settings.call_timeout);
         let outcome = read(client.router.call(&call, until).await, Release::read);
         let told = match outcome {
@@ -54,13 +54,14 @@ impl Hold {
             Err(failure) => return self.not_answered(failure.into()),
         };
         let (ended, repeated) = (told.what, told.in_doubt.is_some());
-        let is_good = client.clock.now() < ends;
+        let now = client.clock.now();
+        let is_good = now < ends;
         // Of a lock in two keys others may have taken the key.
         #[cfg(feature = "legacy")]
         let is_good = is_good && lock.other_key.is_none();
         // If anything may still arrive, the drop at the end hands it to the worker, which sends a
         // last release later.
-        client.on(acquisition, Event::GivenBack(told));
+        client.on_at(now, acquisition, Event::GivenBack(told));
         Ok(match ended {
             _ if replaced => Released::AlreadyLost, // what was released now is another lease
             Ended::Released if sent < ends => Released::Released,
@@ -99,7 +100,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.client.on(&self.0.acquisition, Event::Drop);
+        let Lease { client, acquisition } = &self.0;
+        if !acquisition.is_over() {
+            client.on(acquisition, Event::Drop);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Several locks, all or none.
 
 use std::future::IntoFuture;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,7 +148,7 @@ impl IntoFuture for Multi {
                     None => take_in_turn(&self.client, &wanted, &self.options, &self.wait).await,
                 }
             };
-            self.cancel.or(taking).await.map(MultiGuard)
+            self.cancel.or(pin!(taking)).await.map(MultiGuard)
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,7 +181,8 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
             let (client, lock) = (self.client, self.lock);
             let checked = self.options.check().and_then(|()| self.wait.check());
             checked.map_err(|error| lock.with_lock(error))?;
-            let acquiring = self.wait.for_lock(client, lock, |policy| G::acquire(&self, policy));
+            let acquire = |policy| G::acquire(&self, policy);
+            let acquiring = pin!(self.wait.for_lock(client, lock, acquire));
             cancel.or(acquiring).await.map_err(|error| lock.with_lock(error))
         })
     }

@@ -1,6 +1,7 @@
 //! How a request waits: in the queue or by trying again, and until the caller says to stop.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -75,13 +76,17 @@ impl<'a> Cancel<'a> {
         Cancel(Some(Mutex::new(Box::pin(future))))
     }
 
-    /// The outcome of the work, unless it is cancelled before: then the work is dropped.
-    pub(crate) async fn or<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// The outcome of the work, unless it is cancelled before. (Pinned by the caller, so that it is
+    /// not copied here.)
+    pub(crate) async fn or<T>(
+        self,
+        work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
+    ) -> Result<T> {
         let Some(cancelled) = self.0 else {
             return work.await;
         };
         let cancelled = cancelled.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match select(cancelled, std::pin::pin!(work)).await {
+        match select(cancelled, work).await {
             Either::Left(_) => {
                 Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
             }
@@ -98,15 +103,17 @@ impl fmt::Debug for Cancel<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[tokio::test]
     async fn a_cancelled_wait_says_so() {
         let never = std::future::pending::<Result<()>>();
-        let cancelled = Cancel::on(std::future::ready(())).or(never).await.unwrap_err();
+        let cancelled = Cancel::on(std::future::ready(())).or(pin!(never)).await.unwrap_err();
         assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
-        let done = Cancel::on(std::future::pending()).or(async { Ok(7) }).await;
+        let done = Cancel::on(std::future::pending()).or(pin!(async { Ok(7) })).await;
         assert_eq!(done.unwrap(), 7);
-        assert_eq!(Cancel::default().or(async { Ok(7) }).await.unwrap(), 7);
+        assert_eq!(Cancel::default().or(pin!(async { Ok(7) })).await.unwrap(), 7);
     }
 }

@@ -78,8 +78,8 @@ impl fmt::Debug for Coalesced {
 }
 
 impl Node for Coalesced {
-    fn call(&self, command: &Command) -> Answering<Reply> {
-        let request = self.request(SmallVec::from_buf([command.clone()]));
+    fn call(&self, command: Command) -> Answering<Reply> {
+        let request = self.request(SmallVec::from_buf([command]));
         async move { Ok(request.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
     }
 
@@ -102,7 +102,7 @@ impl Queue {
         let others = self.under_way.fetch_add(1, Ordering::AcqRel);
         let _end = End(&self.under_way);
         if others == 0 {
-            return send(&*self.node, &commands).await;
+            return send(&*self.node, commands).await;
         }
         let (tell, told) = oneshot::channel();
         let task = {
@@ -183,7 +183,7 @@ async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
             count
         })
         .collect();
-    let mut outcome = send(node, &commands).await.map(IntoIterator::into_iter);
+    let mut outcome = send(node, commands).await.map(IntoIterator::into_iter);
     for (Request { tell, .. }, count) in requests.into_iter().zip(counts) {
         let own = match &mut outcome {
             Ok(replies) => Ok(replies.take(count).collect()),
@@ -195,11 +195,13 @@ async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
 }
 
 /// One answer for each command.
-async fn send(node: &dyn Node, commands: &[Command]) -> Outcome {
-    if let [command] = commands {
+async fn send(node: &dyn Node, mut commands: Commands) -> Outcome {
+    if commands.len() == 1
+        && let Some(command) = commands.pop()
+    {
         return node.call(command).await.map(|reply| SmallVec::from_buf([reply]));
     }
-    let replies = node.pipeline(commands).await?;
+    let replies = node.pipeline(&commands).await?;
     if replies.len() == commands.len() {
         return Ok(replies.into());
     }
@@ -238,8 +240,8 @@ mod tests {
     struct Recorded(Arc<Recorder>);
 
     impl Node for Recorded {
-        fn call(&self, command: &Command) -> Answering<Reply> {
-            let replies = self.pipeline(std::slice::from_ref(command));
+        fn call(&self, command: Command) -> Answering<Reply> {
+            let replies = self.pipeline(&[command]);
             async move { Ok(replies.await?.remove(0)) }.boxed()
         }
 
@@ -288,7 +290,7 @@ mod tests {
     async fn go_together() {
         let recorder = Recorder::new(None);
         let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
-        let first = tokio::spawn(node.call(&command("first")));
+        let first = tokio::spawn(node.call(command("first")));
         turns().await;
         assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
         let requests = [&["a"][..], &["ASKING", "GET"], &["b"]];
@@ -306,7 +308,7 @@ mod tests {
             let expected: Vec<Reply> = names.iter().map(|name| text(name)).collect();
             assert_eq!(task.await.unwrap().unwrap(), expected);
         }
-        let last = node.call(&command("last"));
+        let last = node.call(command("last"));
         assert_eq!(last.await.unwrap(), text("last"));
         assert_eq!(recorder.sent().len(), 3);
     }
@@ -315,10 +317,10 @@ mod tests {
     async fn who_gives_up_before_the_hand_over_is_not_sent() {
         let recorder = Recorder::new(None);
         let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
-        let first = tokio::spawn(node.call(&command("first")));
+        let first = tokio::spawn(node.call(command("first")));
         turns().await;
-        let mut given_up = node.call(&command("given up"));
-        let mut kept = node.call(&command("kept"));
+        let mut given_up = node.call(command("given up"));
+        let mut kept = node.call(command("kept"));
         assert!(futures::poll!(&mut given_up).is_pending());
         assert!(futures::poll!(&mut kept).is_pending());
         drop(given_up);
@@ -327,7 +329,7 @@ mod tests {
         recorder.answers.add_permits(1);
         assert_eq!(kept.await.unwrap(), text("kept"));
         assert!(first.await.unwrap().is_ok());
-        let never_polled = node.call(&command("never polled"));
+        let never_polled = node.call(command("never polled"));
         drop(never_polled);
         turns().await;
         assert_eq!(recorder.sent().len(), 2);
@@ -339,9 +341,9 @@ mod tests {
             let failure = NodeError { maybe_sent, ..NodeError::unsent("reset") };
             let recorder = Recorder::new(Some(failure));
             let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
-            let first = tokio::spawn(node.call(&command("first")));
+            let first = tokio::spawn(node.call(command("first")));
             turns().await;
-            let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(&command(name)))));
+            let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(command(name)))));
             turns().await;
             recorder.answers.add_permits(1);
             assert!(first.await.unwrap().is_err());
@@ -355,7 +357,7 @@ mod tests {
     async fn what_is_dropped_is_gone() {
         let recorder = Recorder::new(None);
         let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
-        let answer = tokio::spawn(node.call(&command("first")));
+        let answer = tokio::spawn(node.call(command("first")));
         turns().await;
         drop(node);
         assert!(Arc::strong_count(&recorder) > 1, "an answer is waited for");

@@ -1,19 +1,30 @@
-//! A command as its words, in one buffer.
+//! A command as its words, as they go over the wire.
 
-use smallvec::SmallVec;
+use std::fmt;
 
-/// The words of a command (or a part of one), built in order. A usual command needs no allocation.
-/// Inlined, so that what is handed on is not copied each time.
-#[derive(Clone, Debug, Default)]
+use crate::decimal::Decimal;
+
+const LINE_END: &[u8] = b"\r\n";
+
+/// Room for a few words, made with the first one.
+const ROOM: usize = 64;
+
+/// The words of a command (or a part of one), built in order.
+#[derive(Clone, Default)]
 pub(crate) struct Command {
-    bytes: SmallVec<[u8; 256]>,
-    ends: SmallVec<[u32; 20]>,
+    /// Each word with its length before it: `$3\r\nGET\r\n`.
+    bytes: Vec<u8>,
+    words: usize,
 }
 
 impl Command {
-    #[inline(always)]
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// With room for so many bytes as they go over the wire.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Command { bytes: Vec::with_capacity(bytes), words: 0 }
     }
 
     #[cfg(test)]
@@ -22,61 +33,96 @@ impl Command {
     }
 
     /// Adds a word.
-    #[inline(always)]
     pub(crate) fn word(mut self, word: impl AsRef<[u8]>) -> Self {
         self.push(word.as_ref());
         self
     }
 
     /// Adds a number as decimal digits.
-    #[inline(always)]
     pub(crate) fn number(mut self, number: u64) -> Self {
-        self.push(decimal(number, &mut [0; 20]));
+        self.push(Decimal::of(number).as_bytes());
         self
     }
 
     /// Adds all words of another.
-    #[inline(always)]
     pub(crate) fn words(mut self, other: &Command) -> Self {
-        let offset = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
-        self.ends.extend(other.ends.iter().map(|end| end + offset));
+        self.words += other.words;
         self
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.words
+    }
+
+    /// All words as they go over the wire, without the line that says how many there are.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The words in order.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.ends.len()).map(|at| {
-            let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-            &self.bytes[start..self.ends[at] as usize]
-        })
+        Words { rest: &self.bytes, left: self.words }
     }
 
     fn push(&mut self, word: &[u8]) {
+        if self.words == 0 {
+            self.bytes.reserve(ROOM);
+        }
+        push_header(&mut self.bytes, b'$', word.len());
         self.bytes.extend_from_slice(word);
-        self.ends.push(self.bytes.len() as u32);
+        self.bytes.extend_from_slice(LINE_END);
+        self.words += 1;
     }
 }
 
-/// The digits of a number, in the end of the buffer.
-#[inline(always)]
-pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut first = digits.len();
-    let mut rest = number;
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Some have a password.
+        f.debug_struct("Command").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+/// Adds a line that says what follows, and how much of it.
+pub(crate) fn push_header(bytes: &mut Vec<u8>, kind: u8, number: usize) {
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    match number {
+        0..10 => bytes.extend_from_slice(&[kind, digit(number), b'\r', b'\n']),
+        10..100 => {
+            bytes.extend_from_slice(&[kind, digit(number / 10), digit(number), b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(Decimal::of(number as u64).as_bytes());
+            bytes.extend_from_slice(LINE_END);
         }
     }
-    &digits[first..]
 }
+
+struct Words<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.rest.iter().position(|byte| *byte == b'\r')?;
+        let digits = self.rest[1..end].iter();
+        let length = digits.fold(0, |length, digit| 10 * length + usize::from(digit - b'0'));
+        let (word, rest) = self.rest[end + LINE_END.len()..].split_at(length);
+        self.rest = &rest[LINE_END.len()..];
+        self.left -= 1;
+        Some(word)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Words<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -89,6 +135,16 @@ mod tests {
             Command::new().word("GET").number(0).number(u64::MAX).words(&tail).word([0xff, 0]);
         let words: Vec<&[u8]> = all.iter().collect();
         assert_eq!(words, [&b"GET"[..], b"0", b"18446744073709551615", b"", b"b", &[0xff, 0]]);
-        assert_eq!(all.len(), 6);
+        assert_eq!((all.len(), all.iter().len()), (6, 6));
+        let lines = Command::of(["\r\n$1\r\n", "$"]);
+        assert!(lines.iter().eq([&b"\r\n$1\r\n"[..], b"$"]));
+    }
+
+    #[test]
+    fn words_go_over_the_wire_with_their_lengths() {
+        let long = "x".repeat(1000);
+        let command = Command::new().word([0xff]).number(1234567890).word(&long);
+        let expected = [b"$1\r\n\xff\r\n$10\r\n1234567890\r\n$1000\r\n", long.as_bytes(), b"\r\n"];
+        assert_eq!(command.bytes(), expected.concat());
     }
 }

@@ -208,15 +208,15 @@ struct FredNode {
 }
 
 impl Node for FredNode {
-    fn call(&self, command: &Command) -> Answering<Reply> {
-        let (connection, command) = (self.connection.clone(), command.clone());
+    fn call(&self, command: Command) -> Answering<Reply> {
+        let connection = self.connection.clone();
         async move { connection.call(&command).await }.boxed()
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         // With one command, the failure of the whole could not be told from an error reply.
         if let [command] = commands {
-            return self.call(command).map_ok(|reply| vec![reply]).boxed();
+            return self.call(command.clone()).map_ok(|reply| vec![reply]).boxed();
         }
         let (connection, commands) = (self.connection.clone(), commands.to_vec());
         async move {

@@ -175,7 +175,7 @@ pub(crate) type Answering<T> = NodeFuture<'static, T>;
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends one command, at the first poll.
-    fn call(&self, command: &Command) -> Answering<Reply>;
+    fn call(&self, command: Command) -> Answering<Reply>;
 
     /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error
     /// reply is an answer: the others of the pipeline stand.

@@ -6,7 +6,6 @@
 
 mod decoder;
 mod expected;
-mod request;
 mod session;
 mod subscription;
 mod tasks;
@@ -29,7 +28,6 @@ use crate::node::{
     Subscription, resolved,
 };
 use expected::{Expected, Outcome};
-use request::Request;
 use subscription::NativeSubscription;
 use tasks::{Listener, Tasks};
 use wire::{GONE, Wire};
@@ -129,10 +127,10 @@ impl Connection {
         Connection { wire, _tasks: tasks }
     }
 
-    /// Sends a request, and waits for so many replies.
-    async fn exchange(&self, request: &Request, replies: usize) -> Outcome {
+    /// Sends commands, and waits for the replies.
+    async fn exchange(&self, commands: &[Command]) -> Outcome {
         let (tell, told) = oneshot::channel();
-        self.wire.put(request, [Expected::replies(replies, tell)])?;
+        self.wire.put(commands, [Expected::replies(commands.len(), tell)])?;
         let gone = |_| NodeError { maybe_sent: true, ..NodeError::unsent(GONE) };
         told.await.map_err(gone)?
     }
@@ -152,23 +150,21 @@ impl fmt::Debug for NativeNode {
 }
 
 impl Node for NativeNode {
-    fn call(&self, command: &Command) -> Answering<Reply> {
+    fn call(&self, command: Command) -> Answering<Reply> {
         let connection = self.connection.clone();
-        let request = Request::of(std::slice::from_ref(command));
         async move {
-            let mut replies = connection.exchange(&request, 1).await?;
+            let mut replies = connection.exchange(std::slice::from_ref(&command)).await?;
             Ok(replies.pop().unwrap_or(Reply::Nil))
         }
         .boxed()
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
-        let connection = self.connection.clone();
-        let (request, replies) = (Request::of(commands), commands.len());
+        let (connection, commands) = (self.connection.clone(), commands.to_vec());
         async move {
-            match replies {
-                0 => Ok(Vec::new()),
-                _ => connection.exchange(&request, replies).await.map(|all| all.into_vec()),
+            match commands.is_empty() {
+                true => Ok(Vec::new()),
+                false => connection.exchange(&commands).await.map(|all| all.into_vec()),
             }
         }
         .boxed()

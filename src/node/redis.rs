@@ -195,8 +195,8 @@ impl fmt::Debug for RedisNode {
 }
 
 impl Node for RedisNode {
-    fn call(&self, command: &Command) -> Answering<Reply> {
-        let (mut node, command) = (self.clone(), packed(command));
+    fn call(&self, command: Command) -> Answering<Reply> {
+        let (mut node, command) = (self.clone(), packed(&command));
         async move {
             node.check()?;
             let outcome = node.connection.send_packed_command(&command).await;

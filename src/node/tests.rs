@@ -71,7 +71,7 @@ async fn connect(backend: &dyn Connector, server: &Server) -> Arc<dyn Node> {
 }
 
 async fn say(node: &dyn Node, line: &str) -> Reply {
-    node.call(&words(line)).await.expect("an answer")
+    node.call(words(line)).await.expect("an answer")
 }
 
 fn text(text: &str) -> Reply {
@@ -95,10 +95,10 @@ async fn replies_come_as_the_server_gave_them() -> Result {
         assert_eq!(say(&*node, "GET nothing").await, Reply::Nil, "{name}");
         let bytes = [0xff, 0, b'\r', b'\n', 0xc3];
         let set = Command::new().word("SET").word(bytes).word(bytes);
-        assert_eq!(node.call(&set).await.unwrap(), text("OK"));
+        assert_eq!(node.call(set.clone()).await.unwrap(), text("OK"));
         let get = Command::new().word("GET").word(bytes);
         assert_eq!(
-            node.call(&get).await.unwrap(),
+            node.call(get.clone()).await.unwrap(),
             Reply::Text(Bytes::copy_from_slice(&bytes)),
             "{name}"
         );
@@ -112,7 +112,7 @@ async fn replies_come_as_the_server_gave_them() -> Result {
             Reply::List(vec![Reply::Int(-2), text("")]),
             text("QUEUED"),
         ]);
-        assert_eq!(node.call(&eval).await.unwrap(), list, "{name}");
+        assert_eq!(node.call(eval.clone()).await.unwrap(), list, "{name}");
         let twice = [eval.clone(), get];
         let answers = node.pipeline(&twice).await.unwrap();
         assert_eq!(answers, [list, Reply::Text(Bytes::copy_from_slice(&bytes))], "{name}");
@@ -144,7 +144,7 @@ async fn errors_keep_the_words_of_the_server() -> Result {
             .word("return redis.error_reply('LOCKFOREIGN not ours: 1')")
             .word("0");
         let said = ("LOCKFOREIGN".to_string(), "not ours: 1".to_string());
-        assert_eq!(error(node.call(&own).await.unwrap()), said, "{name}");
+        assert_eq!(error(node.call(own.clone()).await.unwrap()), said, "{name}");
         // An error reply is an answer, and the others of a pipeline stand.
         let answers = node
             .pipeline(&[words("INCR {key}n"), own.clone(), words(&unknown), words("INCR {key}n")])
@@ -189,7 +189,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         let node = connect(&*backend, &server).await;
         let pending = tokio::spawn({
             let node = node.clone();
-            async move { node.call(&words("BLPOP list 0")).await }
+            async move { node.call(words("BLPOP list 0")).await }
         });
         let both = tokio::spawn({
             let node = node.clone();
@@ -204,7 +204,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         while node.is_usable() {
             limit.pause(name).await?;
         }
-        let failure = timeout(LONG, node.call(&words("PING"))).await?.expect_err("no connection");
+        let failure = timeout(LONG, node.call(words("PING"))).await?.expect_err("no connection");
         assert!(!failure.maybe_sent, "{name}");
         // It stays so: nothing dials behind the router's back.
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -244,7 +244,7 @@ async fn an_answer_nobody_waits_for_goes_to_nobody() -> Result {
         proxy.replies(support::Flow::Held);
         for number in 0..50 {
             let echo = words(&format!("ECHO lost{number}"));
-            assert!(timeout(Duration::from_millis(2), node.call(&echo)).await.is_err());
+            assert!(timeout(Duration::from_millis(2), node.call(echo.clone())).await.is_err());
         }
         proxy.heal();
         for number in 0..50 {
@@ -322,7 +322,7 @@ async fn clusterdown_is_an_answer_and_by_fred_an_end() -> Result {
         assert!(node.is_usable(), "{name}");
     }
     let node = connect(&*fred, &server).await;
-    let failure = node.call(&words("GET key")).await.expect_err("an answer");
+    let failure = node.call(words("GET key")).await.expect_err("an answer");
     assert!(failure.message.contains("CLUSTERDOWN") && failure.maybe_sent, "{failure:?}");
     Ok(())
 }

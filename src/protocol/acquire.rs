@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::id::AcquisitionId;
 use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
@@ -9,6 +11,7 @@ use super::reply::{BadReply, Elements, Envelope};
 use super::two_key;
 use super::{Mode, Scripts};
 use crate::clock::Moment;
+use crate::decimal::Decimal;
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
@@ -59,12 +62,23 @@ pub(crate) struct Wait {
 
 impl Wait {
     /// As one argument.
-    fn place(&self) -> String {
-        let (window, ttl) = (millis(self.window), millis(self.waiter_ttl));
+    fn place(&self) -> SmallVec<[u8; PLACE]> {
         let server = self.joined_at.as_deref().unwrap_or("-");
-        format!("{window} {ttl} {} {server}", self.limit)
+        let mut place = SmallVec::new();
+        for number in [millis(self.window), millis(self.waiter_ttl), self.limit] {
+            place.extend_from_slice(Decimal::of(number).as_bytes());
+            place.push(b' ');
+        }
+        place.extend_from_slice(server.as_bytes());
+        place
     }
 }
+
+/// The length of a usual place, at most.
+const PLACE: usize = 48;
+
+/// Room for the arguments of a usual acquire, as they go over the wire.
+const ARGUMENTS: usize = 160;
 
 /// How many tokens an acquire takes at once.
 const TOKENS: &str = "1";
@@ -108,7 +122,7 @@ impl Acquire {
         if let Some(other_key) = &lock.other_key {
             return two_key::acquire(self, id, (lock, other_key), not_after);
         }
-        let args = Command::new().word(id.as_str()).number(millis(self.lease));
+        let args = Command::with_capacity(ARGUMENTS).word(id.as_str()).number(millis(self.lease));
         let (script, args) = match self.goal {
             Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
             Goal::Take(Mode::Read, fairness) => {

@@ -1,7 +1,10 @@
 //! Reading the replies of scripts.
 
-use bytes::{Buf, Bytes};
+use std::ops::Range;
 
+use bytes::Bytes;
+
+use crate::decimal::number_of;
 use crate::node::{Reply, ServerError};
 
 /// A reply that is not of its script's shape, or an error that the server gave.
@@ -23,8 +26,8 @@ pub(crate) struct Envelope {
 /// A reply's elements, taken one after the other.
 #[derive(Debug)]
 pub(crate) enum Elements {
-    /// What is left of a text: words, each with a space before it.
-    Words(Bytes),
+    /// A text of words, and where what is left of it begins: each word has a space before it.
+    Words(Bytes, usize),
     /// What is left of a list.
     List(std::vec::IntoIter<Reply>),
 }
@@ -33,7 +36,10 @@ impl Elements {
     /// Opens a reply: its envelope, its status, and what follows.
     pub(crate) fn open(reply: Reply) -> Result<(Envelope, Status, Elements), BadReply> {
         let (status, mut rest) = match reply {
-            Reply::Text(mut text) => (first_word(&mut text), Elements::Words(text)),
+            Reply::Text(text) => {
+                let end = word_end(&text, 0);
+                (text.slice(..end), Elements::Words(text, end))
+            }
             Reply::List(elements) => {
                 let mut rest = Elements::List(elements.into_iter());
                 (rest.bytes()?, rest)
@@ -46,14 +52,20 @@ impl Elements {
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, BadReply> {
-        match self.next() {
-            Some(Reply::Int(number)) if number >= 0 => Ok(number as u64),
-            Some(Reply::Text(text)) if matches!(self, Elements::Words(_)) => {
-                let number = str::from_utf8(&text).ok().and_then(|digits| digits.parse().ok());
-                number.ok_or_else(|| garbled(Some(Reply::Text(text)), "a number"))
-            }
-            other => Err(garbled(other, "a number")),
-        }
+        let found = match self {
+            Elements::Words(text, at) => match next_word(text, at) {
+                Some(word) => match number_of(&text[word.clone()]) {
+                    Some(number) => return Ok(number),
+                    None => Some(Reply::Text(text.slice(word))),
+                },
+                None => None,
+            },
+            Elements::List(rest) => match rest.next() {
+                Some(Reply::Int(number)) if number >= 0 => return Ok(number as u64),
+                other => other,
+            },
+        };
+        Err(garbled(found, "a number"))
     }
 
     pub(crate) fn bytes(&mut self) -> Result<Bytes, BadReply> {
@@ -83,19 +95,26 @@ impl Elements {
     fn next(&mut self) -> Option<Reply> {
         match self {
             Elements::List(rest) => rest.next(),
-            Elements::Words(rest) if rest.is_empty() => None,
-            Elements::Words(rest) => {
-                rest.advance(1);
-                Some(Reply::Text(first_word(rest)))
+            Elements::Words(text, at) => {
+                next_word(text, at).map(|word| Reply::Text(text.slice(word)))
             }
         }
     }
 }
 
-/// Takes off what is before the first space.
-fn first_word(text: &mut Bytes) -> Bytes {
-    let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
-    text.split_to(end)
+/// Where the next word is, if there is one.
+fn next_word(text: &[u8], at: &mut usize) -> Option<Range<usize>> {
+    if *at == text.len() {
+        return None;
+    }
+    let begin = *at + 1;
+    *at = word_end(text, begin);
+    Some(begin..*at)
+}
+
+/// Where the next space is, or the end.
+fn word_end(text: &[u8], begin: usize) -> usize {
+    text[begin..].iter().position(|byte| *byte == b' ').map_or(text.len(), |space| begin + space)
 }
 
 /// The word that says how it went.

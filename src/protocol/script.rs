@@ -125,7 +125,7 @@ impl Script {
         let layers = append(&mut text, &format!("{name}.lua"), &mut file)?;
         text.push_str(&"end)()\n".repeat(layers));
         let digest = sha1_smol::Sha1::from(&text).digest().to_string();
-        Ok(Script { name, text, digest, deletes_if_equal: false })
+        Ok(Script::new(name, text, digest))
     }
 
     /// The script of that name as it was compiled in.

@@ -19,11 +19,18 @@ pub struct Script {
     pub(crate) name: &'static str,
     pub(crate) text: String,
     pub(crate) digest: String,
+    /// `EVALSHA` and the digest.
+    pub(crate) by_digest: Command,
     /// Its usual case is `DELIFEQ` of its key and its argument, where a server has that.
     pub(crate) deletes_if_equal: bool,
 }
 
 impl Script {
+    pub(crate) fn new(name: &'static str, text: String, digest: String) -> Script {
+        let by_digest = Command::new().word("EVALSHA").word(&digest);
+        Script { name, text, digest, by_digest, deletes_if_equal: false }
+    }
+
     /// Its name, that of its file in `lua/`.
     pub fn name(&self) -> &'static str {
         self.name

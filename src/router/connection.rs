@@ -17,6 +17,7 @@ use crate::node::{
 use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
+use crate::router::pulse::Pulse;
 use crate::router::telemetry::Load;
 use crate::router::time_out::time_out;
 use crate::router::{answer, delete_if_equal, lock};
@@ -28,6 +29,10 @@ const NAME_LENGTH: usize = 12;
 /// The most pipelines of batches under way at once. More would only wait at the server, and run out
 /// of time there.
 const PIPELINES: usize = 4;
+
+/// How often calls that wait for an answer look whether their time is up soon, in the time that a
+/// connection may be quiet.
+const BEATS: u32 = 8;
 
 /// The name of a server that does not tell its run id.
 const NAMELESS: &str = "-";
@@ -55,19 +60,26 @@ pub(crate) struct Connection {
     node: Arc<dyn Node>,
     clock: Arc<dyn Clock>,
     response_timeout: Duration,
-    bound: Mutex<ClockBound>,
+    pulse: Arc<Pulse>,
+    bound: Apart<Mutex<ClockBound>>,
     retired: AtomicBool,
     /// The next connection may have other credentials.
     renews: bool,
     /// It has answered, and the last answer was no reason to retire it.
     proven: Arc<AtomicBool>,
     /// Calls that may be under way at once; closed when it is retired.
-    calls: Semaphore,
+    calls: Apart<Semaphore>,
     /// Pipelines of batches that may be; closed likewise.
     pipelines: Semaphore,
     load: Load,
-    heard: Heard,
+    heard: Apart<Heard>,
 }
+
+/// What every call writes, away from what every call reads: cores take a whole cache line (two, on
+/// some) from each other when they write.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart<T>(T);
 
 /// An answer, when its command was sent, and when it came.
 #[derive(Debug)]
@@ -155,6 +167,7 @@ impl Connection {
         let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
         let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
         let identity = Identity::told(replies.next())?;
+        let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS);
         Ok(Connection {
             name,
             identity,
@@ -163,14 +176,15 @@ impl Connection {
             node,
             clock,
             response_timeout: limits.response_timeout,
-            bound: Mutex::new(bound),
+            pulse,
+            bound: Apart(Mutex::new(bound)),
             retired: AtomicBool::new(false),
             renews,
             proven: Arc::default(),
-            calls: Semaphore::new(limits.in_flight),
+            calls: Apart(Semaphore::new(limits.in_flight)),
             pipelines: Semaphore::new(PIPELINES),
             load: Load::of(address),
-            heard: Heard::default(),
+            heard: Apart(Heard::default()),
         })
     }
 
@@ -225,12 +239,12 @@ impl Connection {
     }
 
     pub(crate) fn bound(&self) -> ClockBound {
-        *lock(&self.bound)
+        *lock(&self.bound.0)
     }
 
     /// A moment as this server's clock reads at most by then, or 0 for none.
     pub(crate) fn server_ms(&self, moment: Option<Moment>) -> u64 {
-        moment.and_then(|moment| lock(&self.bound).server_ms_at_most(moment)).unwrap_or(0)
+        moment.and_then(|moment| lock(&self.bound.0).server_ms_at_most(moment)).unwrap_or(0)
     }
 
     /// False once a new connection should take its place.
@@ -255,7 +269,7 @@ impl Connection {
 
     /// Leave to send a call, if there is some at once.
     pub(crate) fn try_permit(&self) -> Result<Option<Permit<'_>>, NoPermit> {
-        match self.calls.try_acquire() {
+        match self.calls.0.try_acquire() {
             Ok(permit) => Ok(Some(Permit::new(permit, Permits::Calls))),
             Err(TryAcquireError::NoPermits) => Ok(None),
             Err(TryAcquireError::Closed) => Err(NoPermit::Retired),
@@ -280,7 +294,7 @@ impl Connection {
     pub(crate) async fn call(
         self: &Arc<Self>,
         _: &dyn Clock,
-        command: &Command,
+        command: Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         self.call_in(None, command, until).await
@@ -290,7 +304,7 @@ impl Connection {
     pub(crate) async fn call_with(
         self: &Arc<Self>,
         permit: Permit<'_>,
-        command: &Command,
+        command: Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         self.call_in(Some(permit), command, until).await
@@ -330,7 +344,7 @@ impl Connection {
     pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
         match answer::server_ms(reply) {
             Some(0) => {}
-            Some(server_ms) => lock(&self.bound).observe(sent, received, server_ms),
+            Some(server_ms) => lock(&self.bound.0).observe(sent, received, server_ms),
             None if answer::spoils(reply, slot) => self.spoil(),
             None => {}
         }
@@ -340,7 +354,7 @@ impl Connection {
     /// `response_timeout` is replaced: the network may have swallowed it, which nobody else would
     /// tell.
     pub(crate) fn gave_up(&self, now: Moment, response_timeout: Duration) {
-        if now.since(self.heard.last()) >= response_timeout {
+        if now.since(self.heard.0.last()) >= response_timeout {
             self.retire();
         }
     }
@@ -363,7 +377,7 @@ impl Connection {
     /// Nobody begins anything on it any more.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.calls.close();
+        self.calls.0.close();
         self.pipelines.close();
     }
 
@@ -376,7 +390,7 @@ impl Connection {
     async fn call_in(
         self: &Arc<Self>,
         permit: Option<Permit<'_>>,
-        command: &Command,
+        command: Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         let _in_flight = self.load.in_flight(1);
@@ -402,7 +416,7 @@ impl Connection {
 
     fn semaphore(&self, of: Permits) -> &Semaphore {
         match of {
-            Permits::Calls => &self.calls,
+            Permits::Calls => &self.calls.0,
             Permits::Pipelines => &self.pipelines,
         }
     }
@@ -414,7 +428,7 @@ impl Connection {
         until: Moment,
     ) -> Result<Exchange<T>, Failure> {
         let sent = self.clock.now();
-        self.heard.asked(sent);
+        self.heard.0.asked(sent);
         let mut question = Question { connection: self, answer: Some(answer), permit, sent };
         let Some(answer) = &mut question.answer else {
             return Err(Failure::Silent);
@@ -435,13 +449,14 @@ impl Connection {
         sent: Moment,
         until: Moment,
     ) -> Result<Exchange<T>, Failure> {
+        let mut now = sent;
         loop {
-            let quiet_until = self.heard.quiet_since(sent).after(self.response_timeout);
-            let limit = pin!(time_out(&*self.clock, quiet_until.min(until)));
+            let quiet_until = self.heard.0.quiet_since(sent).after(self.response_timeout);
+            let limit = pin!(self.wait_until(quiet_until.min(until), now));
             match future::select(&mut *answer, limit).await {
                 Either::Left((Ok(value), _)) => {
                     let received = self.clock.now();
-                    self.heard.answered(received);
+                    self.heard.0.answered(received);
                     if !self.is_proven() && !self.retired.load(Ordering::Relaxed) {
                         self.proven.store(true, Ordering::Relaxed);
                     }
@@ -451,10 +466,15 @@ impl Connection {
                     self.retire();
                     return Err(Failure::Broken(failure));
                 }
-                Either::Right(_) => {}
+                Either::Right((is_time_up, _)) => {
+                    now = self.clock.now();
+                    // A beat that comes late finds the time up, but says nothing about the server.
+                    if !is_time_up {
+                        continue;
+                    }
+                }
             }
-            let now = self.clock.now();
-            if now >= self.heard.quiet_since(sent).after(self.response_timeout) {
+            if now >= self.heard.0.quiet_since(sent).after(self.response_timeout) {
                 self.retire();
                 return Err(Failure::Silent);
             }
@@ -462,6 +482,16 @@ impl Connection {
                 return Err(Failure::Silent);
             }
         }
+    }
+
+    /// Waits until then, which is true, or until it is time to ask again how long to wait.
+    async fn wait_until(&self, until: Moment, now: Moment) -> bool {
+        let is_early = self.pulse.is_early_for(until.since(now));
+        match is_early {
+            true => self.pulse.beat().await,
+            false => Box::pin(time_out(&*self.clock, until)).await,
+        }
+        !is_early
     }
 }
 

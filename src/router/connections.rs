@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
@@ -24,7 +25,7 @@ pub(crate) struct Connections {
     clock: Arc<dyn Clock>,
     membership: Arc<Membership>,
     limits: Limits,
-    live: RwLock<HashMap<Address, Arc<Connection>>>,
+    live: RwLock<FxHashMap<Address, Arc<Connection>>>,
     dials: Mutex<HashMap<Address, Dial>>,
     closed: AtomicBool,
     /// Wakes the dials when it is closed.

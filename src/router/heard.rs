@@ -17,14 +17,14 @@ impl Heard {
     pub(crate) fn asked(&self, now: Moment) {
         let last = self.0.load(Ordering::Relaxed);
         if last & 1 == 0 {
-            let asked = micros(now) << 1 | 1;
+            let asked = now.micros_since_origin() << 1 | 1;
             let _ = self.0.compare_exchange(last, asked, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
     /// An answer came, to whatever it was.
     pub(crate) fn answered(&self, now: Moment) {
-        self.0.store(micros(now) << 1, Ordering::Relaxed);
+        self.0.store(now.micros_since_origin() << 1, Ordering::Relaxed);
     }
 
     /// Since when nothing was heard, for a call that was sent at `sent` and has no answer.
@@ -36,10 +36,6 @@ impl Heard {
     pub(crate) fn last(&self) -> Moment {
         Moment::from_origin(Duration::from_micros(self.0.load(Ordering::Relaxed) >> 1))
     }
-}
-
-fn micros(at: Moment) -> u64 {
-    u64::try_from(at.since_origin().as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

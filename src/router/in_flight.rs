@@ -22,6 +22,9 @@ use crate::router::{ATTEMPTS, Router};
 const SWIFT_REDIRECTS: u32 = 3;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 
+/// What goes over the wire of a usual call, but for its key and its arguments, and some to spare.
+const USUAL_ENVELOPE: usize = 160;
+
 /// A call under way, and what has happened to it so far.
 #[derive(Debug)]
 pub(crate) struct InFlightCall<'a> {
@@ -381,7 +384,7 @@ impl<'a> InFlightCall<'a> {
                 },
             )
         } else {
-            connection.call_with(permit, &command, self.deadline).await
+            connection.call_with(permit, command, self.deadline).await
         };
         match outcome {
             Ok(exchange) => self.hear(connection, exchange, deletes),
@@ -591,7 +594,8 @@ pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Co
     let words = if text {
         Command::new().word("EVAL").word(&script.text)
     } else {
-        Command::new().word("EVALSHA").word(&script.digest)
+        let size = USUAL_ENVELOPE + call.key.len() + call.args.bytes().len();
+        Command::with_capacity(size).words(&script.by_digest)
     };
     let words = match &call.second_key {
         None => words.word("1").word(&call.key),

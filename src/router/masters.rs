@@ -58,7 +58,7 @@ impl Router {
     ) -> Result<Reply, NodeError> {
         let connection = self.connect_until(address, deadline).await?;
         let until = self.clock.now().after(self.response_timeout).min(deadline);
-        match connection.call(&*self.clock, command, until).await {
+        match connection.call(&*self.clock, command.clone(), until).await {
             Ok(exchange) => Ok(exchange.value),
             Err(Failure::Broken(failure)) => Err(failure),
             Err(Failure::Silent) => {

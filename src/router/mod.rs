@@ -15,6 +15,7 @@ mod in_flight;
 mod map;
 mod masters;
 mod membership;
+mod pulse;
 mod replicated;
 mod sent_with;
 mod subscriptions;

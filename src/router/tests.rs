@@ -29,7 +29,7 @@ use crate::slot::Slot;
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| script("test"));
 
 pub(super) fn script(name: &'static str) -> Script {
-    Script { name, text: "return {}".into(), digest: "digest".into(), deletes_if_equal: false }
+    Script::new(name, "return {}".into(), "digest".into())
 }
 
 const ALL: (u16, u16, &str) = (0, 16383, "a");

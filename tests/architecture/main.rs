@@ -11,9 +11,10 @@ mod items;
 mod page;
 
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "slot",
     "backoff",
+    "decimal",
     "clock",
     "telemetry",
     "error",

@@ -60,6 +60,11 @@ impl Acquisition {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether nothing can happen to it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(&*self.state(), State::Ended)
+    }
+
     /// The lease, if there is one, whether it is lost or not.
     pub(crate) fn holding<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
         match &*self.state() {

@@ -69,8 +69,8 @@ async fn carry(
 }
 
 impl Node for RemoteNode {
-    fn call(&self, command: &Command) -> Answering<Reply> {
-        let (node, command) = (self.clone(), command.clone());
+    fn call(&self, command: Command) -> Answering<Reply> {
+        let node = self.clone();
         Box::pin(async move {
             let mut replies = node.exchange(vec![command]).await?;
             replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))

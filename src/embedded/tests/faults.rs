@@ -43,7 +43,7 @@ fn get() -> Command {
 }
 
 fn call(node: &Arc<dyn Node>, command: &Command) -> Reply {
-    at_once(node.call(command)).unwrap()
+    at_once(node.call(command.clone())).unwrap()
 }
 
 fn run_id(engine: &Engine, server: usize) -> String {
@@ -98,7 +98,7 @@ fn a_master_without_replicas_is_replaced_at_its_address() {
     call(&node, &set("2"));
     assert_eq!(engine.faults().promote(master, 1), Some(master));
     assert!(!node.is_usable());
-    assert!(!at_once(node.call(&get())).unwrap_err().maybe_sent);
+    assert!(!at_once(node.call(get())).unwrap_err().maybe_sent);
     assert_ne!(run_id(&engine, master), before);
     assert_eq!(call(&connect(&engine, master), &get()), text("1"));
 }
@@ -109,10 +109,10 @@ fn a_paused_master_serves_what_was_sent_before_it_learns_of_its_successor() {
     call(&node, &set("before"));
     engine.faults().pause(master);
     let command = set("while it was paused");
-    let mut pending = node.call(&command);
+    let mut pending = node.call(command.clone());
     assert!(futures::FutureExt::now_or_never(&mut pending).is_none());
     let abandoned = words(&["SET", &format!("{{{KEY}}}other"), "v"]);
-    assert!(futures::FutureExt::now_or_never(node.call(&abandoned)).is_none());
+    assert!(futures::FutureExt::now_or_never(node.call(abandoned.clone())).is_none());
     let new = engine.faults().promote(master, 0).unwrap();
     assert_eq!(engine.query(new, &get()), text("before"));
     engine.faults().resume(master);
@@ -126,7 +126,7 @@ fn a_command_to_a_paused_server_is_run_though_nobody_waits_for_it() {
     let (engine, master, node) = engine(1);
     engine.faults().pause(master);
     let command = set("v");
-    drop(futures::FutureExt::now_or_never(node.call(&command)));
+    drop(futures::FutureExt::now_or_never(node.call(command.clone())));
     engine.faults().resume(master);
     assert_eq!(call(&node, &get()), text("v"));
 }
@@ -136,7 +136,7 @@ fn what_waits_at_a_paused_server_that_dies_may_have_been_sent() {
     let (engine, master, node) = engine(1);
     engine.faults().pause(master);
     let command = set("v");
-    let mut pending = node.call(&command);
+    let mut pending = node.call(command.clone());
     assert!(futures::FutureExt::now_or_never(&mut pending).is_none());
     engine.faults().stop(master);
     assert!(at_once(pending).unwrap_err().maybe_sent);

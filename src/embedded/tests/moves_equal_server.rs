@@ -185,7 +185,7 @@ impl Pair {
     fn query(&mut self, server: usize, command: &[&str]) {
         let expected = self.real[server].1.query(command);
         let expected = self.essence(expected);
-        let actual = at_once(self.embedded[server].call(&words(command))).unwrap();
+        let actual = at_once(self.embedded[server].call(words(command))).unwrap();
         let actual = self.essence(actual);
         if expected != actual {
             let command = command.join(" ");

@@ -53,7 +53,7 @@ struct Session(Arc<dyn Node>);
 
 impl Session {
     fn call(&self, command: &[&str]) -> Reply {
-        at_once(self.0.call(&words(command))).unwrap()
+        at_once(self.0.call(words(command))).unwrap()
     }
 
     fn set(&self, value: &str) {

@@ -1,6 +1,7 @@
 //! A request for a lock of a quorum: rounds until one of them has a majority.
 
 use std::future::IntoFuture;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,6 +169,6 @@ impl IntoFuture for QuorumAcquire {
 
     fn into_future(mut self) -> Self::IntoFuture {
         let cancel = std::mem::take(&mut self.cancel);
-        Box::pin(async move { cancel.or(self.run()).await })
+        Box::pin(async move { cancel.or(pin!(self.run())).await })
     }
 }

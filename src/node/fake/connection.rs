@@ -102,8 +102,8 @@ struct FakeNode {
 }
 
 impl Node for FakeNode {
-    fn call(&self, command: &Command) -> Answering<Reply> {
-        let replies = self.pipeline(std::slice::from_ref(command));
+    fn call(&self, command: Command) -> Answering<Reply> {
+        let replies = self.pipeline(&[command]);
         async move { Ok(replies.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::node::dialer::Dialer;
 use crate::node::native::Connection;
-use crate::node::native::request::Request;
 use crate::node::{
     Command, Credentials, LIB_NAME, LIB_VERSION, NodeError, Reply, ServerError,
     is_about_credentials,
@@ -32,7 +31,7 @@ pub(super) async fn begin(
         client().word("SETINFO").word("LIB-VER").word(LIB_VERSION),
     ]);
     commands.extend(dialer.client_name.as_ref().map(|name| client().word("SETNAME").word(name)));
-    let replies = connection.exchange(&Request::of(&commands), commands.len()).await;
+    let replies = connection.exchange(&commands).await;
     let replies = replies.map_err(|failure| NodeError { maybe_sent: false, ..failure })?;
     let refusal = replies.into_iter().take(needed).find_map(|reply| match reply {
         Reply::Error(error) => Some(error),

@@ -8,7 +8,6 @@ use futures::FutureExt;
 
 use crate::node::native::Connection;
 use crate::node::native::expected::Expected;
-use crate::node::native::request::Request;
 use crate::node::{Command, MessageHandler, NodeFuture, Reply, Subscription};
 
 pub(super) struct NativeSubscription {
@@ -35,8 +34,7 @@ impl Subscription for NativeSubscription {
 
     fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         async move {
-            let request = Request::of(std::slice::from_ref(command));
-            let mut replies = self.connection.exchange(&request, 1).await?;
+            let mut replies = self.connection.exchange(std::slice::from_ref(command)).await?;
             Ok(replies.pop().unwrap_or(Reply::Nil))
         }
         .boxed()
@@ -48,12 +46,12 @@ impl Subscription for NativeSubscription {
         let joined = Expected::Join(Bytes::copy_from_slice(channel));
         let (commands, expected): (Vec<_>, Vec<_>) =
             prefix.into_iter().chain([(join, joined)]).unzip();
-        async move { self.connection.wire.put(&Request::of(&commands), expected) }.boxed()
+        async move { self.connection.wire.put(&commands, expected) }.boxed()
     }
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         let leave = Command::new().word("SUNSUBSCRIBE").word(channel);
         let left = Expected::Leave(Bytes::copy_from_slice(channel));
-        async move { self.connection.wire.put(&Request::of(&[leave]), [left]) }.boxed()
+        async move { self.connection.wire.put(&[leave], [left]) }.boxed()
     }
 }

@@ -69,7 +69,7 @@ fn node(writes: &Writes) -> (NativeNode, DuplexStream) {
 }
 
 fn call(node: &NativeNode, name: &str) -> Answering<Reply> {
-    node.call(&Command::new().word(name))
+    node.call(Command::new().word(name))
 }
 
 /// Eleven bytes for a name of one letter.

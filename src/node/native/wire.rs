@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::node::NodeError;
+use crate::node::command::push_header;
 use crate::node::native::decoder::{Garbled, Said};
 use crate::node::native::expected::{Expectations, Expected, Meaning};
-use crate::node::native::request::Request;
+use crate::node::{Command, NodeError};
 
 /// A buffer that has become larger than this is not kept.
 const KEPT: usize = 64 << 10;
@@ -60,7 +60,7 @@ impl Wire {
     /// nothing of it is sent.
     pub(super) fn put(
         &self,
-        request: &Request,
+        commands: &[Command],
         expected: impl IntoIterator<Item = Expected>,
     ) -> Result<(), NodeError> {
         let writer = {
@@ -68,9 +68,12 @@ impl Wire {
             if let Some(why) = &state.ended {
                 return Err(NodeError { maybe_sent: false, ..why.clone() });
             }
-            let begin = state.put;
-            state.put += request.bytes().len() as u64;
-            state.outgoing.extend_from_slice(request.bytes());
+            let (begin, before) = (state.put, state.outgoing.len());
+            for command in commands {
+                push_header(&mut state.outgoing, b'*', command.len());
+                state.outgoing.extend_from_slice(command.bytes());
+            }
+            state.put += (state.outgoing.len() - before) as u64;
             state.expectations.add(begin, expected);
             state.writer.take()
         };

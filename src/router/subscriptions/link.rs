@@ -181,7 +181,7 @@ impl Link {
             (self.address.clone(), self.clock.clone(), self.events.clone());
         Box::new(move |channel, payload| {
             let received = clock.now();
-            let micros = u64::try_from(received.since_origin().as_micros()).unwrap_or(u64::MAX);
+            let micros = received.micros_since_origin();
             heard.store(micros, Ordering::Relaxed);
             events.tell(Event::Message {
                 slot: Slot::of(&channel),

@@ -1,0 +1,134 @@
+//! One timer for all who wait on a connection, as long as their time is far from up: a timer for
+//! each call costs more than the call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+
+/// Wakes all who wait once in a period, while there are any.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    clock: Arc<dyn Clock>,
+    period: Duration,
+    beats: Notify,
+    /// Somebody has waited since the last beat.
+    used: AtomicBool,
+    /// The task that beats is there.
+    runs: AtomicBool,
+}
+
+impl Pulse {
+    pub(crate) fn new(clock: Arc<dyn Clock>, period: Duration) -> Arc<Pulse> {
+        Arc::new(Pulse {
+            clock,
+            period,
+            beats: Notify::new(),
+            used: AtomicBool::new(false),
+            runs: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a wait for a beat ends in time for what is due in so long.
+    pub(crate) fn is_early_for(&self, left: Duration) -> bool {
+        left >= self.period * 2
+    }
+
+    /// Ends with the next beat: in a period, or before.
+    pub(crate) async fn beat(self: &Arc<Self>) {
+        let beat = self.beats.notified();
+        if !self.used.load(Ordering::SeqCst) {
+            self.used.store(true, Ordering::SeqCst);
+        }
+        if !self.runs.load(Ordering::SeqCst) && !self.runs.swap(true, Ordering::SeqCst) {
+            let mut beating = Beating { pulse: self.clone(), has_ended: false };
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(async move { beating.run().await })),
+                // It beats for this caller alone.
+                Err(_) => return beating.pulse.pause().await,
+            }
+        }
+        beat.await;
+    }
+
+    async fn pause(&self) {
+        self.clock.sleep_until(self.clock.now().after(self.period)).await;
+    }
+}
+
+/// The task. It ends when nobody has waited for a period, or with its runtime: then those who wait
+/// in others start it anew.
+struct Beating {
+    pulse: Arc<Pulse>,
+    has_ended: bool,
+}
+
+impl Beating {
+    async fn run(&mut self) {
+        let Pulse { beats, used, runs, .. } = &*self.pulse;
+        loop {
+            self.pulse.pause().await;
+            let is_used = used.swap(false, Ordering::SeqCst);
+            beats.notify_waiters();
+            if is_used {
+                continue;
+            }
+            runs.store(false, Ordering::SeqCst);
+            // Somebody may have come who still saw it run.
+            if !used.load(Ordering::SeqCst) || runs.swap(true, Ordering::SeqCst) {
+                self.has_ended = true;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.pulse.runs.store(false, Ordering::SeqCst);
+            self.pulse.beats.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    const PERIOD: Duration = Duration::from_millis(5);
+
+    #[tokio::test]
+    async fn it_beats_for_all_while_somebody_waits() {
+        let pulse = Pulse::new(Arc::new(SystemClock), PERIOD);
+        assert!(pulse.is_early_for(PERIOD * 2) && !pulse.is_early_for(PERIOD));
+        for _ in 0..3 {
+            futures::join!(pulse.beat(), pulse.beat());
+            assert!(pulse.runs.load(Ordering::SeqCst));
+        }
+        while pulse.runs.load(Ordering::SeqCst) {
+            tokio::time::sleep(PERIOD).await;
+        }
+        assert_eq!(Arc::strong_count(&pulse), 1, "nobody waits, and the task has ended");
+        pulse.beat().await;
+    }
+
+    #[test]
+    fn it_beats_on_when_its_runtime_is_gone() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let (first, second) = (runtime().unwrap(), runtime().unwrap());
+        let pulse = Pulse::new(Arc::new(SystemClock), PERIOD);
+        first.block_on(pulse.beat());
+        let mut waiting = Box::pin(pulse.beat());
+        second.block_on(async { assert!(futures::poll!(&mut waiting).is_pending()) });
+        drop(first);
+        second.block_on(waiting);
+        second.block_on(pulse.beat());
+    }
+}
