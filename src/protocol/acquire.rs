@@ -75,7 +75,7 @@ impl Wait {
 }
 
 /// The length of a usual place, at most.
-const PLACE: usize = 48;
+const PLACE: usize = 64;
 
 /// Room for the arguments of a usual acquire, as they go over the wire.
 const ARGUMENTS: usize = 160;
