@@ -61,6 +61,7 @@ impl Command {
     }
 
     /// The words in order.
+    #[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         Words { rest: &self.bytes, left: self.words }
     }
@@ -99,11 +100,13 @@ pub(crate) fn push_header(bytes: &mut Vec<u8>, kind: u8, number: usize) {
     }
 }
 
+#[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
 struct Words<'a> {
     rest: &'a [u8],
     left: usize,
 }
 
+#[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
 impl<'a> Iterator for Words<'a> {
     type Item = &'a [u8];
 
@@ -122,6 +125,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
+#[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
 impl ExactSizeIterator for Words<'_> {}
 
 #[cfg(test)]
