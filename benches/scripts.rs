@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         version.name, version.major, version.minor, version.patch
     );
 
-    let is_later = version.name != "Redis" || version.major > 7;
+    let is_later = version.name != "Redis" || (version.major, version.minor) > (7, 0);
     let most = if is_later { MOST_OF_PUBLISHED.1 } else { MOST_OF_PUBLISHED.0 };
     let mut bench = Bench::new(&server, rounds);
     let mut goals = Goals::new("server time and memory");

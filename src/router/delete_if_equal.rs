@@ -16,6 +16,8 @@ pub(crate) enum Undone {
     Different,
     /// The server does not have the command, or the user has no right to it.
     Refused,
+    /// The server takes no writes now. A script that finds nothing to delete makes none.
+    Unwritable,
 }
 
 /// Whether the server that says this to `INFO server` has the command.
@@ -40,6 +42,9 @@ pub(crate) fn read(reply: Reply) -> Result<Reply, Undone> {
         Reply::Int(1) => Ok(Reply::Text(RELEASED.into())),
         Reply::Int(0) => Err(Undone::Different),
         Reply::Error(error) if error.code == "NOPERM" => Err(Undone::Refused),
+        Reply::Error(error) if matches!(&*error.code, "NOREPLICAS" | "MISCONF") => {
+            Err(Undone::Unwritable)
+        }
         Reply::Error(error) if error.detail.starts_with("unknown command") => Err(Undone::Refused),
         other => Ok(other),
     }
@@ -68,6 +73,9 @@ mod tests {
         assert_eq!(read(Reply::Int(0)), Err(Undone::Different));
         assert_eq!(read(error("NOPERM no permissions")), Err(Undone::Refused));
         assert_eq!(read(error("ERR unknown command 'DELIFEQ'")), Err(Undone::Refused));
+        for unwritable in ["NOREPLICAS Not enough good replicas", "MISCONF snapshots fail"] {
+            assert_eq!(read(error(unwritable)), Err(Undone::Unwritable));
+        }
         for other in [error("MOVED 1 a:1"), error("WRONGTYPE x"), error("ERR x"), Reply::Nil] {
             assert_eq!(read(other.clone()), Ok(other));
         }

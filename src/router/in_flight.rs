@@ -37,6 +37,8 @@ pub(crate) struct InFlightCall<'a> {
     next: Target,
     /// A server's own command did not do it: only the script can.
     by_script: bool,
+    /// That command has said that there is nothing to do, before any doubt.
+    is_gone: bool,
     /// Redirects in a row.
     redirects: u32,
     /// Attempts in a row that came to nothing.
@@ -79,7 +81,7 @@ pub(crate) enum Attempt {
     /// The same, with the number of replicas that have it.
     Confirmed(Exchange<Reply>, u32),
     /// The server's own command did nothing: it takes the script.
-    Undone,
+    Undone(Undone),
     /// No connection: nothing was sent.
     Unconnected(NodeError),
     /// No answer in time, or the slot was found to have another master meanwhile. What was sent may
@@ -101,7 +103,8 @@ impl Attempt {
     fn outcome(&self) -> Option<Attempted> {
         match self {
             Attempt::Answered(_) | Attempt::Confirmed(..) => None,
-            Attempt::Undone => Some(Attempted::Answered),
+            Attempt::Undone(Undone::Refused) => Some(Attempted::Refused),
+            Attempt::Undone(_) => Some(Attempted::Undone),
             Attempt::Unconnected(_) => Some(Attempted::Unconnected),
             Attempt::Silent { sent: None } | Attempt::Crowded => Some(Attempted::Unsent),
             Attempt::Silent { sent: Some(_) } => Some(Attempted::Silent),
@@ -127,6 +130,7 @@ impl<'a> InFlightCall<'a> {
             deadline,
             next: Target::default(),
             by_script: false,
+            is_gone: false,
             redirects: 0,
             troubles: 0,
             pause: Duration::ZERO,
@@ -257,7 +261,7 @@ impl<'a> InFlightCall<'a> {
                     if undone == Undone::Refused {
                         connection.note_refused_delete();
                     }
-                    return Attempt::Undone;
+                    return Attempt::Undone(undone);
                 }
             };
         }
@@ -436,7 +440,11 @@ impl<'a> InFlightCall<'a> {
                 self.confirmed = confirmed;
                 return self.take_in(address, exchange);
             }
-            Attempt::Undone => self.by_script = true,
+            Attempt::Undone(undone) => {
+                self.by_script = true;
+                // Then there is nothing that an attempt by the script could delete unheard.
+                self.is_gone = undone == Undone::Different && self.in_doubt.is_none();
+            }
             Attempt::Unconnected(failure) if failure.permanent => {
                 self.last_failure = Some(failure);
                 return Err(self.failed(Reason::Permanent));
@@ -534,6 +542,9 @@ impl<'a> InFlightCall<'a> {
     }
 
     fn note_in_doubt(&mut self, sent: Option<u64>) {
+        if self.is_gone {
+            return;
+        }
         self.in_doubt = match (self.in_doubt, sent) {
             (Some(0), _) | (_, Some(0)) => Some(0),
             (before, sent) => before.max(sent),

@@ -111,6 +111,8 @@ pub(crate) fn dialled(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempted {
     Answered,
+    /// The server's own command did nothing, and the script is called.
+    Undone,
     Moved,
     Ask,
     NoScript,
@@ -131,6 +133,7 @@ pub(crate) enum Attempted {
 pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
     let outcome = match attempted {
         Attempted::Answered => "answered",
+        Attempted::Undone => "undone",
         Attempted::Moved => "moved",
         Attempted::Ask => "ask",
         Attempted::NoScript => "noscript",
@@ -145,6 +148,7 @@ pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
     trace!(name: "rwlease.attempt", %slot, %node, outcome);
     count_each!("rwlease_attempts_total", "outcome" => outcome, [
         "answered",
+        "undone",
         "moved",
         "ask",
         "noscript",

@@ -125,6 +125,7 @@ async fn two_of_five_may_be_dead() {
         let held = taken(bench.quorum.mutex(name)).await;
         assert_eq!(held.leases().len(), 3);
         release_by_three(held).await;
+        bench.gone(name).await;
     }
     let writing = taken(bench.quorum.write("lock")).await;
     assert!(writing.token().is_some());
@@ -417,7 +418,7 @@ mod embedded {
         engines[1].faults().pause(0);
         tokio::time::sleep(LONG).await;
         assert_eq!(held.state(), LeaseState::Held, "renewed on three");
-        held.release().await.unwrap();
+        assert_eq!(held.release().await.unwrap(), Released::Released, "by three, a majority");
         let again = quorum.write("lock").await.unwrap();
         assert_eq!(again.leases().len(), 3);
         assert!(again.token() > Some(token));

@@ -141,7 +141,7 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("released by force", 10),
     ("enough replicas confirmed it", 200),
     ("too few replicas confirmed it", 50),
-    ("an unknown outcome was resolved while a replica lagged", 10),
+    ("an unknown outcome was resolved while a replica lagged", 2),
     ("a renewal changed nothing while a replica lagged", 3),
     ("a confirmed lease stood when others were lost", 2),
 ];

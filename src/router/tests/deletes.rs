@@ -49,6 +49,27 @@ async fn what_the_command_does_not_delete_the_script_tells_of() {
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"], "the next one is tried again");
 }
 
+/// Else `absent` from the second attempt by the script would count as the first one's doing.
+#[tokio::test(start_paused = true)]
+async fn what_the_command_found_gone_is_in_no_doubt() {
+    let bench = valkey("9.1.2").await;
+    let broken = || Act::Break { maybe_sent: true };
+    bench.fakes.script("a", [Act::Answer(Reply::Int(0)), broken()]);
+    assert_eq!(bench.release("k").await.unwrap().in_doubt, None);
+    bench.fakes.script("a", [broken(), Act::Answer(Reply::Int(0)), broken()]);
+    let answer = bench.release("k").await.unwrap();
+    assert_eq!(answer.in_doubt, Some(0), "the first may have deleted it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_that_takes_no_writes_refuses_the_script_tells_of() {
+    let bench = valkey("9.1.2").await;
+    bench.fakes.script("a", [refusal("NOREPLICAS x"), Act::Answer(text("absent 17 0"))]);
+    assert_eq!(bench.release("k").await.unwrap().reply, text("absent 17 0"));
+    bench.release("k").await.unwrap();
+    assert_eq!(bench.fakes.count("a", "DELIFEQ k arg"), 2, "the next one is tried again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_the_command_is_spared_it() {
     for refused in ["NOPERM this user has no permissions", "ERR unknown command 'DELIFEQ'"] {
