@@ -37,6 +37,9 @@ const PORTS: std::ops::Range<u16> = 10_000..20_000;
 const BUS: u16 = 10_000;
 /// And the port for TLS, where there is one.
 const TLS: u16 = 20_000;
+/// A test listens here as long as it has the server, also while that is down: so no other test takes
+/// its ports.
+const TAKEN: u16 = 40_000;
 /// Another process can take a port between the look and the start.
 const STARTS: usize = 10;
 
@@ -99,6 +102,7 @@ pub struct Server {
     folder: PathBuf,
     container: Option<Container>,
     process: Mutex<Process>,
+    _taken: Option<TcpListener>,
 }
 
 #[derive(Debug)]
@@ -126,7 +130,8 @@ impl Server {
         let version = Version::of_binary(&binary)?;
         let mut tries = 0..STARTS;
         loop {
-            let server = Server::create(&binary, &version, free_port()?, settings)?;
+            let (port, taken) = free_port()?;
+            let server = Server::create(&binary, &version, (port, taken), settings)?;
             match server.restart().await {
                 Ok(()) => return Ok(server),
                 Err(error) if error.to_string().contains("in use") && tries.next().is_some() => {}
@@ -148,6 +153,7 @@ impl Server {
             folder: PathBuf::new(),
             process: Mutex::new(Process::Running(Body::Container(container.clone()))),
             container: Some(container),
+            _taken: None,
         };
         let info: String = server.say("INFO server").await?;
         let unknown = || Error::new(format!("{} does not say its version", server.address()));
@@ -317,7 +323,7 @@ impl Server {
     fn create(
         binary: &Path,
         version: &Version,
-        port: u16,
+        (port, taken): (u16, TcpListener),
         settings: &ServerSettings,
     ) -> Result<Server> {
         // By a number of its own too: another server of this process may have chosen this port, and
@@ -343,6 +349,7 @@ impl Server {
             folder,
             container: None,
             process: Mutex::new(Process::Dead),
+            _taken: Some(taken),
         })
     }
 
@@ -490,13 +497,15 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
     lines.join("\n") + "\n"
 }
 
-/// A port that is free now, and those that belong to it.
-fn free_port() -> Result<u16> {
-    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+/// A port that is free now, and those that belong to it; it is taken until the listener is dropped.
+fn free_port() -> Result<(u16, TcpListener)> {
+    let listen = |port| TcpListener::bind((LOOPBACK, port));
+    let is_free = |port| listen(port).is_ok();
     let mut random = fastrand::Rng::new();
     std::iter::repeat_with(|| random.u16(PORTS))
         .take(1_000)
-        .find(|&port| is_free(port) && is_free(port + BUS) && is_free(port + TLS))
+        .filter_map(|port| Some((port, listen(port + TAKEN).ok()?)))
+        .find(|(port, _)| is_free(*port) && is_free(port + BUS) && is_free(port + TLS))
         .ok_or_else(|| Error::new("no free port on 127.0.0.1"))
 }
 
