@@ -54,6 +54,7 @@ end
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 -- @include acquire
 
 return answer(function()

@@ -4,18 +4,22 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id                   ARGV[4]  lease, ms
--- ARGV[5]  flags: f phase-fair, r readers first
--- ARGV[6]  tokens: 1            ARGV[7]  hash tag of the slot's channels
--- and for a waiter:
+-- ARGV[5]  flags: f phase-fair, r readers first; then k to hold it cached, t for a try that waits
+--          if only cached holders are in its way
+-- ARGV[6]  tokens: 1, of a cached write up to BLOCK
+-- ARGV[7]  hash tag of the slot's channels
+-- and for a waiter, or with t:
 -- ARGV[8]  its place: "<claim window, ms> <ttl, ms> <most waiters> <server of its subscription>",
 --          with - for the server if it polls
 -- ARGV[9]  the ticket that it was given, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  token, deadline; if it holds already, the record is written again as it is, so that
---            replicas can confirm it
+--   granted  token, deadline, and with k the last token and what recalls it: w, r (only readers
+--            wait) or -. If it holds already, the record is written again as it is, so that replicas
+--            can confirm it
 --   queued   ticket, waiters ahead at the most, when the holder's lease ends (ms, 0: unknown)
 --   refused  when the holder's lease ends
+--   cached   the same: only cached holders are in its way, and were asked for the lock
 --   full     waiters
 --   stale    nothing: it came past not_after, and nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
@@ -38,9 +42,10 @@ if simple then
       return 'refused ' .. moment .. ' 0 ' .. ends
     end
   elseif tries and line and string.find(line, '^2Q%d+$') and #line == 31 then
-    local held = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min')
-    local ends = held[1] and string.sub(held[1], 2, 14) or held[3] or ''
-    if not held[2] and #ends == 13 and ends > moment and string.sub(held[1] or '', 31) ~= caller then
+    local held = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached')
+    local writer, ends = held[1] or '', held[1] and string.sub(held[1], 2, 14) or held[3] or ''
+    local calls = held[2] or held[4] or string.find(writer, '^[kc]') -- a queue, or somebody to call back
+    if not calls and #ends == 13 and ends > moment and string.sub(writer, 31) ~= caller then
       return 'refused ' .. moment .. ' 0 ' .. ends
     end
   end
@@ -54,6 +59,7 @@ end
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 -- @include acquire
 
 return answer(function()

@@ -3,11 +3,12 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
--- ARGV[3]  token of the write   ARGV[4]  lease, ms
+-- ARGV[3]  token of the write: that of its grant
+-- ARGV[4]  lease, ms            ARGV[5]  k, to stay cached; a cached holder is in use without it
 --
 -- Reply: status, now, more
---   granted   token, deadline: it reads (also when this very call had been carried out before; then
---             the record is written again)
+--   granted   token, deadline, and with k the last token and what recalls it: it reads (also when
+--             this very call had been carried out before; then the record is written again)
 --   lost      it does not hold with this token; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
@@ -17,7 +18,7 @@
 -- @include prelude
 
 local asked, lease = whole(3, 1, MOST_EXACT), whole(4, 1, LONGEST)
-if #KEYS ~= 1 or #ARGV ~= 4 then
+if #KEYS ~= 1 or (#ARGV ~= 4 and #ARGV ~= 5) then
   return refuse('count')
 elseif not is_id(ARGV[2]) then
   return refuse('id')
@@ -25,8 +26,10 @@ elseif not asked then
   return refuse('token')
 elseif not lease then
   return refuse('lease')
+elseif ARGV[5] and ARGV[5] ~= 'k' then
+  return refuse('flags')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked' }
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
 
 -- @include hash
 -- @include line
@@ -34,28 +37,42 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
+
+-- The state that a call without `k` leaves to a cached holder; and a claim.
+local function in_use(state)
+  if state == 'g' then
+    return 'h'
+  end
+  return is_cached(state) and not ARGV[5] and 'b' or state
+end
 
 return answer(function()
   local strange = open(names)
   if strange then
     return strange
   end
-  local id, _, deadline, held = writing()
+  local id, wrote, deadline, held = writing()
   if id == ARGV[2] and held == asked then
     end_write()
-    add_reader(id, 'h', claimed_until(deadline, held, lease), held)
+    wrote = in_use(wrote)
+    if is_cached(wrote) then
+      wrote = recalled('k') == 'w' and 'c' or 'k' -- what readers asked for, they get
+    end
+    add_reader(id, wrote, claimed_until(deadline, held, lease), held)
   end
   local reads_on, state, until_then, its_token, index = reading(ARGV[2])
   if reads_on and its_token == asked then
     if state == 'g' then
       until_then = claimed_until(until_then, its_token, lease)
-      cover(until_then)
     end
-    put('r:' .. ARGV[2], record('h', until_then, its_token, index)) -- as it stands, if this came before
+    put_reader(ARGV[2], in_use(state), until_then, its_token, index) -- as it stands, if this came before
   end
   settle(true)
-  local alive, _, ends, reads = reading(ARGV[2])
-  if alive and reads == asked then
+  local alive, now_is, ends, reads = reading(ARGV[2])
+  if alive and reads == asked and ARGV[5] then
+    return reply('granted', more, asked, ends, number('fence'), recalled(now_is))
+  elseif alive and reads == asked then
     return reply('granted', more, asked, ends)
   end
   return reply('lost', more)

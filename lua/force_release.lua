@@ -5,7 +5,7 @@
 -- else.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  the token
+-- ARGV[1]  the server's name    ARGV[2]  the token            ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
 --   forced   the new token, the writer's id (-: none), the readers there were (dead and newer
@@ -20,12 +20,14 @@
 -- @include prelude
 
 local limit = whole(2, 1, MOST_EXACT)
-if #KEYS ~= 1 or #ARGV ~= 2 then
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not limit then
   return refuse('token')
+elseif not is_word(ARGV[3], 8) then
+  return refuse('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
 -- @include hash
 -- @include line
@@ -33,6 +35,7 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 
 return answer(function()
   local strange = open(names)
@@ -41,7 +44,7 @@ return answer(function()
   end
   -- A token of the future would cut off those to come.
   limit = math.min(limit, number('fence'))
-  local id, _, _, writes_by = writing()
+  local id, state, _, writes_by = writing()
   local writes = id and writes_by <= limit
   local readers = number('readers')
   local reads = readers > 0 and number('forced') < limit
@@ -62,7 +65,9 @@ return answer(function()
   local token = mint()
   if writes then
     end_write()
+    recalls[#recalls + 1] = is_cached(state) and id or nil
   end
   settle(true)
+  tell_recalls(ARGV[3], 'w')
   return reply('forced', more, token, writes and id or '-', readers)
 end)

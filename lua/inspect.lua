@@ -37,7 +37,7 @@ end
 local function readers()
   local page = {}
   for index = from, math.min(from + most, number('readers')) - 1 do
-    local id = get('i:' .. format('%.0f', index)) or malformed('readers')
+    local id = bare(get('i:' .. format('%.0f', index)) or malformed('readers'))
     local text = get('r:' .. id) or malformed('readers')
     local _, _, token = parse(text)
     if token > number('forced') then

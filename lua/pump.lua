@@ -2,7 +2,7 @@
 -- is.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name
+-- ARGV[1]  the server's name    ARGV[2]  hash tag of the slot's channels
 --
 -- Reply: pumped, now, more
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
@@ -12,10 +12,12 @@
 -- @include head
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 1 then
+if #KEYS ~= 1 or #ARGV ~= 2 then
   return refuse('count')
+elseif not is_word(ARGV[2], 8) then
+  return refuse('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
 
 -- @include hash
 -- @include line
@@ -23,12 +25,18 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 
 return answer(function()
   local strange = open(names)
   if strange then
     return strange
   end
-  settle(true)
+  settle(true, function()
+    if get('recall') and not writing() then
+      recall_readers(false)
+    end
+  end)
+  tell_recalls(ARGV[2], 'w')
   return reply('pumped', more)
 end)

@@ -11,7 +11,7 @@
 --   ahead   the last token is less than this one, and this one is more than AHEAD past this
 --           server's clock: the server that minted it has a wrong clock, or this one has. Nothing
 --           was done
---   lost    it does not hold; nothing was done
+--   lost    it does not hold, or is a cached holder, which owns the tokens; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: HGET, TIME, HSET and at times PEXPIREAT; of one of several holders a few HGET more.
 
@@ -28,7 +28,7 @@ elseif not wanted then
   return refuse('token')
 end
 local mine = 'r:' .. ARGV[2]
-local names = { 'writer', mine, 'forced' }
+local names = { 'writer', mine, 'forced', 'cached' }
 
 -- @include hash
 -- @include line
@@ -36,11 +36,11 @@ local names = { 'writer', mine, 'forced' }
 
 local function holds()
   if get(mine) then
-    local _, deadline, minted = parse(get(mine))
-    return deadline > now and minted > number('forced')
+    local state, deadline, minted = parse(get(mine))
+    return deadline > now and minted > number('forced') and not string.find(state, '[kcb]')
   elseif get('writer') then
-    local _, deadline, _, id = parse(get('writer'))
-    return id == ARGV[2] and deadline > now
+    local state, deadline, _, id = parse(get('writer'))
+    return id == ARGV[2] and deadline > now and not string.find(state, '[kcb]')
   end
 end
 

@@ -148,7 +148,7 @@ local function end_waiting(id)
 end
 
 return answer(function()
-  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. ARGV[2], 'read_min' })
+  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. ARGV[2], 'read_min', 'cached' })
   if strange then
     return strange
   end

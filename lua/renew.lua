@@ -3,11 +3,13 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
+-- ARGV[4]  only of one that is to be cached, or to stay so: tokens, of a write up to BLOCK. Without
+--          it a cached holder is one in use, which will be released: nobody calls it back
 --
 -- Reply: status, now, more
---   renewed   token, deadline
---   revoked   token, deadline: the lease stands, and will not be made longer (a grant is claimed
---             all the same)
+--   renewed   token, deadline, and with tokens the last token and what recalls it: w, r or -
+--   revoked   the same: the lease stands, and will not be made longer (a grant is claimed all the
+--             same)
 --   lost      it does not hold
 -- The line or the holder's record is written in any case, also with the deadline that it has:
 -- replicas confirm only what is written.
@@ -56,6 +58,9 @@ if simple then
       end
     end
   end
+  if text and field ~= 's' and string.find(text, '^[kcb]') then
+    text = nil -- it is, or was, cached
+  end
   local was, life = text and tonumber(string.sub(text, 2, 14)), tonumber(string.sub(line, 3, 15))
   if was and life and was > now then
     local deadline = math.max(was, now + lease)
@@ -102,12 +107,15 @@ end
 
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 3 then
+local tokens = ARGV[4] and whole(4, 1, BLOCK)
+if #KEYS ~= 1 or (#ARGV ~= 3 and #ARGV ~= 4) then
   return refuse('count')
 elseif not is_id(caller) then
   return refuse('id')
 elseif not whole(3, 1, LONGEST) then
   return refuse('lease')
+elseif ARGV[4] and not tokens then
+  return refuse('tokens')
 end
 
 -- @include hash
@@ -116,38 +124,56 @@ end
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 
--- The record of the acquisition if it holds: its field, and what it says.
+-- The record of the acquisition if it holds: its mode, and what it says.
 local function held()
-  local alive, _, deadline, token, index = reading(caller)
+  local alive, state, deadline, token, index = reading(caller)
   if alive then
-    return 'r:' .. caller, deadline, token, index
+    return 'r', state, deadline, token, index
   elseif get('writer') then
-    local _, ends, minted, id = parse(get('writer'))
+    local writes, ends, minted, id = parse(get('writer'))
     if id == caller and ends > now then
-      return 'writer', ends, minted, id
+      return 'w', writes, ends, minted
     end
   end
 end
 
+-- The state after this call: a claim makes it cached, nothing else does.
+local function renewed(state)
+  if state == 'g' then
+    return tokens and 'k' or 'h'
+  end
+  return is_cached(state) and not tokens and 'b' or state
+end
+
 return answer(function()
-  local strange = open({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters' })
+  local strange = open({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters', 'cached' })
   if strange then
     return strange
   end
-  local field, deadline, token, rest = held()
+  local mode, state, deadline, token, index = held()
   local status = 'lost'
-  if field then
+  if mode then
+    state = renewed(state)
     status, deadline = token > number('revoked') and 'renewed' or 'revoked', claimed_until(deadline, token, lease)
-    put(field, record('h', deadline, token, rest))
-    cover(deadline)
   end
-  if get('waiters') and field ~= 'writer' then
+  if mode == 'r' then
+    put_reader(caller, state, deadline, token, index)
+  elseif mode then
+    write(caller, state, deadline, token)
+    if tokens and is_cached(state) and status == 'renewed' then
+      mint_block(tokens)
+    end
+  end
+  if get('waiters') and mode ~= 'w' then
     settle(true)
   else
     flush(true)
   end
-  if field then
+  if mode and tokens then
+    return reply(status, more, token, deadline, number('fence'), recalled(state))
+  elseif mode then
     return reply(status, more, token, deadline)
   end
   return reply('lost', more)

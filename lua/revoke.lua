@@ -3,7 +3,7 @@
 -- that comes twice, or late, revokes nobody else.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  the token
+-- ARGV[1]  the server's name    ARGV[2]  the token            ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
 --   revoked   the token up to which renewals are refused, readers (dead and newer ones are among
@@ -17,12 +17,14 @@
 -- @include prelude
 
 local limit = whole(2, 1, MOST_EXACT)
-if #KEYS ~= 1 or #ARGV ~= 2 then
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not limit then
   return refuse('token')
+elseif not is_word(ARGV[3], 8) then
+  return refuse('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min' }
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
 -- @include hash
 -- @include line
@@ -30,6 +32,7 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 
 return answer(function()
   local strange = open(names)
@@ -46,7 +49,14 @@ return answer(function()
   if held and number('revoked') < limit then
     put('revoked', limit)
   end
-  settle(true)
+  settle(true, function()
+    if deadline and writing() then
+      recall_writer(true)
+    elseif held then
+      recall_readers(true)
+    end
+  end)
+  tell_recalls(ARGV[3], 'w')
   if held then
     return reply('revoked', more, limit, number('readers'), deadline or 0)
   end

@@ -33,7 +33,7 @@ if bad then
 elseif demand.not_after > 0 and now > demand.not_after then
   return reply('stale', 0)
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id }
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id, 'cached' }
 
 -- @include hash
 -- @include line
@@ -41,6 +41,7 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include waiters
 -- @include readers
 -- @include pump
+-- @include recall
 
 me = demand.id
 
@@ -68,7 +69,8 @@ return answer(function()
   if strange then
     return strange
   end
-  local alive, _, ends, token, index = reading(me)
+  local alive, reads, ends, token, index = reading(me)
+  local own = alive and is_cached(reads) and 1 or 0
   local upgrader = upgrading()
   local status, takes
   if alive and token == demand.token then
@@ -96,7 +98,15 @@ return answer(function()
       status = 'refused'
     end
   end
-  settle(not takes)
+  settle(not takes, function()
+    -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it tries
+    -- and nobody else is in its way.
+    local mine = waiter(me)
+    if mine or (status == 'refused' and number('cached') - own == number('readers') - 1) then
+      recall_readers(mine)
+    end
+  end)
+  tell_recalls(demand.tag, 'w')
 
   -- It writes by now. If it did so before this call, this may be the claim; and the record is
   -- written again in any case, so that replicas can confirm it.
@@ -104,7 +114,7 @@ return answer(function()
   if id == me then
     if not alive then
       deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
-      write(me, 'h', deadline, minted)
+      write(me, state == 'g' and 'h' or state, deadline, minted)
       flush(true)
     end
     return reply('granted', more, minted, deadline)

@@ -56,18 +56,30 @@ class Replies(unittest.TestCase):
         self.assertEqual(len(second), len(first) + 1)
 
     def test_a_try_is_refused(self):
-        refused = f"refused {NOW} 0 {NOW + 9_000} further words"
-        locks, answers = client(HOLDS, refused, f"absent {NOW} 0")
-        with self.assertRaises(rwlease.NotAcquired):
-            locks.write("a", wait=0)
-        self.assertEqual(len(answers.calls[1]), 9, "two, and the seven arguments of a try")
+        for status in ("refused", "cached"):
+            refused = f"{status} {NOW} 0 {NOW + 9_000} further words"
+            locks, answers = client(HOLDS, refused, f"absent {NOW} 0")
+            with self.assertRaises(rwlease.NotAcquired):
+                locks.write("a", wait=0)
+            self.assertEqual(len(answers.calls[1]), 10, "two, and the eight arguments of a try")
+            self.assertEqual(answers.calls[1][6], "ft")
 
-    def test_a_queued_try_is_refused_and_leaves(self):
-        queued = f"queued {NOW} 0 12 3 {NOW + 9_000}"
-        locks, answers = client(HOLDS, queued, f"left {NOW} 0")
+    def test_a_try_waits_for_one_who_may_not_be_using_the_lock(self):
+        queued = f"queued {NOW} 0 12 0 {NOW + 9_000}"
+        locks, answers = client(HOLDS, queued, granted(), RELEASED)
+        locks.write("a", wait=0).release()
+        _, poll = (call for call in answers.calls if call[0] == "acquire_write")
+        self.assertEqual((poll[6], poll[-1]), ("f", "12"), "a waiter as any")
+
+    def test_a_queued_try_leaves(self):
+        queued = f"queued {NOW} 0 12 0 {NOW + 9_000}"
+        locks, answers = client(HOLDS, *[queued] * 10_000)
+        evalsha = answers.evalsha
+        left = f"left {NOW} 0"
+        answers.evalsha = lambda name, *rest: left if name == "release" else evalsha(name, *rest)
         with self.assertRaises(rwlease.NotAcquired):
             locks.write("a", wait=0)
-        self.assertEqual(answers.names()[-1], "release")
+        self.assertGreater(answers.names().count("acquire_write"), 1)
 
     def test_more_is_pumped(self):
         more, no_more = f"pumped {NOW} 1", f"pumped {NOW} 0"
@@ -76,6 +88,7 @@ class Replies(unittest.TestCase):
         )
         locks.write("a").release()
         self.assertEqual(answers.names()[1:], ["acquire_write", "pump", "pump", "release"])
+        self.assertEqual(answers.calls[2][3], answers.calls[1][8], "the tag of the slot")
 
     def test_a_stale_call_is_repeated_with_a_new_time(self):
         later = NOW + 60_000

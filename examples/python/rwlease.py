@@ -28,6 +28,8 @@ TIME_TO_LIVE = 10_000
 # How long after it was sent an acquire may still do something, in ms.
 LATEST = 5_000
 PAUSE = 0.05
+# How long a try waits for one who may not be using the lock, seconds.
+TRY = 0.2
 # Refusals of a cluster that is changing, and all that a call may end in.
 CHANGING = (redis.ReadOnlyError, redis.exceptions.ClusterError, redis.exceptions.AskError)
 FAILURES = (redis.RedisError, redis.exceptions.RedisClusterException)
@@ -162,8 +164,9 @@ class Client:
 
     def _pump(self, key):
         """Goes on with what a call left over. If nobody answers, the poll of some waiter does."""
+        tag = tag_of(key_slot(key.encode()))
         with suppress(LockError, redis.RedisError):
-            while self._call("pump", key, lambda: (NONE,), patience=0).more:
+            while self._call("pump", key, lambda: (NONE, tag), patience=0).more:
                 pass
 
     def _eval(self, script, key, words):
@@ -209,8 +212,9 @@ class _Acquisition:
         """A guard, as soon as it is this one's turn."""
         give_up = float("inf") if seconds is None else time.monotonic() + seconds
         began = time.monotonic()
+        is_try = seconds == 0
         while True:
-            reply = self._ask(is_try=seconds == 0)
+            reply = self._ask(is_try)
             if reply.status == "granted":
                 return Guard(self, reply)
             if reply.status == "full":
@@ -218,14 +222,17 @@ class _Acquisition:
             if reply.status == "stale":
                 # The server's clock went on further than this side knew, or another one decides.
                 self.clock = None
-                if seconds == 0 and time.monotonic() - began > self.client.patience:
+                if is_try and time.monotonic() - began > self.client.patience:
                     raise NotAcquired(f"{self.key}: every call came too late")
-            elif seconds == 0:
-                raise NotAcquired(self.key)
-            else:
+            elif reply.status == "queued":
                 self.ticket = reply.values[0]
+                if is_try:
+                    # Nobody but cached holders is in its way, and they were asked for the lock.
+                    is_try, give_up = False, time.monotonic() + TRY
+            else:  # refused; or cached, which is no other thing to a try that may wait
+                raise NotAcquired(self.key)
             left = give_up - time.monotonic()
-            if left <= 0 and seconds != 0:
+            if left <= 0 and not is_try:
                 raise NotAcquired(self.key)
             if reply.status == "queued":
                 time.sleep(min(self.client.poll, left))
@@ -266,13 +273,13 @@ class _Acquisition:
                 self._read_clock()
             now, at = self.clock
             self.not_after = now + int((time.monotonic() - at) * 1000) + LATEST
-            words = [NONE, self.not_after, self.id, self.lease, "f", 1, self.tag]
-            if not is_try:
-                window = max(1000, int(self.client.poll * 4000))
-                ttl = max(TIME_TO_LIVE, 2 * window)
-                words.append(f"{window} {ttl} {MOST_WAITERS} {NONE}")
-                if self.ticket:
-                    words.append(self.ticket)
+            flags = "ft" if is_try else "f"
+            window = max(1000, int(self.client.poll * 4000))
+            ttl = max(TIME_TO_LIVE, 2 * window)
+            place = f"{window} {ttl} {MOST_WAITERS} {NONE}"
+            words = [NONE, self.not_after, self.id, self.lease, flags, 1, self.tag, place]
+            if self.ticket:
+                words.append(self.ticket)
             return words
 
         def doubt():

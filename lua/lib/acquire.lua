@@ -2,29 +2,40 @@
 -- meanwhile.
 local demand, bad = read_demand(7)
 
--- The grant that this acquisition has, if any, claimed by this call. The record is written even if
+-- What this acquisition has, if it holds: state, deadline, token, a reader's index.
+local function held(mode)
+  if mode == 'r' then
+    local alive, state, deadline, token, index = reading(demand.id)
+    if alive then
+      return state, deadline, token, index
+    end
+  else
+    local id, state, deadline, token = writing()
+    if id == demand.id then
+      return state, deadline, token
+    end
+  end
+end
+
+-- Claims the grant that this acquisition has, if any. The record is written even if
 -- nothing in it changes: `WAIT` counts replicas only for what the call in front of it has written.
+-- A call that comes again changes no mark, and takes no more tokens.
 local function claim(mode)
-  local alive, state, deadline, token, index
-  if mode == 'w' then
-    local id
-    id, state, deadline, token = writing()
-    alive = id == demand.id
-  else
-    alive, state, deadline, token, index = reading(demand.id)
-  end
-  if not alive then
-    return nil
+  local state, deadline, token, index = held(mode)
+  if not state then
+    return false
   elseif state == 'g' then
-    deadline = claimed_until(deadline, token, demand.lease)
+    state, deadline = claimed, claimed_until(deadline, token, demand.lease)
+    if mode == 'w' and token > number('revoked') then
+      mint_block(block)
+    end
   end
   if mode == 'w' then
-    write(demand.id, 'h', deadline, token)
+    write(demand.id, state, deadline, token)
   else
-    put('r:' .. demand.id, record('h', deadline, token, index))
-    cover(deadline)
+    put_reader(demand.id, state, deadline, token, index)
   end
-  return { token = token, deadline = deadline }
+  return true
 end
 
 -- A record of this acquisition that has run out stands in its own way.
@@ -46,12 +57,22 @@ local function is_free(mode)
   return not next_reader and (not next_writer or (demand.fairness == 'r' and number('fair') == 0))
 end
 
+-- Whether nobody but cached holders is in the way.
+local function only_cached(mode)
+  local _, state = writing()
+  if is_cached(state) then
+    return not first('r') and not first('w')
+  end
+  return not state and mode == 'w' and not get('waiters') and number('readers') > 0 and number('readers') == number('cached')
+end
+
 local function take(mode)
   local token, deadline = mint(), now + demand.lease
   if mode == 'w' then
-    write(demand.id, 'h', deadline, token)
+    write(demand.id, claimed, deadline, token)
+    mint_block(block)
   else
-    add_reader(demand.id, 'h', deadline, token)
+    add_reader(demand.id, claimed, deadline, token)
   end
 end
 
@@ -105,43 +126,66 @@ local function place(entry)
   return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), holder_ends())
 end
 
+-- A waiter asks cached holders in its way for the lock, and a try if nobody else is in its way.
+local function call_back(mode)
+  local entry = waiter(me)
+  if entry or only_cached(mode) then
+    local again = entry and get(HEAD[mode]) == me
+    if writing() then
+      recall_writer(again)
+    elseif mode == 'w' then
+      recall_readers(again)
+    end
+  end
+end
+
 local function acquire(mode)
-  local strange = bad or open({ 'writer', 'readers', 'waiters' })
+  local strange = bad or open({ 'writer', 'readers', 'waiters', 'cached' })
   if strange then
     return strange
   elseif demand.not_after > 0 and now > demand.not_after then
     return reply('stale', 0)
   end
-  me = demand.id
+  me, claimed, block = demand.id, demand.cached and 'k' or 'h', demand.tokens
   if claim(mode == 'w' and 'r' or 'w') then
     return demand.waits and refuse('id holds in the other mode') or reply('refused', 0, holder_ends())
   end
   local entry = waiter(me)
-  local known, refused = entry or claim(mode), nil
+  local known, refused, takes = entry or claim(mode), nil, false
   if entry and entry.mode ~= mode then
     return refuse('id waits in the other mode')
   elseif entry and demand.waits then
     refused = refresh(entry)
   elseif not known then
     clear_dead_record()
+    takes = true
     if demand.ticket > 0 then
       refused = queue(mode)
     elseif is_free(mode) then
       take(mode)
-    elseif demand.waits then
+    elseif demand.waits and (not demand.soft or only_cached(mode)) then
       refused = queue(mode)
+    else
+      takes = false
     end
   end
   if refused then
     return refused
   end
-  settle(known)
-  local granted = claim(mode)
+  settle(not takes, function()
+    if not held(mode) then
+      call_back(mode)
+    end
+  end)
+  tell_recalls(demand.tag, mode)
+  local state, deadline, token = held(mode)
   entry = waiter(me)
-  if granted then
-    return reply('granted', more, granted.token, granted.deadline)
+  if state and demand.cached then
+    return reply('granted', more, token, deadline, number('fence'), recalled(state))
+  elseif state then
+    return reply('granted', more, token, deadline)
   elseif entry then
     return place(entry)
   end
-  return reply('refused', more, holder_ends())
+  return reply(only_cached(mode) and 'cached' or 'refused', more, holder_ends())
 end

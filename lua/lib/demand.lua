@@ -21,11 +21,12 @@ local function read_demand(at)
     not_after = whole(2, 0, NEVER),
     id = ARGV[3],
     lease = whole(4, 1, LONGEST),
-    fairness = ARGV[5],
+    fairness = 'f',
     tag = ARGV[at],
     place = ARGV[at + 1],
     waits = ARGV[at + 1] ~= nil,
     ticket = 0,
+    tokens = 1,
   }
   if #KEYS ~= 1 or #ARGV < at or #ARGV > (upgrades and at + 1 or at + 2) then
     return nil, refuse('count')
@@ -43,10 +44,15 @@ local function read_demand(at)
     if not asked.token then
       return nil, refuse('token')
     end
-  elseif asked.fairness ~= 'f' and asked.fairness ~= 'r' then
-    return nil, refuse('flags')
-  elseif ARGV[6] ~= '1' then
-    return nil, refuse('tokens')
+  else
+    local fairness, k, t = string.match(ARGV[5], '^([fr])(k?)(t?)$')
+    asked.fairness, asked.cached, asked.soft = fairness, k == 'k', t == 't'
+    asked.tokens = asked.cached and whole(6, 1, BLOCK) or ARGV[6] == '1' and 1
+    if not fairness or (asked.soft and #ARGV ~= at + 1) then
+      return nil, refuse('flags')
+    elseif not asked.tokens then
+      return nil, refuse('tokens')
+    end
   end
   if #ARGV == at + 2 then
     asked.ticket = whole(at + 2, 1, MOST_EXACT)

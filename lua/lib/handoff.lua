@@ -17,7 +17,7 @@ if #stamp ~= 16 or string.sub(line, 16) >= stamp or queue[7] or queue[8] or queu
   gone = nil
 elseif writer and not queue[2] and string.sub(writer, 31) == me then
   gone = { 'writer' }
-elseif reader and not writer and queue[2] == '1' and string.sub(reader, 31) == '0' and (tonumber(queue[5]) or 0) > now then
+elseif reader and not writer and queue[2] == '1' and string.find(reader, '^[ghb].*0$') and #reader == 31 and (tonumber(queue[5]) or 0) > now then
   gone = { mine, 'i:0', 'readers', 'read_min', 'sweep' }
 end
 local ends = tonumber(string.sub(line, 3, 15)) or NEVER

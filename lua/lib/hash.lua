@@ -25,6 +25,20 @@ local function get(field)
   return value
 end
 
+-- Reads fields that a script is about to need, in one call.
+local function prefetch(listed)
+  local unknown = {}
+  for _, field in ipairs(listed) do
+    if fields[field] == nil and is_stored(field) then
+      unknown[#unknown + 1] = field
+    end
+  end
+  local values = unknown[1] and call('HMGET', key, unpack(unknown))
+  for at, field in ipairs(unknown) do
+    fields[field] = values[at]
+  end
+end
+
 local function number(field)
   local value = get(field)
   if not value then
@@ -54,6 +68,16 @@ end
 local covered = 0
 local function cover(deadline)
   covered = math.max(covered, deadline + GRACE)
+end
+
+-- Whether a holder of this state is cached: called back when it blocks somebody.
+local function is_cached(state)
+  return state == 'k' or state == 'c'
+end
+
+-- The id in the array of readers, without the mark of a cached one.
+local function bare(text)
+  return string.sub(text, 1, 1) == '+' and string.sub(text, 2) or text
 end
 
 local function is_idle()

@@ -8,20 +8,28 @@ local function imply(field, value)
 end
 
 local HOLDER = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([%w_-]+)$' -- deadline, flags, id
+local CACHED = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([kcb])([0-3])(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)([%w_-]+)$' -- and state, token
 local READERS = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- bound of the deadlines, flags, number
 
 -- A sole holder, as the fields that tell of one.
 local function open_holder(kind, token, tail)
   local deadline, flags, id = string.match(tail, HOLDER)
-  if not id or not is_id(id) then
+  local state, fence = 'h', token
+  if not id then
+    deadline, state, flags, token, id = string.match(tail, CACHED)
+  end
+  if not id or not is_id(id) or token > fence then
     malformed('s')
   elseif kind == 'W' then
-    imply('writer', 'h' .. deadline .. token .. id)
+    imply('writer', state .. deadline .. token .. id)
   else
-    imply('r:' .. id, 'h' .. deadline .. token .. '0')
-    imply('i:0', id)
+    imply('r:' .. id, state .. deadline .. token .. '0')
+    imply('i:0', (is_cached(state) and '+' or '') .. id)
     imply('readers', 1)
     imply('read_min', deadline)
+    if is_cached(state) then
+      imply('cached', 1)
+    end
   end
   if flags >= '2' then
     imply('revoked', token)
@@ -66,10 +74,7 @@ local function open(needed)
   elseif tail ~= '' then
     malformed('s')
   elseif kind == 'Q' then
-    local values = call('HMGET', key, unpack(needed))
-    for at, field in ipairs(needed) do
-      fields[field] = values[at]
-    end
+    prefetch(needed)
   end
 end
 
@@ -86,15 +91,17 @@ local function shaped(ends)
   local readers, writer, revoked = number('readers'), get('writer'), get('revoked')
   local long, left = ends - now > KEEP and 1 or 0, get('ticket') or get('phase') or get('lapsed')
   if shape ~= 'Q' and (writer or shape ~= 'S') and not left and readers + (writer and 1 or 0) == 1 then
-    local id = not writer and (get('i:0') or malformed('readers'))
+    local id = not writer and bare(get('i:0') or malformed('readers'))
     -- It has claimed: a grant that has not stands only in a queue.
-    local _, deadline, token, rest = parse(writer or get('r:' .. id) or malformed('readers'))
-    if token == number('fence') then
-      local flags = long + (token <= number('revoked') and 2 or 0)
-      return writer and 'W' or 'R', format('%013.0f%d%s', deadline, flags, id or rest)
+    local state, deadline, token, rest = parse(writer or get('r:' .. id) or malformed('readers'))
+    local flags, kind = long + (token <= number('revoked') and 2 or 0), writer and 'W' or 'R'
+    if state ~= 'h' then
+      return kind, format('%013.0f%s%d%016.0f%s', deadline, state, flags, token, id or rest)
+    elseif token == number('fence') then
+      return kind, format('%013.0f%d%s', deadline, flags, id or rest)
     end
   end
-  if writer or revoked then
+  if writer or revoked or get('cached') then
     return 'Q', ''
   end
   return 'S', format('%013.0f%d%.0f', number('read_min'), long + (left and 2 or 0), readers)
@@ -105,7 +112,7 @@ local function told(kind)
   if kind == 'W' then
     return { 'writer', 'revoked' }
   elseif kind == 'R' then
-    return { 'r:' .. get('i:0'), 'i:0', 'readers', 'read_min', 'revoked' }
+    return { 'r:' .. bare(get('i:0')), 'i:0', 'readers', 'read_min', 'revoked', 'cached' }
   end
   return kind == 'S' and { 'readers', 'read_min' } or {}
 end

@@ -10,6 +10,8 @@ local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few ot
 local LOOKS_UNBLOCKED = 2
 
 local me = false -- the acquisition that this call is made for, if it acquires the lock
+local claimed = 'h' -- the state that its claim gives it
+local block = 1 -- tokens that its write takes
 local more = 0
 local steps, looks = GRANTS, LOOKS
 local grants = {}
@@ -22,6 +24,15 @@ local function mint()
   put('fence', token)
   cover(math.floor(token / 1000))
   return token
+end
+
+-- Raises the last token to the end of a block that begins now: a cached write owns its tokens, from
+-- the one that it was granted by to the last one of the lock.
+local function mint_block(count)
+  if count > 1 then
+    put('fence', math.max(number('fence'), us + count - 1))
+    cover(math.floor(number('fence') / 1000))
+  end
 end
 
 -- A write has ended: the readers that wait by now go before the next writer.
@@ -63,7 +74,7 @@ end
 local function grant(entry)
   local token = mint()
   local asks = entry.id == me
-  local state, deadline = asks and 'h' or 'g', now + (asks and entry.lease or entry.window)
+  local state, deadline = asks and claimed or 'g', now + (asks and entry.lease or entry.window)
   if entry.mode == 'u' then
     local _, _, until_then, _, index = reading(entry.id)
     deadline = math.max(deadline, until_then)
@@ -78,6 +89,9 @@ local function grant(entry)
     add_reader(entry.id, state, deadline, token)
   else
     write(entry.id, state, deadline, token)
+    if asks then
+      mint_block(block)
+    end
   end
   if not asks then
     grants[#grants + 1] = { entry = entry, deadline = deadline, token = token }
@@ -217,10 +231,14 @@ local function tell()
   return gone
 end
 
--- The end of every script that may free something: grants, writes, tells.
-local function settle(frees)
+-- The end of every script that may free something: grants, asks cached holders for the lock
+-- (`call_back`, if it is given), writes, tells.
+local function settle(frees, call_back)
   repeat
     pump()
+    if call_back then
+      call_back()
+    end
     flush(frees)
     frees = true
   until not tell()

@@ -9,9 +9,10 @@ local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
 local moment = string.sub(stamp, 1, 13)
 local args = ARGV
 local caller, lease, not_after = args[3], tonumber(args[4]), tonumber(args[2])
-local tries = #args == 7
+local soft = args[5] == 'ft' or args[5] == 'rt' -- a try that waits for cached holders alone
+local tries = #args == 7 or soft
 local simple = #KEYS == 1
-  and (tries or #args == 8)
+  and (#args == 7 or #args == 8)
   and #stamp == 16
   and (not line or #line > 30)
   and #caller >= 12
@@ -22,7 +23,7 @@ local simple = #KEYS == 1
   and lease <= LONGEST
   and lease % 1 == 0
   and (not_after == 0 or (not_after and not_after >= now and not_after <= NEVER and not_after % 1 == 0))
-  and (args[5] == 'f' or args[5] == 'r')
+  and (args[5] == 'f' or args[5] == 'r' or soft and #args == 8)
   and args[6] == '1'
   and #args[7] <= 8
   and string.find(args[7], '^[%w_-]+$')

@@ -56,7 +56,11 @@ impl Rewriting<'_> {
     fn field_of_one(&self, field: &str, value: &str) -> (String, String) {
         match field.split_once(':') {
             Some(("r", id)) => (format!("r:{}", self.id(id)), self.record(value) + &value[30..]),
-            Some(("i", _)) => (field.into(), self.id(value)),
+            Some(("i", _)) => {
+                let id = value.strip_prefix('+'); // cached
+                let mark = if id.is_some() { "+" } else { "" };
+                (field.into(), mark.to_owned() + &self.id(id.unwrap_or(value)))
+            }
             Some(("q", id)) => (format!("q:{}", self.id(id)), self.entry(value)),
             _ => (field.into(), value.into()),
         }
@@ -83,6 +87,12 @@ impl Rewriting<'_> {
         let head = format!("{}{life:013}{token:016}", &text[..2]);
         match &text[1..2] {
             "F" | "Q" => head,
+            // Of one that is or was cached: its state, flags, token and id.
+            _ if text[44..].starts_with(char::is_alphabetic) => {
+                let (deadline, token) =
+                    (self.past(number(31, 44), 0), (self.token)(number(46, 62)));
+                format!("{head}{deadline:013}{}{token:016}{}", &text[44..46], self.id(&text[62..]))
+            }
             shape => {
                 let (deadline, rest) = (self.past(number(31, 44), 0), &text[45..]);
                 let (deadline, rest) = match (shape, deadline) {

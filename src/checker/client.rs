@@ -377,7 +377,7 @@ impl Turn<'_> {
         let mut bound = ClockBound::default();
         bound.observe(NOW, NOW, SERVER_NOW);
         let pushed = Pushed {
-            grant: Grant { token, deadline },
+            grant: Grant::new(token, deadline),
             now,
             received: NOW,
             from: node(self.around.server),

@@ -189,8 +189,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "lib/acquire.lua",
-            "reply('granted', more, granted.token, granted.deadline)",
-            "reply('granted', more, granted.token, granted.deadline + 1)",
+            "reply('granted', more, token, deadline)",
+            "reply('granted', more, token, deadline + 1)",
         ],
     ),
     planted(

@@ -68,7 +68,7 @@ impl Wish {
     pub(super) fn policy(&self) -> WaitPolicy {
         match self.waits {
             true => WaitPolicy::Queue { until: None },
-            false => WaitPolicy::Try { until: NOW.after(UNIT) },
+            false => WaitPolicy::strict_try(NOW.after(UNIT)),
         }
     }
 }

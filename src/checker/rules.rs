@@ -401,7 +401,7 @@ fn reply_is_true(step: &Step<'_>) -> Option<String> {
         return None;
     }
     let Record { token, deadline, claimed, .. } = *record;
-    (!claimed || grant != Grant { token, deadline }).then(|| format!("{grant:?}, and {record:?}"))
+    (!claimed || grant != Grant::new(token, deadline)).then(|| format!("{grant:?}, and {record:?}"))
 }
 
 fn queued_is_true(step: &Step<'_>) -> Option<String> {

@@ -69,7 +69,8 @@ impl View {
                 self.readers.insert(id.into(), Record::read(value, false)?);
             }
             Some(("i", index)) => {
-                self.array.insert(index.parse().ok()?, value.into());
+                let id = value.strip_prefix('+').unwrap_or(value); // cached
+                self.array.insert(index.parse().ok()?, id.into());
             }
             Some(("q", id)) => {
                 self.waiters.insert(id.into(), Waiter::read(value)?);
@@ -91,7 +92,7 @@ impl View {
                 }
             }
             "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader"
-            | "sweep" | "wide" | "shape" | "flags" => {
+            | "sweep" | "wide" | "shape" | "flags" | "recall" => {
                 self.words.insert(field.into(), value.into());
             }
             _ => {
@@ -166,7 +167,7 @@ impl Record {
         Some(Record {
             writes,
             claimed: match value.get(..1)? {
-                "h" => true,
+                "h" | "k" | "c" | "b" => true,
                 "g" => false,
                 _ => return None,
             },

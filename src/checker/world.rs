@@ -18,7 +18,7 @@ use crate::checker::time::{FIRST_TOKEN, NOW, Older, SERVER_NOW, SERVER_US, Token
 use crate::checker::view::View;
 use crate::client::settings::Settings;
 use crate::embedded::{Lock, PureStep, Ran, Run};
-use crate::protocol::{self, ClientId, LockKey, Push, Scripts};
+use crate::protocol::{self, ClientId, LockKey, Message as Sent, Push, Scripts};
 
 /// A state. Locks, clients and calls are named by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -634,7 +634,7 @@ impl Model {
             (_, Err(malformed)) | (Err(malformed), _) => return failed(malformed.clone()),
         };
         let pushes: Vec<Push> =
-            ran.messages.iter().filter_map(|(_, payload)| Push::read(payload)).collect();
+            ran.messages.iter().filter_map(|(_, payload)| grants(payload)).collect();
         let step = Step {
             id: self.id(usize::from(on.client), call.acquisition),
             request,
@@ -778,6 +778,14 @@ impl Model {
         next.calls.sort_unstable();
         next.messages.sort_unstable();
         next
+    }
+}
+
+/// The grants that a message tells of.
+fn grants(payload: &[u8]) -> Option<Push> {
+    match Sent::read(payload)? {
+        Sent::Grants(push) => Some(push),
+        Sent::Recall { .. } => None,
     }
 }
 

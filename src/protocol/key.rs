@@ -52,6 +52,15 @@ impl LockKey {
         })
     }
 
+    /// Whether there is a queue to wait in.
+    pub(crate) fn has_queue(&self) -> bool {
+        #[cfg(feature = "legacy")]
+        if self.other_key.is_some() {
+            return false;
+        }
+        self.kind == Kind::ReadWrite
+    }
+
     /// What is said in an error about this lock.
     pub(crate) fn with_lock(&self, error: impl Into<Error>) -> Error {
         error.into().about(&self.name, self.slot)

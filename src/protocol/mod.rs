@@ -21,11 +21,13 @@ mod script;
 pub(crate) mod two_key;
 
 pub use acquire::Fairness;
-pub(crate) use acquire::{Acquire, Acquired, Goal, Grant, Wait};
+pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Wait};
 pub(crate) use id::{AcquisitionId, ClientId};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
 pub(crate) use key::{Kind, LockKey};
 pub(crate) use mutex::InspectMutex;
+pub(crate) use push::Message;
+#[cfg(all(test, feature = "embedded"))]
 pub(crate) use push::Push;
 pub(crate) use raise::{AHEAD, RaiseToken, Raised};
 pub(crate) use release::{Ended, Release, pump, pumped};

@@ -80,7 +80,7 @@ pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Command::new(),
+        args: Command::new().word(lock.slot.tag()),
         not_after: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scripts;
-use super::acquire::{Grant, millis};
+use super::acquire::{BLOCK, Grant, millis};
 use super::id::AcquisitionId;
 use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
@@ -14,6 +14,9 @@ use crate::router::Call;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renew {
     pub(crate) lease: Duration,
+    /// It is to be cached, or to stay so. Without this a cached holder is one in use, which is not
+    /// called back.
+    pub(crate) cached: bool,
 }
 
 /// How a renewal or a downgrade went.
@@ -33,6 +36,7 @@ impl Renew {
         lock: &LockKey,
     ) -> Call {
         let args = Command::new().word(id.as_str()).number(millis(self.lease));
+        let args = if self.cached { args.number(BLOCK) } else { args };
         let script = match lock.kind {
             Kind::Mutex => &scripts.mutex_renew,
             Kind::ReadWrite => &scripts.renew,
@@ -53,6 +57,8 @@ impl Renew {
 pub(crate) struct Downgrade {
     pub(crate) token: u64,
     pub(crate) lease: Duration,
+    /// As in [`Renew`].
+    pub(crate) cached: bool,
 }
 
 impl Downgrade {
@@ -63,6 +69,7 @@ impl Downgrade {
         lock: &LockKey,
     ) -> Call {
         let args = Command::new().word(id.as_str()).number(self.token).number(millis(self.lease));
+        let args = if self.cached { args.word("k") } else { args };
         Call {
             script: &scripts.downgrade,
             slot: lock.slot,

@@ -51,6 +51,14 @@ impl Elements {
         Ok((Envelope { now, more }, Status(status), rest))
     }
 
+    /// Whether that was all.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Elements::Words(text, at) => *at == text.len(),
+            Elements::List(rest) => rest.len() == 0,
+        }
+    }
+
     pub(crate) fn number(&mut self) -> Result<u64, BadReply> {
         let found = match self {
             Elements::Words(text, at) => match next_word(text, at) {

@@ -42,7 +42,7 @@ fn call(script: &'static Script, lock: &LockKey, token: u64) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Command::new().number(token),
+        args: Command::new().number(token).word(lock.slot.tag()),
         not_after: None,
     }
 }

@@ -207,6 +207,7 @@ const FILES: &[(&str, &str)] = files![
     "lib/waiters.lua",
     "lib/readers.lua",
     "lib/pump.lua",
+    "lib/recall.lua",
     "lib/acquire.lua",
 ];
 

@@ -16,8 +16,8 @@ const NO_ID: [&str; 8] = [
 ];
 const NO_WORD: [&str; 5] = ["", "a b", "a:b", "{a}", "\n"];
 
-/// Flags and tokens that there are not, or not yet.
-const NO_FLAGS: [&str; 8] = ["", "x", "F", "ff", "fr", "k", "t", "fk"];
+/// Flags that there are not, and numbers of tokens that a request not to be cached has not.
+const NO_FLAGS: [&str; 10] = ["", "x", "F", "ff", "fr", "k", "t", "ftk", "fkk", "kt"];
 const NO_TOKENS: [&str; 7] = ["", "0", "2", "1.0", "01", "x", "-1"];
 
 /// A valid value, and the kind of value it is.
@@ -35,12 +35,14 @@ enum Kind {
     Word(&'static str, usize),
     Flags,
     Tokens,
+    /// Of a cached holder.
+    Block,
     OneOf(&'static str),
     /// Judged only if the caller must wait.
     Place,
 }
 
-use Kind::{Any, Count, Flags, Id, NotAfter, OneOf, Place, Span, Token, Tokens, Word};
+use Kind::{Any, Block, Count, Flags, Id, NotAfter, OneOf, Place, Span, Token, Tokens, Word};
 
 const SERVER: Kind = Any(HERE);
 const NEW: Kind = Id("new1");
@@ -64,10 +66,12 @@ fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
         ("release", vec![SERVER, NEW]),
         ("release", vec![SERVER, NEW, OneOf("wait")]),
         ("renew", vec![SERVER, NEW, Span("1000")]),
+        ("renew", vec![SERVER, NEW, Span("1000"), Block]),
         ("downgrade", vec![SERVER, NEW, Token, Span("1000")]),
-        ("pump", vec![SERVER]),
-        ("revoke", vec![SERVER, Token]),
-        ("force_release", vec![SERVER, Token]),
+        ("downgrade", vec![SERVER, NEW, Token, Span("1000"), OneOf("k")]),
+        ("pump", vec![SERVER, TAG]),
+        ("revoke", vec![SERVER, Token, TAG]),
+        ("force_release", vec![SERVER, Token, TAG]),
         ("inspect", INSPECT.into()),
         ("holds", vec![SERVER, NEW]),
         ("raise_token", vec![SERVER, NEW, Token]),
@@ -85,6 +89,7 @@ impl Kind {
             NotAfter => "0".into(),
             Id(name) => id(name),
             Token | Tokens => "1".into(),
+            Block => "1024".into(),
             Flags => "f".into(),
             Place => PLACE.into(),
         }
@@ -105,8 +110,12 @@ impl Kind {
                 bad.push("a".repeat(longest + 1));
             }
             Flags => bad.extend(NO_FLAGS.map(String::from)),
+            Block => {
+                bad.extend(NO_NUMBER.map(String::from));
+                bad.extend(["0", "1025"].map(String::from));
+            }
             Tokens => bad.extend(NO_TOKENS.map(String::from)),
-            OneOf(_) => bad.extend(["", "x", "Wait", "all", "waits"].map(String::from)),
+            OneOf(_) => bad.extend(["", "x", "K", "Wait", "all", "waits"].map(String::from)),
             Place => {} // see below
         }
         bad

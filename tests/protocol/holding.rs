@@ -1,6 +1,6 @@
 //! Holding: who is let in, until when, with which token, and how long the key lives.
 
-use super::lab::{Answer, Expect, GRACE, HERE, KEEP, Lab, SLACK, id, start};
+use super::lab::{Answer, Expect, GRACE, HERE, KEEP, Lab, SLACK, TAG, id, start};
 use super::request::Request;
 
 #[test]
@@ -58,9 +58,9 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     assert_eq!(lab.twice("renew", &[HERE, &id("ann1"), "30000"]).status(), "renewed");
     assert_eq!(lab.twice("renew", &[HERE, &id("dan1"), "30000"]).status(), "lost");
     lab.twice("acquire_write", &Request::write("bob1").waiting().ticket(1).args()).queued();
-    lab.twice("pump", &[HERE]).unwrap();
+    lab.twice("pump", &[HERE, TAG]).unwrap();
     let token = lab.last_token().to_string();
-    lab.twice("revoke", &[HERE, &token]).unwrap();
+    lab.twice("revoke", &[HERE, &token, TAG]).unwrap();
     lab.twice("inspect", &[HERE, "0", "-", "-", "10"]).unwrap();
     assert_eq!(lab.release("ann1").status(), "released");
     lab.twice("acquire_read", &Request::read("cat1").waiting().ticket(2).args()).granted();

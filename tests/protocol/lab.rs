@@ -57,6 +57,13 @@ pub const GRACE: u64 = 10_000;
 pub const SLACK: u64 = 10_000;
 pub const KEEP: u64 = 60_000;
 
+/// The most tokens of one cached write, and the readers that one call of a recall looks at.
+pub const BLOCK: u64 = 1_024;
+pub const PASS: usize = 16;
+
+/// The tag of the lock's slot in calls that do not say otherwise.
+pub const TAG: &str = "0";
+
 /// The server's name in calls that do not say otherwise.
 pub const HERE: &str = "here";
 
@@ -69,6 +76,8 @@ pub struct Lab {
     /// The latest that the clock has been, and the last token, since there is the key.
     latest: u64,
     token: u64,
+    /// How the last call left each holder marked.
+    marks: BTreeMap<(String, bool, u64), char>,
     given: bool,
     full: bool,
     /// Off where the hash is meant to be odd.
@@ -139,6 +148,7 @@ impl Lab {
             us: now * 1_000_000,
             latest: 0,
             token: 0,
+            marks: BTreeMap::new(),
             given,
             full: false,
             checked: true,
@@ -237,7 +247,20 @@ impl Lab {
         if token < self.token && !state.raw.is_empty() {
             return Err(format!("the token fell from {} to {token}", self.token));
         }
+        // A block of tokens ends at the most so far ahead of the clock. (A call grants a few.)
+        let furthest = (self.latest + BLOCK - 1).max(self.token + 20);
+        if self.given && self.token > 0 && script != "raise_token" && token > furthest {
+            return Err(format!("the token {token} is past {furthest}"));
+        }
         self.token = token;
+        let marks = state.marks();
+        for (holder, mark) in &marks {
+            let before = self.marks.get(holder).copied().unwrap_or(*mark);
+            if !may_follow(before, *mark) {
+                return Err(format!("the mark of {holder:?} went from {before} to {mark}"));
+            }
+        }
+        self.marks = marks;
         let now = answer.as_ref().map_or(self.now(), |reply| reply.now);
         if self.given && now != self.now() && (!script.ends_with("release") || now != 0) {
             return Err(format!("at {} it says {now}", self.now()));
@@ -296,6 +319,16 @@ impl Lab {
         self.send("renew", &[HERE, &id(name), &lease.to_string()])
     }
 
+    /// A renewal of one that is to stay cached, or a claim that is to be.
+    pub fn renew_cached(&mut self, name: &str, lease: u64, tokens: u64) -> Answer {
+        self.send("renew", &[HERE, &id(name), &lease.to_string(), &tokens.to_string()])
+    }
+
+    pub fn downgrade_cached(&mut self, name: &str, token: u64, lease: u64) -> Answer {
+        let (token, lease) = (token.to_string(), lease.to_string());
+        self.send("downgrade", &[HERE, &id(name), &token, &lease, "k"])
+    }
+
     pub fn downgrade(&mut self, name: &str, token: u64, lease: u64) -> Answer {
         let (token, lease) = (token.to_string(), lease.to_string());
         self.send("downgrade", &[HERE, &id(name), &token, &lease])
@@ -310,7 +343,7 @@ impl Lab {
     }
 
     pub fn pump(&mut self) -> Answer {
-        self.send("pump", &[HERE])
+        self.send("pump", &[HERE, TAG])
     }
 
     /// Pumps until nothing is left over; how many calls that took.
@@ -334,11 +367,11 @@ impl Lab {
     }
 
     pub fn revoke_up_to(&mut self, token: u64) -> Answer {
-        self.send("revoke", &[HERE, &token.to_string()])
+        self.send("revoke", &[HERE, &token.to_string(), TAG])
     }
 
     pub fn force_up_to(&mut self, token: u64) -> Answer {
-        self.send("force_release", &[HERE, &token.to_string()])
+        self.send("force_release", &[HERE, &token.to_string(), TAG])
     }
 
     /// The last token that was given; the least there is if none was.
@@ -407,6 +440,7 @@ impl Lab {
     pub fn set_field(&mut self, field: &str, value: &str) {
         let key = self.key.clone();
         self.command::<()>(cmd("HSET").arg(key).arg(field).arg(value));
+        (self.token, self.marks) = (0, BTreeMap::new());
     }
 
     /// Writes the line anew.
@@ -418,7 +452,7 @@ impl Lab {
     pub fn delete(&mut self) {
         let key = self.key.clone();
         self.command::<()>(cmd("DEL").arg(key));
-        (self.latest, self.token) = (self.us, 0);
+        (self.latest, self.token, self.marks) = (self.us, 0, BTreeMap::new());
     }
 
     /// How many changes the server has made since it was started: what it tells its replicas.
@@ -500,6 +534,16 @@ impl Listener {
                 _ => return all,
             }
         }
+    }
+}
+
+/// A grant is claimed, and marks only fall.
+fn may_follow(before: char, after: char) -> bool {
+    match before {
+        'g' => "ghk".contains(after),
+        'k' => "kcb".contains(after),
+        'c' => "cb".contains(after),
+        same => same == after,
     }
 }
 
@@ -608,7 +652,7 @@ impl Reply {
     }
 
     pub fn held(&self) -> Held {
-        assert_eq!(self.rest.len(), 2, "{self:?}");
+        assert!(matches!(self.rest.len(), 2 | 4), "{self:?}");
         Held { token: self.number(0), deadline: self.number(1) }
     }
 }

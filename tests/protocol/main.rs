@@ -17,6 +17,7 @@ mod request;
 mod state;
 
 mod arguments;
+mod cached;
 mod changing;
 mod cluster;
 mod full_memory;

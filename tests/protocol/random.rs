@@ -2,14 +2,14 @@
 //!
 //! After every call the whole hash is checked (see `state.rs`), and further: what a caller was told
 //! to hold stands in the hash at least as long; what callers were told to hold does not exclude one
-//! another; tokens rise, and none belongs to two; after the pump nobody waits for a lock that is
+//! another; tokens rise, and none belongs to two, nor to the block of another's write; after the pump nobody waits for a lock that is
 //! free to it.
 
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use super::lab::{Answer, HERE, Held, KEEP, Lab, id};
+use super::lab::{Answer, BLOCK, HERE, Held, KEEP, Lab, id};
 use super::request::Request;
 
 const STEPS: u32 = 2_500;
@@ -45,6 +45,8 @@ struct Model {
     sent: Vec<(&'static str, Vec<String>)>,
     /// Whose each token is.
     tokens: BTreeMap<u64, String>,
+    /// The tokens that each cached write owns, from the first to the last.
+    blocks: BTreeMap<String, (u64, u64)>,
     fence: u64,
 }
 
@@ -57,6 +59,7 @@ impl Model {
             told: BTreeMap::new(),
             sent: Vec::new(),
             tokens: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             fence: 0,
         }
     }
@@ -120,7 +123,12 @@ impl Model {
         if self.random.u32(..4) == 0 {
             request = request.readers_first();
         }
-        if waits {
+        if self.random.u32(..3) == 0 {
+            request = request.cached(self.tokens_wanted());
+        }
+        if waits && ticket == 0 && self.random.u32(..3) == 0 {
+            request = request.trying();
+        } else if waits {
             request = request.ticket(ticket);
         }
         let answer = self.send(request.script(), &request.args());
@@ -150,13 +158,16 @@ impl Model {
         let reply = answer.as_ref().unwrap();
         match reply.status.as_str() {
             "granted" | "renewed" | "revoked" if !reply.rest.is_empty() => {
-                self.hold(name, write, reply.held())
+                self.hold(name, write, reply.held());
+                if write && reply.rest.len() == 4 {
+                    self.own(name, reply.number(0), reply.number(2));
+                }
             }
             "queued" => {
                 let ticket = reply.number(0);
                 self.told.insert(name.into(), Told::Waits { write, ticket });
             }
-            "refused" | "full" | "stale" | "lost" => {
+            "refused" | "cached" | "full" | "stale" | "lost" => {
                 self.told.remove(name);
             }
             other => panic!("{other}"),
@@ -166,7 +177,25 @@ impl Model {
     fn hold(&mut self, name: &str, write: bool, held: Held) {
         let whose = self.tokens.entry(held.token).or_insert_with(|| name.into());
         assert_eq!(whose, name, "one token for two");
+        let mut blocks = self.blocks.iter().filter(|(other, _)| *other != name);
+        let in_block = blocks.find(|(_, (first, last))| (*first..=*last).contains(&held.token));
+        assert_eq!(in_block, None, "{name} has a token of another's block: {held:?}");
         self.told.insert(name.into(), Told::Holds { write, held });
+    }
+
+    /// A write that is told the last token owns all from its own on, if it is cached.
+    fn own(&mut self, name: &str, first: u64, last: u64) {
+        let writer = self.lab.state().writer().filter(|writer| writer.rest == id(name));
+        if writer.is_none_or(|writer| !matches!(writer.state, 'k' | 'c' | 'b')) {
+            return;
+        }
+        let mut others = self.tokens.range(first..=last).filter(|(_, other)| *other != name);
+        assert_eq!(others.next(), None, "{name} owns {first} to {last}");
+        self.blocks.insert(name.into(), (first, last));
+    }
+
+    fn tokens_wanted(&mut self) -> u64 {
+        if self.random.bool() { BLOCK } else { self.random.u64(1..=BLOCK) }
     }
 
     fn release(&mut self) {
@@ -184,7 +213,10 @@ impl Model {
         if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { .. })) {
             let Told::Holds { write, held } = told else { unreachable!() };
             let lease = self.random.u64(10..1_500).to_string();
-            let args = [HERE, &id(&name), &lease].map(String::from);
+            let mut args = [HERE, &id(&name), &lease].map(String::from).to_vec();
+            if self.random.u32(..3) == 0 {
+                args.push(self.tokens_wanted().to_string());
+            }
             let answer = self.send_words("renew", &args);
             if answer.as_ref().unwrap().status == "lost" {
                 assert!(held.deadline <= self.lab.now(), "{name} lost {held:?}");
@@ -197,7 +229,9 @@ impl Model {
         if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { write: true, .. }))
         {
             let Told::Holds { held, .. } = told else { unreachable!() };
-            let args = [HERE, &id(&name), &held.token.to_string(), "500"].map(String::from);
+            let mut args =
+                [HERE, &id(&name), &held.token.to_string(), "500"].map(String::from).to_vec();
+            args.extend(self.random.bool().then(|| "k".to_owned()));
             let answer = self.send_words("downgrade", &args);
             self.hear(&name, false, &answer);
         }

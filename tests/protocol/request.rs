@@ -1,6 +1,6 @@
 //! A request for a lock: an acquire or an upgrade, with all its arguments.
 
-use super::lab::{HERE, id};
+use super::lab::{HERE, TAG, id};
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -15,13 +15,11 @@ pub struct Request {
 const NOT_AFTER: usize = 1;
 const LEASE: usize = 3;
 const FLAGS: usize = 4;
+const TOKENS: usize = 5;
 const WINDOW: usize = 0;
 const TTL: usize = 1;
 const LIMIT: usize = 2;
 const NODE: usize = 3;
-
-/// The tag that most requests name.
-const TAG: &str = "0";
 
 impl Request {
     /// To read now or not at all, for a lease of ten seconds.
@@ -80,7 +78,22 @@ impl Request {
     }
 
     pub fn readers_first(self) -> Request {
-        self.set(FLAGS, "r")
+        let flags = format!("r{}", &self.args[FLAGS][1..]);
+        self.set(FLAGS, flags)
+    }
+
+    /// To be held cached, with so many tokens.
+    pub fn cached(self, tokens: u64) -> Request {
+        let flags = self.args[FLAGS].replacen(['f', 'r'], "", 1);
+        let fairness = self.args[FLAGS][..1].to_owned();
+        self.set(FLAGS, format!("{fairness}k{flags}")).set(TOKENS, tokens)
+    }
+
+    /// A try that waits if nobody but cached holders is in its way.
+    pub fn trying(self) -> Request {
+        let mut request = self.waiting();
+        request.args[FLAGS].push('t');
+        request
     }
 
     /// Subscribed at this server.

@@ -1,7 +1,7 @@
 //! The shapes of a lock, and how each call leads from one to another: by the usual paths, and by
 //! the machinery alone.
 
-use super::lab::{Answer, HERE, Lab, id, start};
+use super::lab::{Answer, BLOCK, HERE, Lab, id, start};
 use super::request::Request;
 
 /// Ways to each shape, as calls.
@@ -33,8 +33,13 @@ const Q_RAISED: &str = "write ann, raise ann";
 const Q_REVOKED: &str = "read ann, read bob, revoke";
 const Q_UPGRADER: &str = "read ann, read bob, wait_upgrade ann";
 
+const W_CACHED: &str = "cached_write ann";
+const W_IN_USE: &str = "cached_write ann, renew ann";
+const R_CACHED: &str = "cached_read ann";
+const Q_CACHED: &str = "cached_read ann, read bob";
+
 /// All of them.
-const STARTS: [&str; 27] = [
+const STARTS: [&str; 31] = [
     NONE,
     F,
     W,
@@ -62,6 +67,10 @@ const STARTS: [&str; 27] = [
     Q_RAISED,
     Q_REVOKED,
     Q_UPGRADER,
+    W_CACHED,
+    W_IN_USE,
+    R_CACHED,
+    Q_CACHED,
 ];
 
 /// A call of everything: by one that may hold, by one that may wait, and by a stranger.
@@ -407,11 +416,45 @@ const QUEUE: &[Row] = &[
     (Q_UPGRADER, "revoke", "revoked", "Q", "i:0 i:1 r:ann r:bob read_min readers revoked"),
 ];
 
+const CACHED: &[Row] = &[
+    (W_CACHED, "write new", "cached", "W0", ""),
+    (W_CACHED, "read new", "cached", "W0", ""),
+    (W_CACHED, "write ann", "granted", "W0", ""),
+    (
+        W_CACHED,
+        "wait_read new",
+        "queued",
+        "Q",
+        "q:new readers_head readers_tail ticket waiters writer",
+    ),
+    (W_CACHED, "renew ann", "renewed", "W0", ""),
+    (W_CACHED, "extend ann", "renewed", "W1", ""),
+    (W_CACHED, "downgrade ann", "granted", "R0", ""),
+    (W_CACHED, "revoke", "revoked", "W2", ""),
+    (W_CACHED, "force", "forced", "F", ""),
+    (W_CACHED, "raise ann", "lost", "W0", ""),
+    (W_CACHED, "release ann", "released", "F", ""),
+    (W_IN_USE, "write new", "refused", "W0", ""),
+    (W_IN_USE, "release ann", "released", "F", ""),
+    (R_CACHED, "write new", "cached", "R0", ""),
+    (R_CACHED, "read new", "granted", "Q", "cached i:0 i:1 r:ann r:new read_min readers"),
+    (R_CACHED, "upgrade ann", "granted", "W0", ""),
+    (R_CACHED, "revoke", "revoked", "R2", ""),
+    (R_CACHED, "release ann", "released", "F", ""),
+    (Q_CACHED, "write new", "refused", "Q", "cached i:0 i:1 r:ann r:bob read_min readers"),
+    (Q_CACHED, "renew ann", "renewed", "S0", "i:0 i:1 r:ann r:bob"),
+    (Q_CACHED, "release ann", "released", "S0", "i:0 r:bob"),
+    (Q_CACHED, "release bob", "released", "Q", "cached i:0 r:ann read_min readers"),
+    (Q_CACHED, "force", "forced", "F", ""),
+];
+
 #[test]
 fn each_call_leads_to_its_shape() {
     let server = start("");
     let mut wrong = Vec::new();
-    for &(from, call, said, to, beside) in [FREE, WRITER, READER, READERS, QUEUE].concat().iter() {
+    for &(from, call, said, to, beside) in
+        [FREE, WRITER, READER, READERS, QUEUE, CACHED].concat().iter()
+    {
         for machinery in [false, true] {
             let mut lab = Lab::on(&server);
             follow(&mut lab, from);
@@ -440,7 +483,7 @@ fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
         "granted" | "renewed" | "raised" => Some(true),
         "revoked" if call != "revoke" && !call.contains("upgrade") => Some(true),
         "queued" if call.starts_with("write") || call.starts_with("read") => Some(false),
-        "released" | "left" | "forced" | "queued" | "revoked" => None,
+        "released" | "left" | "forced" | "queued" | "revoked" | "cached" => None,
         _ if from.contains("pass") => None,
         _ => Some(false),
     }
@@ -449,7 +492,7 @@ fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
 /// The table has all shapes, and each of them is met from all others that it can come from.
 #[test]
 fn the_table_is_whole() {
-    let rows = [FREE, WRITER, READER, READERS, QUEUE].concat();
+    let rows = [FREE, WRITER, READER, READERS, QUEUE, CACHED].concat();
     let ways = |from: char, to: char| {
         rows.iter().any(|(start, _, _, end, _)| shape_of(start) == from && end.starts_with(to))
     };
@@ -509,6 +552,8 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
     let request = match call {
         "write" => Request::write(name),
         "read" => Request::read(name),
+        "cached_write" => Request::write(name).cached(BLOCK),
+        "cached_read" => Request::read(name).cached(BLOCK),
         "wait_write" => Request::write(name).waiting(),
         "wait_read" => Request::read(name).waiting(),
         "long_write" => Request::write(name).lease(60_000),

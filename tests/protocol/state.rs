@@ -19,6 +19,8 @@ pub struct State {
 /// A holder's record.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// `g`, `h`, `k`, `c` or `b`.
+    pub state: char,
     pub claimed: bool,
     pub deadline: u64,
     pub token: u64,
@@ -35,6 +37,13 @@ pub struct Waiter {
     pub alive_until: u64,
 }
 
+impl Record {
+    /// It is called back when it blocks somebody.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.state, 'k' | 'c')
+    }
+}
+
 type Check = Result<(), String>;
 
 impl State {
@@ -46,6 +55,21 @@ impl State {
     pub fn number(&self, field: &str) -> u64 {
         let text = self.fields.get(field).map_or("0", String::as_str);
         text.parse().unwrap_or_else(|_| panic!("{field} is {text}"))
+    }
+
+    /// The next index of a recall pass.
+    pub fn recall(&self) -> Option<i64> {
+        self.fields.get("recall").map(|text| text.parse().unwrap())
+    }
+
+    /// Each holder's mark, by what never changes while its record stands.
+    pub fn marks(&self) -> BTreeMap<(String, bool, u64), char> {
+        let writes = self.writer().map(|writer| ((writer.rest, true, writer.token), writer.state));
+        let readers = self.readers().into_iter();
+        readers
+            .map(|(id, reader)| ((id, false, reader.token), reader.state))
+            .chain(writes)
+            .collect()
     }
 
     pub fn writer(&self) -> Option<Record> {
@@ -123,7 +147,7 @@ impl State {
 
     /// A queue is one for a reason, and the digits of a number say it as it is.
     fn check_shape(&self) -> Check {
-        let reasons = ["writer", "waiters", "revoked", "forced", "sweep"];
+        let reasons = ["writer", "waiters", "revoked", "forced", "sweep", "cached"];
         let has_reason = reasons.iter().any(|field| self.fields.contains_key(*field));
         that(!self.is_shape("Q") || has_reason, || "readers alone in a queue".into())?;
         that(self.number("fence") < 1 << 53, || "a token of 2^53 or more".into())
@@ -150,14 +174,25 @@ impl State {
         let readers = self.readers();
         let count = self.number("readers");
         let array: BTreeMap<&str, &String> = self.prefixed("i:").collect();
+        let marked = |id: &String, record: &Record| match record.is_cached() {
+            true => format!("+{id}"),
+            false => id.clone(),
+        };
         that(count == readers.len() as u64 && count == array.len() as u64, || {
             format!("{count} readers, {} records, {} places", readers.len(), array.len())
         })?;
         for (id, record) in &readers {
-            that(array.get(record.rest.as_str()) == Some(&id), || {
-                format!("{id} is not at {}", record.rest)
+            that(array.get(record.rest.as_str()) == Some(&&marked(id, record)), || {
+                format!("{record:?} of {id}, and {:?}", array.get(record.rest.as_str()))
             })?;
         }
+        let cached = readers.values().filter(|record| record.is_cached()).count() as u64;
+        let said = self.fields.get("cached").map(String::as_str);
+        that(said == (cached > 0).then_some(cached.to_string()).as_deref(), || {
+            format!("{cached} cached readers, {said:?} are said to be")
+        })?;
+        that(cached > 0 || !self.fields.contains_key("recall"), || "a recall of nobody".into())?;
+        that(self.recall().is_none_or(|next| next >= -1), || "recall is odd".into())?;
         if count == 0 {
             return Ok(());
         }
@@ -229,7 +264,7 @@ impl State {
                 "flags" => self.is_shape("WRS"),
                 "ticket" | "phase" | "lapsed" | "revoked" => is_used,
                 "wide" => self.fields[field] == "-".repeat(65),
-                "readers" | "read_min" | "sweep" | "forced" => reads,
+                "readers" | "read_min" | "sweep" | "forced" | "cached" | "recall" => reads,
                 "waiters" | "fair" => waits,
                 "writer" | "upgrader" | "readers_head" | "readers_tail" | "writers_head"
                 | "writers_tail" => is_used,
@@ -277,10 +312,11 @@ fn head(mode: &str) -> &'static str {
 }
 
 fn record(text: &str) -> Record {
-    let state = &text[..1];
-    assert!(state == "h" || state == "g", "{text}");
+    let state = text.chars().next().unwrap();
+    assert!("ghkcb".contains(state), "{text}");
     Record {
-        claimed: state == "h",
+        state,
+        claimed: state != 'g',
         deadline: text[1..14].parse().unwrap(),
         token: text[14..30].parse().unwrap(),
         rest: text[30..].into(),

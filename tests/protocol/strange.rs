@@ -2,7 +2,7 @@
 
 use redis::cmd;
 
-use super::lab::{Answer, Expect, GRACE, HERE, Lab, id};
+use super::lab::{Answer, Expect, GRACE, HERE, Lab, TAG, id};
 use super::request::Request;
 
 /// A call of every script, by an acquisition that might hold, wait or want.
@@ -27,9 +27,9 @@ fn calls() -> Vec<(&'static str, Vec<String>)> {
         words("release", &[HERE, &ann, "wait"]),
         words("renew", &[HERE, &ann, "1000"]),
         words("downgrade", &[HERE, &ann, "1", "1000"]),
-        words("pump", &[HERE]),
-        words("revoke", &[HERE, "1"]),
-        words("force_release", &[HERE, "1"]),
+        words("pump", &[HERE, TAG]),
+        words("revoke", &[HERE, "1", TAG]),
+        words("force_release", &[HERE, "1", TAG]),
         words("inspect", &[HERE, "0", "-", "-", "10"]),
         words("holds", &[HERE, &ann]),
         words("raise_token", &[HERE, &ann, "1"]),

@@ -62,7 +62,16 @@ fn told(line: &str) -> Option<Vec<(String, String)>> {
     if matches!(shape, "F" | "Q") {
         return (line.len() == 31).then_some(told);
     }
-    let (deadline, flags, rest) = (digits(31, 44)?, digits(44, 45)?, line.get(45..)?);
+    let deadline = digits(31, 44)?;
+    // A cached holder has a state and a token of its own; another one's token is the last one.
+    let is_cached = shape != "S" && matches!(line.get(44..45)?, "k" | "c" | "b");
+    let (state, flags, own, rest) = match is_cached {
+        true => (&line[44..45], digits(45, 46)?, digits(46, 62)?, line.get(62..)?),
+        false => ("h", digits(44, 45)?, token, line.get(45..)?),
+    };
+    if own > token {
+        return None;
+    }
     if !matches!(flags, "0" | "1" | "2" | "3") {
         return None;
     }
@@ -70,10 +79,14 @@ fn told(line: &str) -> Option<Vec<(String, String)>> {
     let is_id = (12..=40).contains(&rest.len())
         && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     match shape {
-        "W" if is_id => tell("writer", format!("h{deadline}{token}{rest}")),
+        "W" if is_id => tell("writer", format!("{state}{deadline}{own}{rest}")),
         "R" if is_id => {
-            tell(&format!("r:{rest}"), format!("h{deadline}{token}0"));
-            tell("i:0", rest.into());
+            let is_called_back = matches!(state, "k" | "c");
+            tell(&format!("r:{rest}"), format!("{state}{deadline}{own}0"));
+            tell("i:0", format!("{}{rest}", if is_called_back { "+" } else { "" }));
+            if is_called_back {
+                tell("cached", "1".into());
+            }
             tell("readers", "1".into());
             tell("read_min", deadline.into());
         }
@@ -84,7 +97,7 @@ fn told(line: &str) -> Option<Vec<(String, String)>> {
         _ => return None,
     }
     if shape != "S" && flags >= "2" {
-        tell("revoked", token.into());
+        tell("revoked", own.into());
     }
     Some(told)
 }

@@ -167,6 +167,9 @@ pub(super) struct Habits {
     /// How far a token is raised, us; and one in so many farther than it may be.
     pub(super) raised_by: u64,
     pub(super) far_raises: u32,
+    /// Of ten requests and renewals, so many ask for a cached lock; and of ten first calls, so many
+    /// are tries that wait for cached holders alone.
+    pub(super) cached: u32,
 }
 
 /// Makes the calls up, and goes by their replies.
@@ -195,6 +198,7 @@ impl Calls {
             long_leases: 50,
             raised_by: 3_000_000,
             far_raises: 8,
+            cached: 3,
         };
         Calls::with(rng, habits)
     }
@@ -262,7 +266,7 @@ impl Calls {
             (
                 _,
                 b"released" | b"left" | b"expired" | b"absent" | b"lost" | b"stale" | b"refused"
-                | b"full",
+                | b"full" | b"cached",
             ) if self.rng.u32(..4) > 0 => {
                 self.known.swap_remove(at);
             }
@@ -291,7 +295,9 @@ impl Calls {
         let script = if known.writes { "acquire_write" } else { "acquire_read" };
         let fairness = if self.rng.u32(..5) == 0 { "r" } else { "f" };
         let waits = known.ticket > 0 || self.rng.u32(..4) > 0;
-        self.demand(script, known, fairness.into(), waits, now)
+        let cached = if self.is_cached() { "k" } else { "" };
+        let tries = if waits && known.ticket == 0 && self.is_cached() { "t" } else { "" };
+        self.demand(script, known, format!("{fairness}{cached}{tries}"), waits, now)
     }
 
     /// Something that an acquisition may ask for that is known already.
@@ -307,12 +313,18 @@ impl Calls {
             6..11 => call("release", &known, &[id]),
             11 => call("release", &known, &[id, "wait"]),
             12..15 => {
-                let lease = self.lease();
-                call("renew", &known, &[id, &lease])
+                let (lease, tokens) = (self.lease(), self.tokens());
+                match self.is_cached() {
+                    true => call("renew", &known, &[id, &lease, &tokens]),
+                    false => call("renew", &known, &[id, &lease]),
+                }
             }
             15 => {
                 let lease = self.lease();
-                call("downgrade", &known, &[id, &token, &lease])
+                match self.is_cached() {
+                    true => call("downgrade", &known, &[id, &token, &lease, "k"]),
+                    false => call("downgrade", &known, &[id, &token, &lease]),
+                }
             }
             16..18 => {
                 let waits = self.rng.bool();
@@ -355,8 +367,9 @@ impl Calls {
         };
         let upgrades = script == "upgrade";
         let (lease, not_after) = (self.lease(), not_after.to_string());
+        let tokens = if fifth.contains('k') { self.tokens() } else { "1".into() };
         let mut args = vec![not_after.as_str(), &known.id, &lease, &fifth];
-        args.extend(if upgrades { &["0"][..] } else { &["1", "0"] });
+        args.extend(if upgrades { vec!["0"] } else { vec![tokens.as_str(), "0"] });
         let place = format!("{window} {liveness} {} {node}", if upgrades { "0" } else { &limit });
         if waits {
             args.push(&place);
@@ -372,6 +385,7 @@ impl Calls {
             [rng.usize(..7)];
         let key = LOCKS[rng.usize(..self.habits.locks)];
         let mut args = words(&["here"]);
+        let tag = words(&["0"]);
         if script == "inspect" {
             let from = if rng.bool() { 0 } else { rng.u64(..20) };
             args.extend(words(&[&from.to_string(), "-", "-", &rng.u64(1..30).to_string()]));
@@ -381,6 +395,7 @@ impl Calls {
             let token = rng.choice(tokens).filter(|_| rng.bool()).unwrap_or(MOST_EXACT);
             args.extend(words(&[&token.to_string()]));
         }
+        args.extend(tag.into_iter().filter(|_| script != "inspect"));
         let keys = vec![key.to_owned()];
         Call { script, keys, args }
     }
@@ -414,6 +429,15 @@ impl Calls {
         };
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         Call { script, keys, args }
+    }
+
+    fn is_cached(&mut self) -> bool {
+        self.habits.cached > 0 && self.rng.u32(..10) < self.habits.cached
+    }
+
+    fn tokens(&mut self) -> String {
+        let tokens = if self.rng.bool() { 1_024 } else { self.rng.u64(1..=1_024) };
+        tokens.to_string()
     }
 
     fn lease(&mut self) -> String {

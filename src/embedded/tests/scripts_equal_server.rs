@@ -47,7 +47,7 @@ end)(redis)
 /// The calls of one round, which begins with nothing and has a seed of its own.
 const ROUND: u64 = 500;
 /// In so many rounds everything is said that must be.
-const ROUNDS: u64 = 16;
+const ROUNDS: u64 = 24;
 
 /// The server is asked for so many calls at once.
 const BATCH: u64 = 50;
@@ -64,6 +64,7 @@ const MUST_BE_SAID: &[&str] = &[
     "WRONGTYPE",
     "absent",
     "ahead",
+    "cached",
     "conflict",
     "forced",
     "free",

@@ -40,7 +40,10 @@ const LEAST: &[(&str, u64)] = &[
     ("a grant is taken back", 40),
     ("a grant lapses", 81),
     ("a lease ends at this moment", 29),
+    ("a cached holder is called back", 1),
+    ("a cached reader is among others", 1),
     ("a long lease", 1),
+    ("a pass of a recall goes on", 1),
     ("a queue ends with nobody", 1),
     ("a queue ends with readers", 1),
     ("a sole holder gets a queue", 1),
@@ -56,6 +59,7 @@ const LEAST: &[(&str, u64)] = &[
     ("a waiter is put back", 74),
     ("a waiter is put back before others", 27),
     ("an upgrader waits", 75),
+    ("one in use was cached", 1),
     ("another call grants the upgrade", 1),
     ("holders are revoked", 1327),
     ("more is left over", 9),
@@ -299,10 +303,22 @@ impl Step<'_> {
             ("a queue ends with readers", is("Q", before) && is("S", after)),
             ("a queue ends with nobody", is("Q", before) && is("F", after)),
             ("a sole holder is revoked", is("W", before) && has("revoked")),
+            ("a cached holder is called back", self.is_called_back()),
+            ("a cached reader is among others", has("cached") && self.number("readers") > 1),
+            ("a pass of a recall goes on", has("recall") && has("cached") && changed("recall")),
+            ("one in use was cached", records().any(|(_, text)| text.starts_with('b'))),
             ("a long lease", before.get("flags").is_some_and(|flags| flags == "1")),
             ("more than 16 readers", self.number("readers") > 16),
             ("more than 16 waiters", self.number("waiters") > 16),
         ]
+    }
+
+    fn is_called_back(&self) -> bool {
+        let mut holders = self.before.fields.iter();
+        holders.any(|(field, text)| {
+            let after = self.after.fields.get(field);
+            text.starts_with('k') && after.is_some_and(|after| after.starts_with('c'))
+        })
     }
 
     fn caller(&self) -> &str {

@@ -59,6 +59,7 @@ impl Round<'_> {
             long_leases: 1_000,
             raised_by: one_of([100, 10_000, 300_000]),
             far_raises: 30,
+            cached: one_of([0, 0, 3]) as u32,
         };
         let (mut pace, mut by_holders) = (one_of([2, 20, 60]), one_of([200, 500, 4_000]) as u32);
         if is_crowd {
@@ -134,7 +135,7 @@ impl Round<'_> {
             0..30 => ("release", vec![holder]),
             30..45 => ("renew", vec![holder, &lease]),
             _ if is_crowd && self.rng.u32(..20) == 0 => {
-                ("force_release", vec![fields.get("fence")?.as_str()])
+                ("force_release", vec![fields.get("fence")?.as_str(), "0"])
             }
             _ => return None,
         };

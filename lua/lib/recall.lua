@@ -1,0 +1,86 @@
+-- Recalls. A cached holder may not be using the lock: whoever it blocks asks its client for it, by
+-- the channel that grants use. A sole holder is marked with `c` and asked once, and again by the
+-- calls of the first waiter. Of many readers a call asks a few; `recall` is the next index to look
+-- at, downwards, -1 when all have been asked. The last reader fills a hole, so none is passed over.
+local PASS = 16 -- readers that one call looks at
+local passed = false -- whether this call has
+
+local function ask(id)
+  if id ~= me and recalls[#recalls] ~= id then
+    recalls[#recalls + 1] = id
+  end
+end
+
+-- The writer that holds; `again`: also one that was asked before.
+local function recall_writer(again)
+  local id, state, deadline, token = writing()
+  if state == 'k' then
+    write(id, 'c', deadline, token)
+    ask(id)
+  elseif state == 'c' and again then
+    ask(id)
+  end
+end
+
+-- The readers; `again`: from the end, if all have been asked before.
+local function recall_readers(again)
+  if passed or number('cached') == 0 then
+    return
+  end
+  passed = true
+  local readers, cursor = number('readers'), tonumber(get('recall'))
+  if readers == 1 then
+    local id = reader_at(0)
+    local alive, state, deadline, token = reading(id)
+    if alive and (state == 'k' or again) then
+      put_reader(id, 'c', deadline, token, 0)
+      ask(id)
+    end
+    return
+  elseif not cursor or (cursor < 0 and again) then
+    cursor = readers - 1
+  end
+  cursor = math.min(cursor, readers - 1)
+  local looked = {}
+  for index = cursor, math.max(cursor - PASS + 1, 0), -1 do
+    looked[#looked + 1] = 'i:' .. index
+  end
+  prefetch(looked)
+  for _, field in ipairs(looked) do
+    local text = get(field) or malformed('readers')
+    if string.sub(text, 1, 1) == '+' then
+      ask(bare(text))
+    end
+  end
+  if looked[1] then
+    cursor = cursor - #looked
+    put('recall', cursor)
+  end
+  if cursor >= 0 then
+    more = 1
+  end
+end
+
+-- What recalls a cached holder of this state: 'w' or 'r', or '-'. It is read from the queue as well
+-- as from the mark, which a failover may have lost.
+local function recalled(state)
+  if get('writers_head') or get('upgrader') then
+    return 'w'
+  elseif get('readers_head') then
+    return 'r'
+  end
+  return state == 'c' and 'w' or '-'
+end
+
+-- Asks for it, once all is written: "<now> <mode> <id>". The mode is 'r' if only readers want it.
+local function tell_recalls(tag, mode)
+  if not recalls[1] then
+    return
+  elseif mode == 'r' and (get('writers_head') or get('upgrader')) then
+    mode = 'w'
+  end
+  for _, id in ipairs(recalls) do
+    local channel = '{' .. tag .. '}rwlease:' .. string.sub(id, 1, CLIENT)
+    redis.pcall('SPUBLISH', channel, format('%.0f %s %s', now, mode, id))
+  end
+end

@@ -1,0 +1,795 @@
+//! Holders that have a lock cached: who calls them back, what a try is told meanwhile, and whose
+//! the tokens are.
+
+use super::lab::{Answer, BLOCK, Expect, HERE, Lab, Listener, PASS, TAG, channel, id, start};
+use super::request::Request;
+use super::support::Server;
+
+/// A server of the test's own: the channels of others would be heard.
+fn alone() -> (Server, Lab) {
+    let server = start("");
+    let lab = Lab::on(&server);
+    (server, lab)
+}
+
+fn write(name: &str) -> Request {
+    Request::write(name).cached(BLOCK)
+}
+
+fn read(name: &str) -> Request {
+    Request::read(name).cached(BLOCK)
+}
+
+/// The last two words of what a cached holder is told: the last token, and what recalls it.
+#[track_caller]
+fn told(answer: &Answer) -> (u64, String) {
+    let reply = answer.as_ref().unwrap();
+    assert_eq!(reply.rest.len(), 4, "{reply:?}");
+    (reply.number(2), reply.text(3))
+}
+
+#[track_caller]
+fn recalled(answer: &Answer) -> String {
+    told(answer).1
+}
+
+/// The mark of a holder.
+#[track_caller]
+fn mark(lab: &mut Lab, name: &str) -> char {
+    let (state, id) = (lab.state(), id(name));
+    let writer = state.writer().filter(|writer| writer.rest == id);
+    writer.or_else(|| state.reader(&id)).expect("it holds").state
+}
+
+/// One that listens for the recalls of a client, and what it has heard since it was asked last.
+struct Ear(String, Listener);
+
+impl Ear {
+    fn of(lab: &mut Lab, client: &str) -> Ear {
+        let channel = channel(client);
+        let listener = lab.listen(&channel);
+        Ear(channel, listener)
+    }
+
+    #[track_caller]
+    fn hears(&mut self, lab: &mut Lab, expected: &[(&str, &str)]) {
+        let next = lab.listen(&self.0);
+        let heard = std::mem::replace(&mut self.1, next).heard();
+        let now = lab.now();
+        let message = |(mode, name): &(&str, &str)| format!("{now} {mode} {}", id(name));
+        let expected: Vec<String> = expected.iter().map(message).collect();
+        assert_eq!(heard, if lab.has_push() { expected } else { vec![] });
+    }
+
+    /// How many messages of all there were since.
+    fn count(&mut self, lab: &mut Lab) -> usize {
+        let next = lab.listen(&self.0);
+        std::mem::replace(&mut self.1, next).heard().len()
+    }
+}
+
+fn waits(request: Request) -> Request {
+    request.waiting().ttl(60_000)
+}
+
+#[test]
+fn any_call_calls_back_a_sole_holder_once() {
+    for (holder, caller, mode) in [
+        (write("ann1"), Request::write("bob1"), "w"),
+        (write("ann1"), Request::read("bob1"), "r"),
+        (read("ann1"), Request::write("bob1"), "w"),
+    ] {
+        let (_server, mut lab) = alone();
+        let mut ann = Ear::of(&mut lab, "ann");
+        lab.request(&holder).granted();
+        assert_eq!(mark(&mut lab, "ann1"), 'k');
+        assert_eq!(lab.request(&caller).status(), "cached");
+        ann.hears(&mut lab, &[(mode, "ann1")]);
+        assert_eq!(mark(&mut lab, "ann1"), 'c');
+        lab.unchanged(|lab| lab.request(&caller)).status();
+        ann.hears(&mut lab, &[]);
+    }
+}
+
+#[test]
+fn the_first_of_the_queue_asks_again_and_nobody_else() {
+    for holder in [write("ann1"), read("ann1")] {
+        let (_server, mut lab) = alone();
+        let mut ann = Ear::of(&mut lab, "ann");
+        lab.request(&holder).granted();
+        let (bob, cat) = (waits(Request::write("bob1")), waits(Request::write("cat1")));
+        lab.request(&bob).queued();
+        ann.hears(&mut lab, &[("w", "ann1")]);
+        lab.request(&cat).queued();
+        lab.request(&cat).queued();
+        ann.hears(&mut lab, &[]);
+        lab.request(&bob).queued();
+        ann.hears(&mut lab, &[("w", "ann1")]);
+        lab.release("bob1").unwrap();
+        lab.request(&cat).queued();
+        ann.hears(&mut lab, &[("w", "ann1")]);
+    }
+}
+
+#[test]
+fn who_finds_a_mark_and_becomes_the_first_asks_too() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&write("ann1")).granted();
+    lab.write("bob1").status();
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    lab.request(&waits(Request::write("cat1"))).queued();
+    ann.hears(&mut lab, &[("w", "ann1")]);
+}
+
+#[test]
+fn a_recall_says_whether_only_readers_wait() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    let held = lab.request(&write("ann1"));
+    assert_eq!(recalled(&held), "-");
+    let bob = waits(Request::read("bob1"));
+    lab.request(&bob).queued();
+    ann.hears(&mut lab, &[("r", "ann1")]);
+    assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "r");
+    lab.request(&waits(Request::write("cat1"))).queued();
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    lab.request(&bob).queued();
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
+}
+
+#[test]
+fn what_recalls_is_read_from_the_queue_and_not_from_the_mark() {
+    let mut lab = Lab::new();
+    lab.request(&write("ann1")).granted();
+    lab.wait_write("bob1").queued();
+    // A failover that loses the mark.
+    let record = lab.state().raw["writer"].replacen('c', "k", 1);
+    lab.set_field("writer", &record);
+    assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
+    assert_eq!(recalled(&lab.request(&write("ann1"))), "w");
+    lab.release("bob1").unwrap();
+    assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "-");
+    // A mark that a try has left counts too.
+    lab.write("cat1").status();
+    assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
+}
+
+#[test]
+fn a_reader_joins_cached_readers_and_calls_nobody_back() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&read("ann1")).granted();
+    lab.request(&read("ann2")).granted();
+    lab.read("bob1").granted();
+    ann.hears(&mut lab, &[]);
+    let state = lab.state();
+    assert_eq!((state.number("cached"), state.number("readers")), (2, 3));
+    for name in ["ann1", "bob1", "ann2"] {
+        lab.release(name).unwrap();
+    }
+    assert_eq!(lab.shape(), ("F".into(), vec![]));
+}
+
+/// The recall of many readers: the names of those cached.
+fn crowd(lab: &mut Lab) -> Vec<String> {
+    let mut cached = Vec::new();
+    for number in 1..=45 {
+        let name = format!("ann{number}");
+        match number % 5 {
+            0 => lab.request(&Request::read(&name).lease(60_000)).granted(),
+            _ => {
+                cached.push(name.clone());
+                lab.request(&read(&name).lease(60_000)).granted()
+            }
+        };
+    }
+    cached
+}
+
+#[test]
+fn a_pass_asks_each_cached_reader_once_in_steps() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    let cached = crowd(&mut lab);
+    let bob = waits(Request::write("bob1"));
+    for _ in 0..2 {
+        let mut answer = lab.request(&bob);
+        answer.queued();
+        let mut heard = vec![ann.count(&mut lab)];
+        assert_eq!(lab.state().recall(), Some(44 - PASS as i64));
+        while answer.unwrap().more {
+            assert!(heard.len() < 3, "{heard:?}");
+            answer = lab.pump();
+            heard.push(ann.count(&mut lab));
+        }
+        assert_eq!(heard.len(), 3, "45 readers in steps of 16");
+        let all = if lab.has_push() { cached.len() } else { 0 };
+        assert_eq!(heard.iter().sum::<usize>(), all);
+        assert_eq!(lab.state().recall(), Some(-1));
+        lab.unchanged(|lab| lab.pump()).unwrap();
+        assert_eq!(ann.count(&mut lab), 0, "the poll begins anew, the pump does not");
+    }
+}
+
+#[test]
+fn a_poll_goes_on_with_a_pass() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    let cached = crowd(&mut lab);
+    let bob = waits(Request::write("bob1"));
+    let steps = (0..3).filter(|_| lab.request(&bob).unwrap().more).count();
+    assert_eq!(steps, 2);
+    let all = if lab.has_push() { cached.len() } else { 0 };
+    assert_eq!(ann.count(&mut lab), all);
+}
+
+#[test]
+fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    let cached = crowd(&mut lab);
+    lab.request(&waits(Request::write("bob1"))).queued();
+    // Low ones, whose places the last readers take; and a high one.
+    for name in ["ann1", "ann2", "ann5", "ann44"] {
+        lab.release(name).unwrap();
+    }
+    lab.pump_dry();
+    if lab.has_push() {
+        let next = lab.listen(&ann.0);
+        let heard = std::mem::replace(&mut ann.1, next).heard();
+        for name in cached.iter().filter(|name| !["ann1", "ann2", "ann44"].contains(&name.as_str()))
+        {
+            assert!(heard.iter().any(|message| message.ends_with(&id(name))), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_joins_after_a_pass_is_in_the_next_one() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&read("ann1")).granted();
+    lab.request(&read("ann2")).granted();
+    assert_eq!(lab.write("bob1").status(), "cached");
+    ann.hears(&mut lab, &[("w", "ann2"), ("w", "ann1")]);
+    assert_eq!(lab.write("bob1").status(), "cached");
+    ann.hears(&mut lab, &[]);
+    lab.request(&read("ann3")).granted();
+    assert_eq!(lab.write("bob1").status(), "cached");
+    assert_eq!(ann.count(&mut lab), if lab.has_push() { 3 } else { 0 });
+}
+
+#[test]
+fn one_that_is_let_in_beside_a_waiting_writer_is_told_at_once() {
+    let mut lab = Lab::new();
+    lab.request(&read("ann1")).granted();
+    lab.request(&waits(Request::write("bob1").readers_first())).queued();
+    let beside = lab.request(&read("cat1").readers_first());
+    assert_eq!(recalled(&beside), "w");
+    assert!(lab.state().recall().is_none_or(|next| next == -1));
+}
+
+#[test]
+fn an_upgrade_calls_back_the_other_readers() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    let mut bob = Ear::of(&mut lab, "bob");
+    let token = lab.request(&read("bob1")).granted().token;
+    lab.request(&read("ann1")).granted();
+    assert_eq!(lab.upgrade("bob1", token).status(), "refused");
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    lab.read("cat1").granted();
+    assert_eq!(lab.upgrade("bob1", token).status(), "refused");
+    ann.hears(&mut lab, &[]);
+    let upgrade = Request::upgrade("bob1", token).waiting().ttl(60_000);
+    lab.request(&upgrade).queued();
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    lab.request(&upgrade).queued();
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    bob.hears(&mut lab, &[]);
+    assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
+    lab.release("cat1").unwrap();
+    lab.release("ann1").unwrap();
+    assert_eq!(mark(&mut lab, "bob1"), 'g');
+}
+
+#[test]
+fn an_upgrade_that_comes_again_changes_no_mark() {
+    let mut lab = Lab::new();
+    let token = lab.read("ann1").granted().token;
+    lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", token).queued();
+    lab.release("bob1").unwrap();
+    lab.renew_cached("ann1", 10_000, BLOCK).status();
+    assert_eq!(mark(&mut lab, "ann1"), 'k');
+    lab.wait_upgrade("ann1", token).granted();
+    assert_eq!(mark(&mut lab, "ann1"), 'k');
+}
+
+/// What is in a try's way, and what a strict one, and one that would wait, are told. A dot says
+/// that only tries to write are told so.
+#[test]
+fn tries() {
+    type Row = (&'static str, fn(&mut Lab), &'static str, &'static str);
+    let rows: [Row; 10] = [
+        ("nothing", |_| {}, "granted", "granted"),
+        ("a writer", |lab| _ = lab.write("ann1").granted(), "refused", "refused"),
+        (
+            "one in use",
+            |lab| {
+                lab.request(&write("ann1")).granted();
+                lab.renew("ann1", 10_000).status();
+            },
+            "refused",
+            "refused",
+        ),
+        (
+            "a grant",
+            |lab| {
+                lab.write("cat1").granted();
+                lab.wait_write("ann1").queued();
+                lab.release("cat1").status();
+            },
+            "refused",
+            "refused",
+        ),
+        (
+            "a waiter",
+            |lab| {
+                lab.request(&write("ann1")).granted();
+                lab.request(&waits(Request::write("cat1"))).queued();
+            },
+            "refused",
+            "refused",
+        ),
+        (
+            "an upgrader",
+            |lab| {
+                let token = lab.request(&read("ann1")).granted().token;
+                lab.request(&read("cat1")).granted();
+                lab.wait_upgrade("ann1", token).queued();
+            },
+            "refused",
+            "refused",
+        ),
+        (
+            "a reader among cached ones",
+            |lab| {
+                lab.request(&read("ann1")).granted();
+                lab.read("ann2").granted();
+            },
+            "refused.",
+            "refused.",
+        ),
+        ("a cached writer", |lab| _ = lab.request(&write("ann1")).granted(), "cached", "queued"),
+        (
+            "one that was called back",
+            |lab| {
+                lab.request(&write("ann1")).granted();
+                lab.write("cat1").status();
+            },
+            "cached",
+            "queued",
+        ),
+        (
+            "cached readers",
+            |lab| {
+                lab.request(&read("ann1")).granted();
+                lab.request(&read("ann2")).granted();
+            },
+            "cached.",
+            "queued.",
+        ),
+    ];
+    for (what, prepare, strict, soft) in rows {
+        for request in [Request::write("bob1"), Request::read("bob1"), write("bob1")] {
+            let is_write = request.script() == "acquire_write";
+            for (request, expected) in [(request.clone(), strict), (request.trying(), soft)] {
+                let mut lab = Lab::new();
+                prepare(&mut lab);
+                let answer = lab.request(&request);
+                let granted_anyhow = expected.ends_with('.') && !is_write;
+                let expected =
+                    if granted_anyhow { "granted" } else { expected.trim_end_matches('.') };
+                assert_eq!(answer.status(), expected, "{what}: {:?}", request.args());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_waiter_that_is_dead_is_in_no_trys_way() {
+    let mut lab = Lab::new();
+    lab.request(&write("ann1").lease(60_000)).granted();
+    lab.request(&Request::write("cat1").waiting().ttl(1_000)).queued();
+    lab.pass(1_000);
+    assert_eq!(lab.write("bob1").status(), "cached");
+    lab.request(&Request::write("bob1").trying()).queued();
+}
+
+#[test]
+fn a_try_that_is_refused_calls_nobody_back() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&read("ann1")).granted();
+    lab.read("cat1").granted();
+    for request in [Request::write("bob1"), Request::write("bob1").trying()] {
+        assert_eq!(lab.request(&request).status(), "refused");
+    }
+    ann.hears(&mut lab, &[]);
+    lab.release("cat1").unwrap();
+    lab.renew("ann1", 10_000).status();
+    assert_eq!(lab.request(&Request::write("bob1").trying()).status(), "refused");
+    ann.hears(&mut lab, &[]);
+}
+
+#[test]
+fn a_queued_try_is_a_waiter_as_any() {
+    let mut lab = Lab::new();
+    lab.request(&read("ann1")).granted();
+    let ticket = lab.request(&Request::write("bob1").trying()).queued();
+    assert_eq!(lab.read("cat1").status(), "refused", "it blocks new readers");
+    lab.request(&Request::write("bob1").waiting().ticket(ticket)).queued();
+    lab.release("ann1").unwrap();
+    assert_eq!(mark(&mut lab, "bob1"), 'g');
+    lab.request(&Request::write("bob1").waiting().ticket(ticket)).granted();
+    lab.release("bob1").unwrap();
+
+    lab.request(&write("ann1")).granted();
+    lab.request(&Request::read("bob2").trying()).queued();
+    assert_eq!(lab.release("bob2").status(), "left");
+    assert_eq!(lab.state().number("waiters"), 0);
+}
+
+#[test]
+fn a_try_comes_without_a_ticket_and_with_a_place() {
+    let mut lab = Lab::new();
+    let strict = [HERE, "0", &id("ann1"), "1000", "ft", "1", TAG];
+    lab.unchanged(|lab| lab.send("acquire_write", &strict)).refused_with("LOCKARGS");
+    let again = [HERE, "0", &id("ann1"), "1000", "ft", "1", TAG, "1 1 1 -", "1"];
+    lab.unchanged(|lab| lab.send("acquire_write", &again)).refused_with("LOCKARGS");
+    let block = [HERE, "0", &id("ann1"), "1000", "f", "2", TAG];
+    lab.unchanged(|lab| lab.send("acquire_write", &block)).refused_with("LOCKARGS");
+    let too_many = [HERE, "0", &id("ann1"), "1000", "fk", "1025", TAG];
+    lab.unchanged(|lab| lab.send("acquire_write", &too_many)).refused_with("LOCKARGS");
+}
+
+#[test]
+fn marks_only_fall() {
+    for holder in [write("ann1"), read("ann1")] {
+        let mut lab = Lab::new();
+        let renewed = |lab: &mut Lab| lab.renew_cached("ann1", 10_000, 8).status().to_owned();
+        lab.request(&holder).granted();
+        assert_eq!(renewed(&mut lab), "renewed");
+        assert_eq!(mark(&mut lab, "ann1"), 'k');
+        lab.write("bob1").status();
+        assert_eq!(renewed(&mut lab), "renewed");
+        assert_eq!(mark(&mut lab, "ann1"), 'c');
+        // The acquire comes again.
+        lab.request(&holder).granted();
+        assert_eq!(mark(&mut lab, "ann1"), 'c');
+        lab.renew("ann1", 10_000).status();
+        assert_eq!(mark(&mut lab, "ann1"), 'b');
+        assert_eq!(renewed(&mut lab), "renewed");
+        lab.request(&holder).granted();
+        assert_eq!(mark(&mut lab, "ann1"), 'b');
+        assert_eq!(lab.release("ann1").status(), "released");
+
+        lab.request(&Request::write("cat1")).granted();
+        lab.renew_cached("cat1", 10_000, 8).status();
+        assert_eq!(mark(&mut lab, "cat1"), 'h', "a plain holder does not become a cached one");
+    }
+}
+
+#[test]
+fn a_reader_in_use_stays_so_among_others() {
+    let mut lab = Lab::new();
+    lab.request(&read("ann1")).granted();
+    lab.renew("ann1", 10_000).status();
+    lab.read("bob1").granted();
+    assert_eq!(lab.shape().0, "S0");
+    lab.renew("ann1", 20_000).status();
+    assert_eq!(mark(&mut lab, "ann1"), 'b');
+    assert_eq!(lab.state().number("cached"), 0);
+}
+
+#[test]
+fn a_claim_makes_a_grant_a_cached_lock() {
+    for waiter in [write("bob1"), read("bob1")] {
+        for by_renewal in [true, false] {
+            let mut lab = Lab::new();
+            lab.write("ann1").granted();
+            lab.request(&waits(waiter.clone())).queued();
+            lab.release("ann1").unwrap();
+            assert_eq!(mark(&mut lab, "bob1"), 'g');
+            let token = lab.token_of("bob1");
+            lab.request(&waits(Request::write("cat1"))).queued();
+            let claimed = match by_renewal {
+                true => lab.renew_cached("bob1", 10_000, BLOCK),
+                false => lab.request(&waits(waiter.clone())),
+            };
+            assert_eq!(mark(&mut lab, "bob1"), 'k');
+            assert_eq!(recalled(&claimed), "w", "somebody came meanwhile");
+            assert_eq!(claimed.as_ref().unwrap().number(0), token);
+            let writes = waiter.script() == "acquire_write";
+            let fence = if writes { lab.now_us() + BLOCK - 1 } else { token };
+            assert_eq!(told(&claimed).0, fence);
+        }
+    }
+}
+
+#[test]
+fn a_downgrade_stays_cached_if_it_is_to() {
+    for (waiter, expected) in [(None, 'k'), (Some("read"), 'k'), (Some("write"), 'c')] {
+        for keeps in [true, false] {
+            let mut lab = Lab::new();
+            let token = lab.request(&write("ann1")).granted().token;
+            match waiter {
+                Some("read") => lab.request(&waits(Request::read("bob1"))).queued(),
+                Some(_) => lab.request(&waits(Request::write("bob1"))).queued(),
+                None => 0,
+            };
+            if keeps {
+                let reads = lab.downgrade_cached("ann1", token, 10_000);
+                assert_eq!(mark(&mut lab, "ann1"), expected);
+                assert_eq!(recalled(&reads), if expected == 'c' { "w" } else { "-" });
+                lab.downgrade_cached("ann1", token, 10_000).granted();
+                assert_eq!(mark(&mut lab, "ann1"), expected);
+            } else {
+                lab.downgrade("ann1", token, 10_000).granted();
+                assert_eq!(mark(&mut lab, "ann1"), 'b');
+            }
+            assert_eq!(lab.token_of("ann1"), token);
+            let reads = lab.state().reads();
+            assert_eq!(reads.contains(&id("bob1")), waiter == Some("read"));
+        }
+    }
+}
+
+#[test]
+fn a_cached_write_owns_the_tokens_up_to_the_last_one() {
+    let mut lab = Lab::new();
+    let first = lab.request(&write("ann1"));
+    let token = first.granted().token;
+    assert_eq!(token, lab.now_us());
+    assert_eq!(told(&first).0, token + BLOCK - 1);
+    let again = lab.request(&write("ann1"));
+    assert_eq!((again.granted().token, told(&again).0), (token, token + BLOCK - 1));
+    lab.pass(3);
+    let contact = lab.renew_cached("ann1", 10_000, 100);
+    assert_eq!(contact.as_ref().unwrap().number(0), token);
+    assert_eq!(told(&contact).0, lab.now_us() + 99);
+    // Fewer tokens than there are left: it stays.
+    let fewer = lab.renew_cached("ann1", 10_000, 1);
+    assert_eq!(told(&fewer).0, told(&contact).0);
+    lab.release("ann1").unwrap();
+    let next = lab.request(&read("bob1"));
+    assert_eq!(next.granted().token, told(&fewer).0 + 1);
+    assert_eq!(told(&next).0, next.granted().token, "a read has one token");
+}
+
+#[test]
+fn one_token_is_one() {
+    let mut lab = Lab::new();
+    let held = lab.request(&Request::write("ann1").cached(1));
+    assert_eq!(told(&held).0, held.granted().token);
+    assert_eq!(mark(&mut lab, "ann1"), 'k');
+}
+
+#[test]
+fn blocks_do_not_run_ahead_of_the_clock() {
+    let mut lab = Lab::new();
+    let us = lab.now_us();
+    for number in 0..50 {
+        let name = format!("ann{number}");
+        lab.request(&write(&name)).granted();
+        lab.release(&name).unwrap();
+    }
+    let ahead = lab.state().number("fence") - us;
+    assert!(ahead < BLOCK + 200, "{ahead}");
+}
+
+#[test]
+fn the_token_of_the_grant_is_what_is_compared() {
+    let mut lab = Lab::new();
+    let held = lab.request(&write("ann1"));
+    let (token, fence) = (held.granted().token, told(&held).0);
+    assert_eq!(lab.downgrade_cached("ann1", fence, 10_000).status(), "lost");
+    let revoked = lab.revoke_up_to(token);
+    assert_eq!(revoked.status(), "revoked");
+    let contact = lab.renew_cached("ann1", 60_000, BLOCK);
+    assert_eq!((contact.status(), told(&contact).0), ("revoked", fence), "no tokens any more");
+    assert_eq!(contact.as_ref().unwrap().number(0), token);
+    let forced = lab.force_up_to(token);
+    assert_eq!(forced.status(), "forced");
+    assert!(forced.unwrap().number(0) > fence);
+    assert_eq!(lab.renew_cached("ann1", 60_000, BLOCK).status(), "lost");
+
+    let mut lab = Lab::new();
+    let held = lab.request(&write("ann1"));
+    let token = held.granted().token;
+    assert_eq!(lab.revoke_up_to(token - 1).status(), "free");
+    assert_eq!(lab.force_up_to(token - 1).status(), "free");
+    lab.downgrade_cached("ann1", token, 10_000).granted();
+    assert_eq!(lab.force_up_to(token - 1).status(), "free");
+    assert_eq!(lab.force_up_to(token).status(), "forced");
+}
+
+#[test]
+fn a_grant_that_is_revoked_takes_no_tokens_with_its_claim() {
+    for by_renewal in [true, false] {
+        let mut lab = Lab::new();
+        lab.write("ann1").granted();
+        lab.request(&waits(write("bob1"))).queued();
+        lab.release("ann1").unwrap();
+        lab.revoke().status();
+        let claimed = match by_renewal {
+            true => lab.renew_cached("bob1", 10_000, BLOCK),
+            false => lab.request(&waits(write("bob1"))),
+        };
+        assert_eq!(told(&claimed).0, claimed.unwrap().number(0));
+    }
+}
+
+#[test]
+fn to_revoke_and_to_force_is_to_call_back() {
+    for force in [false, true] {
+        let (_server, mut lab) = alone();
+        let mut ann = Ear::of(&mut lab, "ann");
+        let take = |lab: &mut Lab| if force { lab.force() } else { lab.revoke() };
+        lab.request(&write("ann1")).granted();
+        take(&mut lab).status();
+        ann.hears(&mut lab, &[("w", "ann1")]);
+        lab.release("ann1").unwrap();
+
+        lab.request(&write("ann2")).granted();
+        lab.write("bob1").status();
+        ann.hears(&mut lab, &[("w", "ann2")]);
+        take(&mut lab).status();
+        ann.hears(&mut lab, &[("w", "ann2")]);
+        lab.release("ann2").unwrap();
+
+        lab.request(&write("ann3")).granted();
+        lab.renew("ann3", 10_000).status();
+        take(&mut lab).status();
+        ann.hears(&mut lab, &[]);
+        lab.release("ann3").unwrap();
+
+        lab.request(&read("ann4")).granted();
+        lab.read("bob2").granted();
+        lab.request(&read("ann5")).granted();
+        take(&mut lab).status();
+        ann.hears(&mut lab, &[("w", "ann5"), ("w", "ann4")]);
+    }
+}
+
+#[test]
+fn readers_that_are_forced_out_are_told_by_the_pump_too() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    let cached = crowd(&mut lab);
+    lab.force().status();
+    lab.pump_dry();
+    assert_eq!(ann.count(&mut lab), if lab.has_push() { cached.len() } else { 0 });
+    assert_eq!(lab.shape().0, "F");
+}
+
+#[test]
+fn only_a_plain_holder_raises_the_last_token() {
+    for holder in [write("ann1"), read("ann1")] {
+        let mut lab = Lab::new();
+        lab.request(&holder).granted();
+        for mark_is in ['k', 'c', 'b'] {
+            assert_eq!(mark(&mut lab, "ann1"), mark_is);
+            let raised = lab.unchanged(|lab| {
+                let token = (lab.now_us() + 5_000).to_string();
+                lab.send("raise_token", &[HERE, &id("ann1"), &token])
+            });
+            assert_eq!(raised.status(), "lost");
+            match mark_is {
+                'k' => _ = lab.write("bob1"),
+                _ => _ = lab.renew("ann1", 10_000),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_memory_does_not_stop_a_recall() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&write("ann1")).granted();
+    lab.set_full(true);
+    assert_eq!(lab.write("bob1").status(), "cached");
+    ann.hears(&mut lab, &[("w", "ann1")]);
+    assert_eq!(mark(&mut lab, "ann1"), 'c');
+    assert_eq!(lab.renew_cached("ann1", 20_000, BLOCK).status(), "renewed");
+    assert_eq!(lab.release("ann1").status(), "released");
+    lab.set_full(false);
+}
+
+#[test]
+fn who_is_refused_for_the_memory_calls_nobody_back() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&write("ann1")).granted();
+    lab.set_full(true);
+    lab.unchanged(|lab| lab.request(&waits(Request::write("bob1")))).refused_with("OOM");
+    lab.unchanged(|lab| lab.request(&Request::read("bob1").trying())).refused_with("OOM");
+    ann.hears(&mut lab, &[]);
+    lab.set_full(false);
+    assert_eq!(mark(&mut lab, "ann1"), 'k');
+}
+
+#[test]
+fn many_readers_are_called_back_with_a_full_memory() {
+    let (_server, mut lab) = alone();
+    let mut ann = Ear::of(&mut lab, "ann");
+    lab.request(&read("ann1")).granted();
+    lab.request(&read("ann2")).granted();
+    lab.set_full(true);
+    assert_eq!(lab.write("bob1").status(), "cached");
+    ann.hears(&mut lab, &[("w", "ann2"), ("w", "ann1")]);
+    lab.set_full(false);
+}
+
+#[test]
+fn the_line_tells_of_a_cached_holder() {
+    let mut lab = Lab::new();
+    for (request, shape) in [(write("ann1"), 'W'), (read("ann1"), 'R')] {
+        let held = lab.request(&request);
+        let (token, deadline) = (held.granted().token, held.granted().deadline);
+        let raw = lab.state().raw;
+        let line = &raw["s"];
+        assert_eq!(raw.len(), 1);
+        assert_eq!(&line[1..2], shape.to_string());
+        assert_eq!(line[31..], format!("{deadline}k0{token:016}{}", id("ann1")));
+        assert_eq!(line[15..31], format!("{:016}", told(&held).0));
+        assert_eq!(lab.inspect().unwrap().status, "lock");
+        let holds = lab.send("holds", &[HERE, &id("ann1")]);
+        assert_eq!(holds.unwrap().number(0), token);
+        lab.release("ann1").unwrap();
+        assert_eq!(lab.shape(), ("F".into(), vec![]));
+    }
+}
+
+#[test]
+fn inspect_tells_of_marks_and_of_ids_without_them() {
+    let mut lab = Lab::new();
+    lab.request(&read("ann1")).granted();
+    lab.read("bob1").granted();
+    let view = lab.inspect().unwrap();
+    let readers = view.list(6);
+    assert_eq!((&readers[0], &readers[2]), (&id("ann1"), &id("bob1")));
+    assert!(readers[1].starts_with('k') && readers[3].starts_with('h'), "{readers:?}");
+}
+
+#[test]
+fn a_line_that_is_odd_is_refused() {
+    let mut lab = Lab::new();
+    lab.request(&write("ann1")).granted();
+    lab.checked = false;
+    let line = lab.state().raw["s"].clone();
+    let fence = lab.state().number("fence");
+    for odd in [
+        line.replacen('k', "h", 1),
+        line.replacen('k', "x", 1),
+        line.replacen('k', "+", 1),
+        format!("{}4{}", &line[..45], &line[46..]),
+        format!("{}{:016}{}", &line[..46], fence + 1, &line[62..]),
+        line[..62].to_owned(),
+    ] {
+        lab.set_field("s", &odd);
+        for call in ["pump", "release", "renew", "acquire"] {
+            let answer = match call {
+                "pump" => lab.pump(),
+                "release" => lab.release("ann1"),
+                "renew" => lab.renew_cached("ann1", 1_000, 1),
+                _ => lab.write("bob1"),
+            };
+            answer.refused_with("LOCKFOREIGN");
+        }
+    }
+}
