@@ -13,8 +13,14 @@ use support::{Cluster, Error, Result, Shape};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const EXAMPLES: [&str; 5] =
-    ["axum_handler", "cache_refresh", "fenced_store", "leader_election", "run_once"];
+const EXAMPLES: [&str; 6] = [
+    "axum_handler",
+    "cache_refresh",
+    "cached_config",
+    "fenced_store",
+    "leader_election",
+    "run_once",
+];
 
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);

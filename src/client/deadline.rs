@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_lease_counts_from_the_sending_and_from_what_the_server_says_is_left() {
-        let grant = Grant { token: 1, deadline: 9_000 };
+        let grant = Grant::new(1, 9_000);
         assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_399));
         // An earlier attempt was granted, this one only heard of it: less is left than the lease.
         assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(589));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_pushed_lease_counts_from_the_earlier_of_two_bounds() {
-        let grant = Grant { token: 1, deadline: 9_000 };
+        let grant = Grant::new(1, 9_000);
         let mut bound = ClockBound::default();
         bound.observe(at(100), at(140), 8_000);
         // By the bound the server reaches 9000 at 1094 or later, by the message at 1159 or earlier.

@@ -3,11 +3,13 @@
 
 pub(crate) mod acquire;
 pub(crate) mod acquisition;
+pub(crate) mod cache;
 pub(crate) mod deadline;
 pub(crate) mod in_doubt;
 pub(crate) mod lost;
 pub(crate) mod polling;
 mod registry;
+pub(crate) mod renewal;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod schedule;
@@ -16,12 +18,15 @@ pub(crate) mod telemetry;
 pub(crate) mod worker;
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
+use crate::client::cache::Entry;
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
@@ -40,6 +45,9 @@ pub(crate) struct Client {
     id: ClientId,
     next: AtomicU64,
     registry: Mutex<Registry>,
+    cache: Mutex<FxHashMap<Bytes, Weak<Entry>>>,
+    /// Cached holds, which are limited.
+    cached: AtomicUsize,
     /// Wakes the worker.
     pub(crate) wake: Notify,
     /// Told when the last acquisition is over.
@@ -67,6 +75,8 @@ impl Client {
             id,
             next: AtomicU64::new(0),
             registry: Mutex::default(),
+            cache: Mutex::default(),
+            cached: AtomicUsize::new(0),
             wake: Notify::new(),
             drained: Notify::new(),
         }
@@ -169,15 +179,52 @@ impl Client {
     /// An acquisition begins to wait: the client subscribes in the lock's slot. Ends when the result is
     /// dropped.
     pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
-        let slot = acquisition.lock.slot;
+        self.subscribe(acquisition.lock.slot, acquisition.count)
+    }
+
+    /// The client subscribes in a slot for what it has cached there, until the result is dropped.
+    pub(crate) fn wait_in_slot(self: &Arc<Self>, slot: Slot) -> WaitingIn {
+        self.subscribe(slot, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> WaitingIn {
         let mut registry = self.registry();
-        if registry.begin_wait(slot, acquisition.count, self.clock.now()) {
+        if registry.begin_wait(slot, count, self.clock.now()) {
             // Before anybody else can find the slot idle, so that the two wishes come in the right
             // order.
             self.router.want(slot, self.id.channel(slot));
         }
         drop(registry);
-        WaitingIn { client: self.clone(), slot, count: acquisition.count }
+        WaitingIn { client: self.clone(), slot, count }
+    }
+
+    /// The cached lock with this key: one for all handles.
+    pub(crate) fn cache_entry(self: &Arc<Self>, lock: &LockKey) -> Arc<Entry> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = cache.get(&lock.key).and_then(Weak::upgrade) {
+            return entry;
+        }
+        cache.retain(|_, entry| entry.strong_count() > 0);
+        let entry = Arc::new(Entry::new(self.clone(), lock.clone()));
+        cache.insert(lock.key.clone(), Arc::downgrade(&entry));
+        entry
+    }
+
+    /// A recall may have been lost in this slot.
+    pub(crate) fn look_for_recalls(&self, slot: Slot) {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries: Vec<_> = cache.values().filter_map(Weak::upgrade).collect();
+        drop(cache);
+        entries.iter().for_each(|entry| entry.look_for_recalls(slot));
+    }
+
+    pub(crate) fn may_cache_more(&self) -> bool {
+        self.cached.load(Ordering::Relaxed) < self.settings.cache.max_cached
+    }
+
+    /// So many cached holds more, or less.
+    pub(crate) fn count_cached(&self, change: isize) {
+        self.cached.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// Gives up subscriptions that nobody has waited for in a while.

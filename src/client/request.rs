@@ -17,6 +17,8 @@ pub(crate) struct LeaseOptions {
     pub(crate) hold: Option<Duration>,
     /// How many replicas must confirm the lease and each renewal.
     pub(crate) replicas: u32,
+    /// It may be called back.
+    pub(crate) cached: bool,
 }
 
 impl LeaseOptions {
@@ -28,6 +30,7 @@ impl LeaseOptions {
             renewal: Renewal::Automatic,
             hold: None,
             replicas: 0,
+            cached: false,
         }
     }
 
@@ -56,16 +59,22 @@ pub enum Renewal {
 /// How long to wait for one's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitPolicy {
-    /// Not at all; the limit is for the cluster's answer.
-    Try { until: Moment },
+    /// Not at all, but for so long where only cached holders are in the way; the limit is for the
+    /// cluster's answer.
+    Try { until: Moment, for_cached: Duration },
     /// In the queue, without a limit or until a moment.
     Queue { until: Option<Moment> },
 }
 
 impl WaitPolicy {
+    /// Not at all, whoever is in the way.
+    pub(crate) fn strict_try(until: Moment) -> WaitPolicy {
+        WaitPolicy::Try { until, for_cached: Duration::ZERO }
+    }
+
     pub(crate) fn until(self) -> Option<Moment> {
         match self {
-            WaitPolicy::Try { until } => Some(until),
+            WaitPolicy::Try { until, .. } => Some(until),
             WaitPolicy::Queue { until } => until,
         }
     }

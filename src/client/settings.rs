@@ -33,8 +33,29 @@ pub(crate) struct Settings {
     /// anew. An attempt is good at the server for as long.
     pub(crate) call_slice: Duration,
     pub(crate) on_lost: OnLost,
+    pub(crate) cache: CacheSettings,
     /// What the client's id is made of, if it is not drawn at random.
     pub(crate) id: Option<[u8; 11]>,
+}
+
+/// How locks are cached. See [`Cache`](crate::Cache).
+#[derive(Clone, Debug)]
+pub(crate) struct CacheSettings {
+    pub(crate) min_hold: Duration,
+    pub(crate) try_wait: Duration,
+    pub(crate) max_cached: usize,
+    pub(crate) replicas: u32,
+}
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        CacheSettings {
+            min_hold: Duration::from_millis(5),
+            try_wait: Duration::from_millis(50),
+            max_cached: 1_024,
+            replicas: 0,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -54,6 +75,7 @@ impl Default for Settings {
             call_timeout: Duration::from_secs(10),
             call_slice: Duration::from_secs(2),
             on_lost: OnLost::default(),
+            cache: CacheSettings::default(),
             id: None,
         }
     }
@@ -71,6 +93,8 @@ impl Settings {
         in_range("the waiters' time to live", self.poll.waiter_ttl, 100, 3_600_000)?;
         in_range("the claim window", self.poll.window, 10, 600_000)?;
         in_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
+        in_range("the minimum hold of cached locks", self.cache.min_hold, 0, 100)?;
+        in_range("the wait of a try for cached locks", self.cache.try_wait, 0, 10_000)?;
         if self.poll.waiter_ttl < 3 * self.poll.interval {
             return Err(Error::invalid(
                 "the waiters' time to live must be at least three poll intervals",

@@ -30,6 +30,14 @@ impl Moment {
         Duration::from_nanos(self.0)
     }
 
+    pub(crate) const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Moment(nanos)
+    }
+
     pub(crate) const fn micros_since_origin(self) -> u64 {
         self.0 / 1_000
     }

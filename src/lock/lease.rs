@@ -8,12 +8,11 @@ use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::client::acquire;
-use crate::client::acquisition::{Acquisition, Event, Holding, Next, Transition, lost};
-use crate::client::reply::read;
+use crate::client::acquisition::{Acquisition, Event, Holding, Transition};
 use crate::client::request::WaitPolicy;
+use crate::client::{acquire, renewal};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Mode, Renewed};
+use crate::protocol::Mode;
 use crate::slot::Slot;
 
 /// How a lease stands, as far as this client can tell.
@@ -171,25 +170,7 @@ impl Lease {
     ///
     /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
     pub async fn renew(&self) -> Result<()> {
-        let Lease { client, acquisition } = self;
-        let lock = &acquisition.lock;
-        let now = client.clock.now();
-        let sending = |holding: &Holding| {
-            let sent = (holding.renew(now), holding.replicas(), holding.ends);
-            holding.is_held(now).then_some(sent)
-        };
-        let Some((renew, replicas, ends)) = self.with(sending).flatten() else {
-            return Err(lock.with_lock(lost()));
-        };
-        let call = renew.call(client.scripts, acquisition.id, lock);
-        let until = ends.min(now.after(client.settings.call_timeout));
-        let result = client.router.call_replicated(&call, replicas, until).await;
-        let outcome = read(result, Renewed::read);
-        match client.on(acquisition, Event::Renewed(outcome)).next {
-            Some(Next::Failed(error)) => Err(lock.with_lock(error)),
-            _ if self.is_held() => Ok(()),
-            _ => Err(lock.with_lock(lost())),
-        }
+        renewal::renew(&self.client, &self.acquisition).await
     }
 
     /// True when it is a write, false when it was a try and others read.

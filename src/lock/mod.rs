@@ -1,6 +1,7 @@
 //! What a user touches: locks, requests, guards, leases.
 
 pub(crate) mod builder;
+pub(crate) mod cached;
 pub(crate) mod guard;
 pub(crate) mod lease;
 pub(crate) mod list;

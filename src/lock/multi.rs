@@ -181,7 +181,8 @@ async fn try_each(
     until: Moment,
 ) -> Result<Vec<Option<Hold>>> {
     try_join_all(wanted.iter().map(async |(lock, mode)| {
-        let taken = acquire::take(client, lock, *mode, options, WaitPolicy::Try { until }).await?;
+        let taken =
+            acquire::take(client, lock, *mode, options, WaitPolicy::strict_try(until)).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
     }))
     .await

@@ -248,7 +248,11 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             checked.map_err(|error| lock.with_lock(error))?;
             let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
             let until = client.clock.now().after(limit);
-            G::acquire(&request, WaitPolicy::Try { until }).await
+            let for_cached = match lock.has_queue() {
+                true => client.settings.cache.try_wait,
+                false => Duration::ZERO,
+            };
+            G::acquire(&request, WaitPolicy::Try { until, for_cached }).await
         })
     }
 }

@@ -177,7 +177,7 @@ impl TwoKeyRwLock {
     async fn attempt(&self, mode: Mode, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         let options = self.options(mode, lease)?;
         let until = self.client.clock.now().after(self.client.settings.call_timeout);
-        self.take(mode, &options, WaitPolicy::Try { until }).await
+        self.take(mode, &options, WaitPolicy::strict_try(until)).await
     }
 
     async fn wait(&self, mode: Mode, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {

@@ -54,7 +54,7 @@ impl ReadGuard {
     pub async fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
         let settings = &self.0.0.client.settings;
         let until = self.0.0.client.clock.now().after(settings.call_timeout);
-        match self.0.0.become_writer(WaitPolicy::Try { until }).await {
+        match self.0.0.become_writer(WaitPolicy::strict_try(until)).await {
             Ok(true) => Ok(Ok(WriteGuard(self.0))),
             Ok(false) => Ok(Err(self)),
             Err(error) => Err(UpgradeError { error, guard: self }),

@@ -51,7 +51,7 @@ impl Wait {
         loop {
             let began = clock.now();
             let until = tries.answer_by(began, client.settings.call_timeout);
-            match acquire(WaitPolicy::Try { until }).await {
+            match acquire(WaitPolicy::strict_try(until)).await {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}
                 Err(error)

@@ -19,6 +19,8 @@
 mod support;
 
 #[cfg(feature = "embedded")]
+mod cached;
+#[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
 mod holding;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{Lease, Mode, QuorumGuard};
+use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard};
 
 use crate::census::Census;
 use crate::court::Court;
@@ -60,6 +60,20 @@ impl Held for Lease {
 
     fn id(&self) -> Option<String> {
         Some(Lease::id(self).to_string())
+    }
+}
+
+impl Held for LeaseWatch {
+    fn is_held(&self) -> bool {
+        LeaseWatch::is_held(self)
+    }
+
+    fn remaining(&self) -> Duration {
+        LeaseWatch::remaining(self)
+    }
+
+    fn id(&self) -> Option<String> {
+        None
     }
 }
 

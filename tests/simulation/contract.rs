@@ -8,6 +8,12 @@ use crate::hash::{CLIENT, Hash, Record, Waiter};
 /// take from it.
 pub const GRACE_MS: u64 = 9_000;
 
+/// The most grants in a call, and one forced release.
+const MOST_MINTED: u64 = 17;
+
+/// The most tokens that a cached write takes at once.
+const BLOCK: u64 = 1_024;
+
 /// The scripts that let in whoever can go.
 const PUMPS: [&str; 8] = [
     "acquire_read",
@@ -28,6 +34,8 @@ pub fn check(court: &Court, step: &Step<'_>) {
     check_pump(court, step);
     let Some(before) = step.before else { return };
     check_leases(court, step, before);
+    check_marks(court, step, before);
+    check_fence(court, step, before);
     check_windows(court, step, before);
     check_waiters(court, step, before);
     check_limits(court, step, before);
@@ -174,6 +182,36 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
                 format!("lock {lock}: {id}'s {record:?} {after:?}")
             });
         }
+    }
+}
+
+/// A cached holder is called back, and used, but never cached again.
+fn check_marks(court: &Court, step: &Step<'_>, before: &Hash) {
+    let rank = |state| "hbck".find(state);
+    for (id, writes, had) in before.leases(step.now).filter(|(_, _, had)| had.is_claimed) {
+        let stays = |(other, still_writes, has): &(&str, bool, Record)| {
+            *other == id && *still_writes == writes && has.token == had.token
+        };
+        if let Some((_, _, has)) = step.after.leases(step.now).find(stays)
+            && rank(has.state) > rank(had.state)
+        {
+            court.accuse("marks fall", || {
+                format!("lock {} after {}: {id}'s {had:?} is {has:?}", step.lock, step.script)
+            });
+        }
+    }
+}
+
+/// The last token keeps to the clock, but for a block of a cached write: so it is not ahead of it
+/// for long.
+fn check_fence(court: &Court, step: &Step<'_>, before: &Hash) {
+    let clock = (step.now + 1) * 1000;
+    let allowed = (before.fence + MOST_MINTED).max(clock + BLOCK);
+    if step.script != "raise_token" && step.after.fence > allowed {
+        court.accuse("the last token keeps to the clock", || {
+            let fences = (before.fence, step.after.fence);
+            format!("lock {} after {}: {fences:?} at {clock}", step.lock, step.script)
+        });
     }
 }
 

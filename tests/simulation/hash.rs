@@ -21,6 +21,8 @@ pub struct Hash {
     pub forced: u64,
     pub revoked: u64,
     pub read_min: Option<u64>,
+    /// How far a pass that recalls readers has come.
+    pub recall: String,
     pub lapsed: String,
     pub exists: bool,
     /// When the key ends, in the server's ms.
@@ -32,6 +34,8 @@ pub struct Hash {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
     pub is_claimed: bool,
+    /// `h`, `g`, `k`, `c` or `b`.
+    pub state: char,
     pub deadline: u64,
     pub token: u64,
     pub index: u64,
@@ -70,6 +74,7 @@ impl Hash {
     pub fn read(served: &Served<'_>) -> Hash {
         let mut hash = Hash { expires: served.expires(), ..Hash::default() };
         let mut readers = None;
+        let mut cached = 0;
         let mut indices = BTreeMap::new();
         let mut stored = BTreeMap::new();
         for (field, value) in served.fields() {
@@ -93,6 +98,8 @@ impl Hash {
                 "revoked" => hash.revoked = number(),
                 "read_min" => hash.read_min = Some(number()),
                 "readers" => readers = Some(number()),
+                "cached" => cached = number(),
+                "recall" => hash.recall = value.to_owned(),
                 "sweep" => hash.sweep = Some(value.to_owned()),
                 "lapsed" => hash.lapsed = value.to_owned(),
                 "upgrader" => hash.upgrader = Some(value.to_owned()),
@@ -122,7 +129,11 @@ impl Hash {
         }
         let is_dense = readers.unwrap_or(0) == hash.readers.len() as u64
             && indices.len() == hash.readers.len()
-            && hash.readers.iter().all(|(id, record)| indices.get(&record.index) == Some(id))
+            && hash.readers.iter().all(|(id, record)| {
+                let mark = if record.is_cached() { "+" } else { "" };
+                indices.get(&record.index) == Some(&format!("{mark}{id}"))
+            })
+            && hash.readers.values().filter(|record| record.is_cached()).count() as u64 == cached
             && indices.last_key_value().is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
         if !is_dense && hash.malformed.is_none() {
             hash.malformed = Some("the array of the readers is not dense".into());
@@ -192,9 +203,15 @@ impl Hash {
 }
 
 impl Record {
+    /// Whether it may be called back.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.state, 'k' | 'c')
+    }
+
     fn read(text: &str) -> Option<(Record, &str)> {
         let record = Record {
-            is_claimed: text.get(..1)? == "h",
+            is_claimed: text.get(..1)? != "g",
+            state: text.chars().next().filter(|state| "hgkcb".contains(*state))?,
             deadline: text.get(1..14)?.parse().ok()?,
             token: text.get(14..30)?.parse().ok()?,
             index: 0,

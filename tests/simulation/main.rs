@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, unreachable_pub)]
 
 mod book;
+mod caching;
 mod census;
 mod checker;
 mod clients;

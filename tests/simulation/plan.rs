@@ -156,6 +156,8 @@ pub struct Plan {
     pub is_about_replicas: bool,
     /// Of so many requests the users have a replica confirm the lease.
     pub replicated: f64,
+    /// So many of the users cache locks.
+    pub caching: f64,
     /// What the servers' `WAIT` is about.
     pub wait_covers: WaitCovers,
     /// Judge as if no assumption had been broken.
@@ -224,6 +226,7 @@ impl Plan {
                 true => [0.5, 1.0][rng.usize(0..2)],
                 false => [0.1, 0.1, 0.5][rng.usize(0..3)],
             },
+            caching: [0.0, 0.5, 1.0][rng.usize(0..3)],
             wait_covers: [WaitCovers::EveryCommand, WaitCovers::WritesAlone][rng.usize(0..2)],
             faults,
         }

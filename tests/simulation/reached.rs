@@ -2,7 +2,7 @@
 
 use crate::census::Census;
 use crate::checker::Step;
-use crate::hash::{CLIENT, Record};
+use crate::hash::{CLIENT, Hash, Record};
 
 /// States that a command and its reply show.
 pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
@@ -23,6 +23,7 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
             "refused" => "a try was refused",
             "lost" => "a renewal came too late",
             "full" => "a queue was full",
+            "cached" => "a strict try met caches alone",
             "left" => "a wait was given up",
             _ => return,
         },
@@ -76,6 +77,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
             }
         }
     }
+    by_caches(census, step, before);
     let had = before.lease(id, now);
     let has = after.lease(id, now);
     if had.is_some_and(|had| !had.is_claimed) && has.is_some_and(|has| has.is_claimed) {
@@ -118,5 +120,36 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
         && before.readers.get(id).is_some_and(|it| it.index + 1 < before.readers.len() as u64)
     {
         census.count("the hole of a reader was filled");
+    }
+}
+
+/// States of cached holders.
+fn by_caches(census: &Census, step: &Step<'_>, before: &Hash) {
+    let (after, now, id) = (step.after, step.now, step.id());
+    let states = |hash: &Hash, state: char| {
+        hash.leases(now).filter(|(_, _, record)| record.state == state).count()
+    };
+    if states(before, 'c') < states(after, 'c') {
+        census.count("a cached holder was marked as called back");
+    }
+    if states(before, 'b') < states(after, 'b') {
+        census.count("a cached holder was told to be in use");
+    }
+    if !after.recall.is_empty() && after.recall != before.recall {
+        census.count("cached readers were called back");
+    }
+    let had = before.lease(id, now).filter(Record::is_cached);
+    let has = after.lease(id, now).filter(Record::is_cached);
+    match (step.script, had, has) {
+        ("renew", Some(_), Some(_)) if after.fence > before.fence => {
+            census.count("a cached write got more tokens");
+        }
+        ("renew", Some(_), Some(_)) => census.count("a cached holder was in contact"),
+        ("downgrade", Some(_), Some(_)) => census.count("a cached write became a cached read"),
+        ("release", Some(had), None) if had.state == 'c' => {
+            census.count("what was called back was given back");
+        }
+        ("acquire_read" | "acquire_write", None, Some(_)) => census.count("a lock was cached"),
+        _ => {}
     }
 }

@@ -39,6 +39,8 @@ impl Users {
     /// One user, until it is told to stop.
     pub async fn live(self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
+        let caches = self.quorum.is_none() && rng.f64() < self.plan.caching;
+        let cached = if caches { self.cached_handles() } else { Vec::new() };
         while !self.stops.load(Ordering::Relaxed) {
             self.host.sleep(Duration::from_micros(rng.u64(100..150_000))).await;
             let lock = rng.usize(0..self.plan.locks);
@@ -47,6 +49,7 @@ impl Users {
                 continue;
             }
             match rng.u8(0..60) {
+                5..40 if caches => self.use_cached(&mut rng, &cached[lock], lock).await,
                 0 => self.crowd(&mut rng, lock).await,
                 1..5 => self.several(&mut rng).await,
                 _ => self.request(&mut rng, lock).await,
@@ -212,7 +215,7 @@ impl Users {
     }
 
     /// The outcome of a request, unless its caller loses interest first.
-    async fn within<T>(
+    pub async fn within<T>(
         &self,
         wait_limit: Option<Duration>,
         request: impl Future<Output = rwlease::Result<T>> + Send + Unpin,
@@ -390,7 +393,7 @@ impl Users {
         self.enter(held, lease)
     }
 
-    fn drops(&self, rng: &mut Rng) -> bool {
+    pub fn drops(&self, rng: &mut Rng) -> bool {
         let drops = self.plan.has(Fault::Drop) && rng.u8(0..3) == 0;
         if drops {
             self.census.count(Fault::Drop.name());
@@ -398,7 +401,7 @@ impl Users {
         drops
     }
 
-    fn count(&self, released: rwlease::Result<Released>) {
+    pub fn count(&self, released: rwlease::Result<Released>) {
         match released {
             Ok(Released::Released) => self.census.count("released"),
             Ok(Released::AlreadyLost) => self.census.count("released too late"),

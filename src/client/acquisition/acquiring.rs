@@ -33,6 +33,8 @@ pub(crate) struct Acquiring {
     ahead: u64,
     /// It had to wait.
     pub(super) queued: bool,
+    /// It is a try, and waits for cached holders.
+    tries: bool,
     /// Some call was answered.
     answered: bool,
     sweeps: u32,
@@ -85,6 +87,8 @@ pub(super) struct Granted {
     pub(super) claim_or_renew_at: Moment,
     pub(super) by: By,
     pub(super) node: Address,
+    /// When the call was sent that was answered, or the message received.
+    pub(super) sent: Moment,
 }
 
 impl Acquiring {
@@ -102,6 +106,7 @@ impl Acquiring {
             ticket: 0,
             ahead: 0,
             queued: false,
+            tries: false,
             answered: false,
             sweeps: 0,
             silent_since: None,
@@ -163,14 +168,21 @@ impl Acquiring {
         let slice = now.after(at.settings.call_slice);
         let until = self.policy.until().map_or(slice, |limit| limit.min(slice));
         let lease = self.lease(now);
-        let waits = matches!(self.policy, WaitPolicy::Queue { .. });
-        let wait = waits.then(|| self.wait_terms(lease, hears, at));
+        let wait = self.waits().then(|| self.wait_terms(lease, hears, at));
         self.in_doubt = self.in_doubt();
         self.call_until = Some(until);
         Next::Send {
-            acquire: Acquire { lease, goal: self.goal, wait },
+            acquire: Acquire { lease, goal: self.goal, wait, cached: self.options.cached },
             replicas: self.options.replicas,
             until,
+        }
+    }
+
+    /// Whether it has a place in the queue, or may get one.
+    fn waits(&self) -> bool {
+        match self.policy {
+            WaitPolicy::Queue { .. } => true,
+            WaitPolicy::Try { for_cached, .. } => !for_cached.is_zero(),
         }
     }
 
@@ -194,6 +206,7 @@ impl Acquiring {
             ticket: self.ticket,
             limit: at.settings.max_waiters,
             joined_at: None,
+            only_cached: self.tries || matches!(self.policy, WaitPolicy::Try { .. }),
         }
     }
 
@@ -232,19 +245,28 @@ impl Acquiring {
             Acquired::Granted(grant) => {
                 self.granted(grant, envelope, (sent, received), node, at, fx)
             }
-            Acquired::Refused if envelope.more && self.sweeps < SWEEPS_OF_A_TRY => {
+            Acquired::Refused | Acquired::Cached
+                if envelope.more && self.sweeps < SWEEPS_OF_A_TRY =>
+            {
                 self.sweeps += 1;
                 Turn::Next(Next::Again)
             }
-            Acquired::Refused => Turn::Nothing(Next::Refused),
+            Acquired::Refused | Acquired::Cached => Turn::Nothing(Next::Refused),
             Acquired::Queued { ticket, ahead } => {
                 // The one upgrader goes before all: what is said of it is how many read.
                 (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
+                if let WaitPolicy::Try { for_cached, .. } = self.policy {
+                    self.tries = true;
+                    self.policy = WaitPolicy::Queue { until: Some(at.now.after(for_cached)) };
+                }
                 if !self.queued {
                     self.queued = true;
                     fx.note = Some(Note::Queued { mode: self.mode(), node, ahead });
                 }
                 self.rest(at)
+            }
+            Acquired::Full { .. } if matches!(self.policy, WaitPolicy::Try { .. }) => {
+                Turn::Nothing(Next::Refused)
             }
             Acquired::Full { waiters } => {
                 let message = format!("{waiters} wait already, which is the limit");
@@ -277,7 +299,7 @@ impl Acquiring {
             return Turn::GivenUp(Next::Failed(Error::new(ErrorKind::Unavailable, message)));
         }
         let claim_or_renew_at = deadline::renew_at(sent, self.options.lease, at.random);
-        Turn::Granted(Granted { grant, ends, claim_or_renew_at, by: By::Answer, node })
+        Turn::Granted(Granted { grant, ends, claim_or_renew_at, by: By::Answer, node, sent })
     }
 
     fn no_answer(&mut self, error: CallError, at: &Context<'_>) -> Turn {
@@ -293,7 +315,7 @@ impl Acquiring {
             // The place in the queue had run out, and there is no room for a new one now.
             Reason::Refused(said) if self.ticket > 0 && said.code == "OOM" => self.rest(at),
             Reason::TimedOut(None) if self.was_cut_short(at.now) => {
-                Turn::GivenUp(Next::Failed(out_of_time()))
+                Turn::GivenUp(self.out_of_time())
             }
             // No server has heard of it, so none need be told that it is over.
             Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_) if !self.answered => {
@@ -347,12 +369,17 @@ impl Acquiring {
             self.poll_at = self.poll_at.min(at.now.after(turn));
         }
         if self.policy.until().is_some_and(|until| at.now >= until) {
-            Turn::GivenUp(Next::Failed(out_of_time()))
+            Turn::GivenUp(self.out_of_time())
         } else if at.now >= self.poll_at {
             Turn::Next(Next::Again)
         } else {
             self.until_woken()
         }
+    }
+
+    /// The time to wait is up.
+    fn out_of_time(&self) -> Next {
+        if self.tries { Next::Refused } else { Next::Failed(out_of_time()) }
     }
 
     pub(super) fn missed(&mut self) {
@@ -393,6 +420,7 @@ impl Acquiring {
                     claim_or_renew_at: now,
                     by: By::Push,
                     node: from,
+                    sent: now,
                 })
             }
             _ => Turn::Next(Next::Again),

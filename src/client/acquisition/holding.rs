@@ -14,7 +14,7 @@ use crate::client::reply::{Outcome, Told};
 use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::protocol::{Ended, Goal, Mode, Renew, Renewed};
+use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renew, Renewed};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
@@ -38,6 +38,21 @@ pub(crate) struct Holding {
     pub(super) upgrade: Option<Box<Acquiring>>,
     /// What the worker has to change about it.
     pub(super) pending: Option<Box<Pending>>,
+    /// Of one that may be called back: what the server said last.
+    pub(crate) contact: Option<Box<Contact>>,
+}
+
+/// What the last contact with the server said about a cached lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Contact {
+    /// When it was sent.
+    pub(crate) sent: Moment,
+    /// The server has it as claimed.
+    pub(crate) claimed: bool,
+    /// The last token of the lock: a write owns all from its own up to this one.
+    pub(crate) fence: u64,
+    /// What calls it back.
+    pub(crate) recall: Option<Mode>,
 }
 
 /// How a lease stands.
@@ -69,7 +84,7 @@ pub(super) enum NextRenewal {
 impl Holding {
     /// The lease that a request was granted.
     pub(super) fn new(request: &Acquiring, granted: Granted, at: &Context<'_>) -> (Holding, Next) {
-        let Granted { grant, ends, claim_or_renew_at, by, node } = granted;
+        let Granted { grant, ends, claim_or_renew_at, by, node, sent: since } = granted;
         let options = request.options.clone();
         let claims = claim_or_renew_at <= at.now;
         let left = match options.renewal {
@@ -95,7 +110,13 @@ impl Holding {
             in_doubt: request.in_doubt(),
             upgrade: None,
             pending: None,
+            contact: None,
         };
+        if holding.options.cached {
+            let Grant { fence, recall, .. } = grant;
+            let contact = Contact { sent: since, claimed: !claims, fence, recall };
+            holding.contact = Some(Box::new(contact));
+        }
         holding.renew_at(claim_or_renew_at, at.now);
         (holding, Next::Held { token: grant.token, by, node })
     }
@@ -125,6 +146,15 @@ impl Holding {
         overdue || self.standing != Standing::Good
     }
 
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.standing == Standing::Revoked
+    }
+
+    /// From here on it is in use, and not to be called back.
+    pub(super) fn uncache(&mut self) {
+        self.options.cached = false;
+    }
+
     /// The change of it that is owed.
     pub(crate) fn pending(&self) -> Option<Transition> {
         self.pending.as_ref().map(|pending| pending.transition)
@@ -136,7 +166,8 @@ impl Holding {
 
     /// A renewal that is sent now.
     pub(crate) fn renew(&self, now: Moment) -> Renew {
-        Renew { lease: self.renewals.lease(now, self.options.lease) }
+        let lease = self.renewals.lease(now, self.options.lease);
+        Renew { lease, cached: self.options.cached }
     }
 
     /// Until when any attempt without an answer can still be carried out.
@@ -215,7 +246,8 @@ impl Holding {
 
     fn due_change(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
         let lease = self.renew(now).lease;
-        self.pending.as_mut()?.send(horizon, self.token, lease)
+        let cached = self.options.cached;
+        self.pending.as_mut()?.send(horizon, Downgrade { token: self.token, lease, cached })
     }
 
     // Renewals.
@@ -273,6 +305,7 @@ impl Holding {
                     self.standing = Standing::Good;
                 }
                 self.renewals.count_one();
+                self.note_contact(grant, sent, fx);
                 self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
                 let next = deadline::renew_at(sent, self.options.lease, at.random);
                 self.renew_at(next, next);
@@ -281,8 +314,9 @@ impl Holding {
                 let error = too_few_replicas(confirmed, self.options.replicas);
                 self.renewal_failed(error.to_string(), error, at, fx);
             }
-            Renewed::Revoked(_) => {
+            Renewed::Revoked(grant) => {
                 fx.note = note("revoked");
+                self.note_contact(Grant { recall: Some(Mode::Write), ..grant }, sent, fx);
                 (self.standing, self.renewal) = (Standing::Revoked, NextRenewal::Never);
                 fx.next = Some(Next::Failed(revoked()));
                 fx.changed = true;
@@ -291,6 +325,18 @@ impl Holding {
                 fx.note = note("lost");
                 self.lose(false, at, fx);
             }
+        }
+    }
+
+    /// Takes note of what the server said of a cached lease. Answers can come out of their order.
+    fn note_contact(&mut self, grant: Grant, sent: Moment, fx: &mut Effects) {
+        if let Some(contact) = &mut self.contact {
+            let Grant { fence, recall, .. } = grant;
+            let is_newer = sent >= contact.sent;
+            contact.recall = if is_newer { recall } else { contact.recall.or(recall) };
+            contact.fence = if is_newer { fence } else { contact.fence };
+            (contact.sent, contact.claimed) = (contact.sent.max(sent), true);
+            fx.changed = true;
         }
     }
 
@@ -431,7 +477,7 @@ impl Holding {
         if !self.is_held(at.now) {
             return None;
         }
-        let Granted { grant, ends, claim_or_renew_at, by, node } = granted;
+        let Granted { grant, ends, claim_or_renew_at, by, node, .. } = granted;
         self.in_doubt = self.in_doubt();
         self.upgrade = None;
         (self.mode, self.token, self.token_since) = (Mode::Write, grant.token, at.now);
@@ -508,6 +554,7 @@ impl Holding {
                 ..
             }) => {
                 (self.mode, self.pending) = (Mode::Read, None);
+                self.note_contact(grant, sent, fx);
                 // Where replicas have to confirm a lease, the next renewal makes it longer.
                 if self.options.replicas == 0 && self.is_held(at.now) {
                     self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));

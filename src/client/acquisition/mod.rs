@@ -15,6 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
@@ -22,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use acquiring::out_of_time;
 pub(crate) use event::{By, Context, Effects, Event, Next, Note, Pushed, Sending};
-pub(crate) use holding::Holding;
+pub(crate) use holding::{Contact, Holding};
 pub(crate) use pending::Transition;
 pub(crate) use releasing::HORIZON;
 pub(crate) use state::{State, lost};
 
-use crate::protocol::{AcquisitionId, LockKey};
+use crate::protocol::{AcquisitionId, LockKey, Mode};
 
 /// Shared by its caller (a request, then a guard), the registry, and the worker.
 #[derive(Debug)]
@@ -42,7 +43,15 @@ pub(crate) struct Acquisition {
     pub(crate) changed: Notify,
     /// Cancelled when the lease ends; made for the first caller that wants it.
     cancellation: OnceLock<CancellationToken>,
+    /// Whether it was called back, by the mode of who wants it, and whether a message may have been
+    /// lost. It is remembered in every state.
+    recalled: AtomicU8,
 }
+
+/// In `recalled`.
+const BY_READER: u8 = 1;
+const BY_WRITER: u8 = 2;
+const LOOK: u8 = 4;
 
 impl Acquisition {
     pub(crate) fn new(id: AcquisitionId, count: u64, lock: LockKey, state: State) -> Self {
@@ -53,7 +62,42 @@ impl Acquisition {
             state: Mutex::new(state),
             changed: Notify::new(),
             cancellation: OnceLock::new(),
+            recalled: AtomicU8::new(0),
         }
+    }
+
+    /// Somebody else wants what it holds cached, to read or to write.
+    pub(crate) fn recall(&self, mode: Mode) {
+        let mark = if mode == Mode::Read { BY_READER } else { BY_WRITER };
+        self.recalled.fetch_or(mark, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// A recall may have been lost: its cache is to ask the server.
+    pub(crate) fn look_for_recalls(&self) {
+        self.recalled.fetch_or(LOOK, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// The strongest recall that came.
+    pub(crate) fn recalled(&self) -> Option<Mode> {
+        match self.recalled.load(Ordering::Acquire) {
+            marks if marks & BY_WRITER != 0 => Some(Mode::Write),
+            marks if marks & BY_READER != 0 => Some(Mode::Read),
+            _ => None,
+        }
+    }
+
+    /// What it holds is in use, and not to be called back any more.
+    pub(crate) fn uncache(&self) {
+        if let State::Held(holding) = &mut *self.state() {
+            holding.uncache();
+        }
+    }
+
+    /// Whether one may have been lost since this was called last.
+    pub(crate) fn take_look(&self) -> bool {
+        self.recalled.fetch_and(!LOOK, Ordering::AcqRel) & LOOK != 0
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,5 @@
 //! Changes of a lease that the worker owes. There is one at a time.
 
-use std::time::Duration;
-
 use crate::client::acquisition::event::{Effects, Note, Sending};
 use crate::client::acquisition::releasing::{AGAIN, Doubt};
 use crate::client::in_doubt::InDoubt;
@@ -62,13 +60,13 @@ impl Pending {
     }
 
     /// What is to be sent by then, if anything is; it counts as sent from here on.
-    pub(super) fn send(&mut self, horizon: Moment, token: u64, lease: Duration) -> Option<Sending> {
+    pub(super) fn send(&mut self, horizon: Moment, downgrade: Downgrade) -> Option<Sending> {
         self.due.take_if(|due| *due <= horizon)?;
         self.tried = true;
         Some(match self.transition {
             Transition::EndWait => Sending::Release(Release { only_wait: true }),
             Transition::GiveBack => Sending::Release(Release { only_wait: false }),
-            Transition::Downgrade => Sending::Downgrade(Downgrade { token, lease }),
+            Transition::Downgrade => Sending::Downgrade(downgrade),
         })
     }
 

@@ -42,7 +42,7 @@ impl Acquiring {
             visitor.token(token);
         }
         match &mut self.policy {
-            WaitPolicy::Try { until } | WaitPolicy::Queue { until: Some(until) } => {
+            WaitPolicy::Try { until, .. } | WaitPolicy::Queue { until: Some(until) } => {
                 visitor.due(until);
             }
             WaitPolicy::Queue { until: None } => {}
@@ -53,6 +53,7 @@ impl Acquiring {
         visit_in_doubt(&mut self.in_doubt, visitor);
         if let Some(pushed) = &mut self.pushed {
             visitor.token(&mut pushed.grant.token);
+            visitor.token(&mut pushed.grant.fence);
             visitor.server_ms(&mut pushed.grant.deadline);
             pushed.ends.iter_mut().for_each(|moment| visitor.due(moment));
         }
@@ -70,6 +71,10 @@ impl Holding {
             NextRenewal::Due(due) => visitor.due(due),
             NextRenewal::Sent(due) => visitor.told(due),
             NextRenewal::Never => {}
+        }
+        if let Some(contact) = &mut self.contact {
+            visitor.learned(&mut contact.sent);
+            visitor.token(&mut contact.fence);
         }
         visit_in_doubt(&mut self.in_doubt, visitor);
         self.upgrade.iter_mut().for_each(|upgrade| upgrade.visit(visitor));

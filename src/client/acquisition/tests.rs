@@ -78,7 +78,7 @@ impl Bench {
 
     fn grant(&self, token: u64, left: Duration) -> Grant {
         // A server's millisecond may be almost over.
-        Grant { token, deadline: self.server_now() + left.as_millis() as u64 + 1 }
+        Grant::new(token, self.server_now() + left.as_millis() as u64 + 1)
     }
 
     fn told<T>(&self, what: T) -> Told<T> {
@@ -217,7 +217,7 @@ fn what_replicas_do_not_confirm_is_not_held() {
 #[test]
 fn a_refusal_leaves_nothing_unless_an_attempt_can_still_arrive() {
     let refused = |first: Option<Outcome<Acquired>>| {
-        let mut bench = Bench::new(Mode::Write, |_| {}, WaitPolicy::Try { until: at(5_000) });
+        let mut bench = Bench::new(Mode::Write, |_| {}, WaitPolicy::strict_try(at(5_000)));
         bench.call();
         if let Some(first) = first {
             assert!(matches!(bench.on(Event::Acquired(first)).next, Some(Next::Again)));
@@ -406,7 +406,7 @@ fn a_time_that_is_up_just_after_a_poll_says_nothing_against_the_server() {
 #[test]
 fn an_overloaded_node_is_called_again_while_there_is_time_to_be_answered() {
     for (left, again) in [(501, true), (500, false)] {
-        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Try { until: at(left) });
+        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::strict_try(at(left)));
         bench.call();
         let next = bench.on(Event::Acquired(failed(Reason::Overloaded, None))).next;
         assert_eq!(matches!(next, Some(Next::Again)), again, "{next:?}");
@@ -714,7 +714,7 @@ fn a_wait_that_is_over_is_ended_until_no_attempt_of_it_can_arrive() {
     let _ = bench.after(100).released(true, Ended::Absent);
     assert_eq!(bench.on(Event::Look).sends, [None, None]);
     // What follows takes the doubt over.
-    let _ = bench.on(Event::Upgrade(WaitPolicy::Try { until: at(5_000) }));
+    let _ = bench.on(Event::Upgrade(WaitPolicy::strict_try(at(5_000))));
     bench.call();
     assert!(matches!(bench.acquired(Acquired::Refused), Next::Refused));
     assert_eq!(bench.on(Event::Look).sends, [None, Some(END_WAIT)], "it lingers");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::client::Client;
 use crate::client::acquisition::{Event, Pushed};
 use crate::client::telemetry;
-use crate::protocol::Push;
+use crate::protocol::Message;
 use crate::router;
 
 /// Has the client hear of its grants, in whatever task reads the subscription: no task
@@ -25,10 +25,18 @@ fn hear(client: &Client, event: router::Event) {
             for acquisition in client.waiters_in(slot) {
                 client.on(&acquisition, Event::Missed);
             }
+            client.look_for_recalls(slot);
         }
         router::Event::Message { address, payload, received, .. } => {
-            let Some(push) = Push::read(&payload) else {
-                return;
+            let push = match Message::read(&payload) {
+                Some(Message::Grants(push)) => push,
+                Some(Message::Recall { id, mode }) => {
+                    if let Some(acquisition) = client.find(&id) {
+                        acquisition.recall(mode);
+                    }
+                    return;
+                }
+                None => return,
             };
             for (id, grant) in &push.grants {
                 let Some(acquisition) = client.find(id) else {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::client::lost::{Loss, OnLost};
 use crate::client::settings::Settings;
 use crate::error::{Error, Result};
+use crate::lock::cached::settings::Cache;
 use crate::protocol::Fairness;
 #[cfg(feature = "embedded")]
 use crate::protocol::Scripts;
@@ -108,6 +109,13 @@ impl Builder {
     /// as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
     pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = OnLost(Some(Arc::new(listener)));
+        self
+    }
+
+    /// How locks are cached that are made by [`RwLock::cached`](crate::RwLock::cached), and how long
+    /// a try waits for those of other clients.
+    pub fn cache(mut self, cache: Cache) -> Self {
+        self.settings.cache = cache.0;
         self
     }
 

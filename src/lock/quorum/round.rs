@@ -156,7 +156,8 @@ impl Round<'_> {
         let client = &member.client;
         let until = client.clock.now().after(self.member_timeout);
         let taken =
-            acquire::take(client, lock, self.mode, self.options, WaitPolicy::Try { until }).await?;
+            acquire::take(client, lock, self.mode, self.options, WaitPolicy::strict_try(until))
+                .await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 

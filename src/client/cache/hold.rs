@@ -1,0 +1,201 @@
+//! A hold: one acquisition out of which the lock is granted locally, and the shares of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::client::acquisition::Acquisition;
+use crate::client::cache::Entry;
+use crate::client::cache::word::{Look, Word};
+use crate::clock::Moment;
+use crate::protocol::{BLOCK, Mode};
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(super) word: Word,
+    tokens: Tokens,
+    /// No local grant is given later; 0 once it is lost.
+    grant_until: AtomicU64,
+    pub(super) acquisition: Arc<Acquisition>,
+    entry: Arc<Entry>,
+    /// When it was granted.
+    pub(super) since: Moment,
+    /// Told when the last guard has left a hold that is not to be used on.
+    pub(super) left: Notify,
+}
+
+/// The fencing tokens of a hold. A write owns those from its own up to `last`; a token belongs to a
+/// local phase: one writer, or one run of readers.
+#[derive(Debug)]
+struct Tokens {
+    phase: AtomicU64,
+    /// Somebody asked for the token of this phase.
+    used: AtomicBool,
+    last: AtomicU64,
+}
+
+impl Hold {
+    pub(super) fn new(
+        entry: Arc<Entry>,
+        acquisition: Arc<Acquisition>,
+        mode: Mode,
+        token: u64,
+        since: Moment,
+    ) -> Hold {
+        Hold {
+            word: Word::new(mode == Mode::Write),
+            tokens: Tokens {
+                phase: AtomicU64::new(token),
+                used: AtomicBool::new(false),
+                last: AtomicU64::new(token),
+            },
+            grant_until: AtomicU64::new(0),
+            acquisition,
+            entry,
+            since,
+            left: Notify::new(),
+        }
+    }
+
+    /// A share by the fast way: if the gate is open and nobody waits.
+    pub(super) fn enter(self: &Arc<Hold>, mode: Mode, now: Moment) -> Option<Share> {
+        if now >= self.grant_until() {
+            return None;
+        }
+        let entered = match mode {
+            Mode::Read => self.word.read(),
+            Mode::Write => self.word.write() && self.begin_write(),
+        };
+        entered.then(|| self.share(mode))
+    }
+
+    /// A share for the head of the local queue.
+    pub(super) fn enter_in_turn(self: &Arc<Hold>, mode: Mode, now: Moment) -> Option<Share> {
+        if now >= self.grant_until() {
+            return None;
+        }
+        let entered = match mode {
+            Mode::Read => self.word.read_in_turn(),
+            Mode::Write => self.word.write_in_turn() && self.begin_write(),
+        };
+        entered.then(|| self.share(mode))
+    }
+
+    /// The first share, for the request that the hold was acquired for.
+    pub(super) fn admit(self: &Arc<Hold>, mode: Mode) -> Share {
+        self.word.admit(mode == Mode::Write);
+        self.share(mode)
+    }
+
+    fn share(self: &Arc<Hold>, mode: Mode) -> Share {
+        Share { hold: self.clone(), mode }
+    }
+
+    // Tokens.
+
+    /// A writer begins: what readers before it have used is not its token. Without a token it leaves
+    /// again; it waits in the queue, and the keeper gets more.
+    fn begin_write(&self) -> bool {
+        self.end_phase();
+        let has_token = !self.is_used_up();
+        if !has_token {
+            self.word.leave_write(false);
+        }
+        has_token
+    }
+
+    fn end_phase(&self) {
+        if self.tokens.used.swap(false, Ordering::AcqRel) {
+            self.tokens.phase.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The greatest token that somebody may have, and one more that a phase may need.
+    fn next_token(&self) -> u64 {
+        let used = self.tokens.used.load(Ordering::Acquire);
+        self.tokens.phase.load(Ordering::Acquire) + u64::from(used)
+    }
+
+    /// Whether no token is left for another phase.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.next_token() > self.tokens.last.load(Ordering::Acquire)
+    }
+
+    /// Whether it is time to get more tokens.
+    pub(super) fn is_short_of_tokens(&self) -> bool {
+        let first = self.tokens.last.load(Ordering::Acquire).saturating_sub(BLOCK / 2);
+        self.word.look().may_write() && self.next_token() > first
+    }
+
+    /// The server says that this is the last token of the lock. False if a later one was given out
+    /// here: then this history of the lock knows nothing of it.
+    pub(super) fn owns_up_to(&self, fence: u64) -> bool {
+        self.tokens.last.fetch_max(fence, Ordering::AcqRel);
+        fence + 1 >= self.next_token()
+    }
+
+    // Time.
+
+    pub(super) fn grant_until(&self) -> Moment {
+        Moment::from_nanos(self.grant_until.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_grant_until(&self, until: Moment) {
+        self.grant_until.store(until.as_nanos(), Ordering::Release);
+    }
+
+    /// It is lost: nobody holds by it any more.
+    pub(super) fn lose(&self) {
+        self.grant_until.store(0, Ordering::Release);
+        self.word.close();
+    }
+
+    pub(super) fn look(&self) -> Look {
+        self.word.look()
+    }
+}
+
+/// A share of a hold: what a local guard has. Dropped, it leaves.
+#[derive(Debug)]
+pub(crate) struct Share {
+    hold: Arc<Hold>,
+    mode: Mode,
+}
+
+impl Share {
+    pub(crate) fn token(&self) -> u64 {
+        self.hold.tokens.used.store(true, Ordering::Release);
+        self.hold.tokens.phase.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn acquisition(&self) -> &Arc<Acquisition> {
+        &self.hold.acquisition
+    }
+
+    /// The write becomes a read, with its token, in one step.
+    pub(crate) fn downgrade(&mut self) {
+        if self.mode == Mode::Write {
+            self.mode = Mode::Read;
+            if self.hold.word.downgrade() {
+                self.hold.entry.left(&self.hold, Mode::Write);
+            }
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let hold = &self.hold;
+        let tells = match self.mode {
+            Mode::Read => hold.word.leave_read(),
+            Mode::Write => {
+                hold.end_phase();
+                hold.word.leave_write(hold.is_used_up())
+            }
+        };
+        if tells {
+            hold.entry.left(hold, self.mode);
+        }
+    }
+}

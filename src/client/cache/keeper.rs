@@ -1,0 +1,390 @@
+//! The keeper of an entry: one task that acquires what local requests need, keeps the hold in
+//! contact with the server, and gives it back when it is called back or not used.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, OptionFuture, select};
+
+use crate::client::acquisition::{Acquisition, Contact, Event, Holding};
+use crate::client::cache::Times;
+use crate::client::cache::entry::Entry;
+use crate::client::cache::hold::Hold;
+use crate::client::cache::word::Look;
+use crate::client::reply::read;
+use crate::client::request::WaitPolicy;
+use crate::client::{Client, acquire, renewal};
+use crate::clock::Moment;
+use crate::protocol::{Mode, Release};
+
+/// How long guards may go on after the gate was closed before the server is told that the hold is
+/// in use, and is not to be called back.
+const DRAIN: Duration = Duration::from_millis(20);
+
+/// A block of tokens is as long, on the server's clock.
+const MORE_TOKENS: Duration = Duration::from_millis(1);
+
+/// Runs until no local request waits, and no hold is left.
+pub(super) async fn keep(entry: Arc<Entry>) {
+    let mut stop = Stop { entry, hold: None, is_done: false };
+    while let Some(mode) = stop.entry.wanted() {
+        let Some(hold) = begin(&stop.entry, mode).await else {
+            continue;
+        };
+        stop.hold = Some(hold.clone());
+        Keeper::new(stop.entry.clone(), hold).run().await;
+        stop.hold = None;
+    }
+    stop.is_done = true;
+}
+
+/// The task can be dropped at any point, with its runtime: then nobody is to wait for it, and no
+/// guard to come out of what it kept.
+struct Stop {
+    entry: Arc<Entry>,
+    hold: Option<Arc<Hold>>,
+    is_done: bool,
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        if !self.is_done {
+            if let Some(hold) = &self.hold {
+                self.entry.close(hold);
+                hold.lose();
+                give_back(&self.entry.client, &hold.acquisition);
+            }
+            self.entry.turn_loose(false);
+        }
+    }
+}
+
+/// Acquires a hold of this mode, as long as somebody waits for it.
+async fn begin(entry: &Arc<Entry>, mode: Mode) -> Option<Arc<Hold>> {
+    let options = entry.options(true);
+    let policy = WaitPolicy::Queue { until: None };
+    let taking = pin!(acquire::take(&entry.client, &entry.lock, mode, &options, policy));
+    let unwanted = pin!(async {
+        while entry.head().is_some() {
+            entry.woken().await;
+        }
+    });
+    let acquisition = match select(taking, unwanted).await {
+        Either::Left((Ok(Some(acquisition)), _)) => acquisition,
+        // Each finds out by itself what is wrong.
+        Either::Left(_) => {
+            entry.turn_loose(true);
+            return None;
+        }
+        Either::Right(_) => return None,
+    };
+    let token = acquisition.holding(|holding| holding.token)?;
+    let since = entry.client.clock.now();
+    let hold = Arc::new(Hold::new(entry.clone(), acquisition, mode, token, since));
+    entry.client.count_cached(1);
+    let mut keeper = Keeper::new(entry.clone(), hold.clone());
+    // Its times must stand before anybody sees it.
+    if keeper.refresh(since).is_some() && entry.begin_hold(&hold) {
+        return Some(hold);
+    }
+    entry.client.count_cached(-1);
+    give_back(&entry.client, &hold.acquisition);
+    None
+}
+
+/// Leaves the release to the worker.
+fn give_back(client: &Client, acquisition: &Acquisition) {
+    client.on(acquisition, Event::Drop);
+}
+
+/// What is to be done about a hold.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing before this moment.
+    Sleep(Moment),
+    /// A contact with the server.
+    Contact,
+    /// Local writes are over: it becomes a read.
+    Downgrade,
+    /// The gate is to be closed.
+    Close,
+    /// It is lost.
+    Lost,
+}
+
+/// What the acquisition has come to.
+struct Seen {
+    mode: Mode,
+    contact: Contact,
+    is_revoked: bool,
+    ends: Moment,
+}
+
+/// Looks after one hold until its gate is closed.
+struct Keeper {
+    entry: Arc<Entry>,
+    hold: Arc<Hold>,
+    times: Times,
+    /// How many guards had come out of it at the last contact.
+    served: u32,
+    /// A contact under way.
+    contact: Option<BoxFuture<'static, ()>>,
+    contact_due: Moment,
+    /// One that failed is not repeated before.
+    again_at: Moment,
+    /// More tokens are not asked for before: the server has no more of them than its clock says.
+    tokens_due: Moment,
+    /// Since when it is known that others want it.
+    called_back: Option<Moment>,
+    /// The write is to become a read, or has.
+    downgrades: bool,
+}
+
+impl Keeper {
+    fn new(entry: Arc<Entry>, hold: Arc<Hold>) -> Keeper {
+        let times = Times::of(entry.options(true).lease);
+        let hold_since = hold.since;
+        let contact_due = hold_since.after(times.contact);
+        Keeper {
+            entry,
+            hold,
+            times,
+            served: 0,
+            contact: None,
+            contact_due,
+            again_at: hold_since,
+            tokens_due: hold_since,
+            called_back: None,
+            downgrades: false,
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            let acquisition = self.hold.acquisition.clone();
+            let mut changed = pin!(acquisition.changed.notified());
+            changed.as_mut().enable();
+            let now = self.entry.client.clock.now();
+            let until = match self.step(now) {
+                Step::Sleep(until) => until,
+                Step::Contact => {
+                    self.begin_contact();
+                    continue;
+                }
+                Step::Downgrade => {
+                    self.entry.client.on(&acquisition, Event::Downgrade);
+                    continue;
+                }
+                Step::Close => return self.close(now),
+                Step::Lost => {
+                    self.hold.lose();
+                    return self.close(now);
+                }
+            };
+            let entry = self.entry.clone();
+            let contact: OptionFuture<_> = self.contact.as_mut().into();
+            tokio::select! {
+                biased;
+                Some(()) = contact => self.contact = None,
+                () = changed => {}
+                () = entry.woken() => {}
+                () = entry.client.clock.sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Takes in what the acquisition has come to. `None`: it is lost.
+    fn refresh(&mut self, now: Moment) -> Option<Seen> {
+        let look = |holding: &Holding| {
+            let contact = holding.contact.as_deref().copied()?;
+            let is_held = holding.is_held(now) && self.hold.owns_up_to(contact.fence);
+            let (mode, is_revoked, ends) = (holding.mode, holding.is_revoked(), holding.ends);
+            is_held.then_some(Seen { mode, contact, is_revoked, ends })
+        };
+        let seen = self.hold.acquisition.holding(look)??;
+        let fresh = seen.contact.sent.after(self.times.fresh).min(seen.ends);
+        let bound = match self.called_back {
+            Some(_) => self.hold.grant_until().min(fresh),
+            None => fresh,
+        };
+        self.hold.set_grant_until(bound);
+        self.contact_due = seen.contact.sent.after(self.times.contact).max(self.again_at);
+        Some(seen)
+    }
+
+    /// Who else wants it: told by push or by a contact. What readers want is given to them by a
+    /// read.
+    fn recall(&self, contact: &Contact, mode: Mode) -> Option<Mode> {
+        let pushed = self.hold.acquisition.recalled();
+        let recall = match (pushed, contact.recall) {
+            (Some(Mode::Write), _) | (_, Some(Mode::Write)) => Some(Mode::Write),
+            (pushed, told) => pushed.or(told),
+        };
+        recall.filter(|recall| *recall == Mode::Write || mode == Mode::Write)
+    }
+
+    fn step(&mut self, now: Moment) -> Step {
+        let Some(Seen { mode, contact, is_revoked, ends }) = self.refresh(now) else {
+            return Step::Lost;
+        };
+        let (hold, entry) = (self.hold.clone(), self.entry.clone());
+        let look = hold.look();
+        if mode == Mode::Read && look.may_write() {
+            hold.word.only_reads(); // the server has made it a read
+        }
+        if contact.claimed && !look.is_open() && !(hold.is_used_up() && look.may_write()) {
+            hold.word.open();
+        }
+        entry.go_on(&hold);
+        let (look, head) = (hold.look(), entry.head());
+        let is_idle = look.is_unused() && head.is_none();
+        if is_revoked || (is_idle && contact.claimed && entry.is_disowned()) {
+            return Step::Close;
+        }
+        if !contact.claimed {
+            return Step::Sleep(ends); // the answer to the claim wakes it
+        }
+        let mut until = ends;
+        match self.recall(&contact, mode) {
+            Some(recall) => {
+                if self.called_back.is_none() {
+                    self.called_back = Some(now);
+                    hold.word.call_back();
+                    // The last guard may have left before it knew that it was to tell.
+                    return self.step(now);
+                }
+                let over = hold.since.after(entry.client.settings.cache.min_hold);
+                if is_idle {
+                    return Step::Close;
+                } else if now < over {
+                    hold.set_grant_until(hold.grant_until().min(over));
+                    until = until.min(over);
+                } else if recall == Mode::Write {
+                    return Step::Close;
+                } else if !hold.word.only_reads().has_writer() && !self.downgrades {
+                    self.downgrades = true;
+                    return Step::Downgrade;
+                }
+            }
+            None if head == Some(Mode::Write) && !look.may_write() => {
+                return Step::Close; // there is no upgrade: it asks for a write
+            }
+            None => self.called_back = None,
+        }
+        self.contact(now, look, is_idle, until)
+    }
+
+    /// Whether it is time for a contact, or to give back a hold that nobody has used since the last
+    /// one.
+    fn contact(&mut self, now: Moment, look: Look, is_idle: bool, until: Moment) -> Step {
+        if self.contact.is_some() {
+            return Step::Sleep(until);
+        }
+        let hold = &self.hold;
+        let (is_due, was_used) = (now >= self.contact_due, look.served() != self.served);
+        let needs_tokens =
+            look.may_write() && (hold.is_used_up() || (was_used && hold.is_short_of_tokens()));
+        let mut until = until.min(self.contact_due);
+        if is_due && is_idle && !was_used {
+            return Step::Close;
+        } else if is_due || (needs_tokens && now >= self.tokens_due) || hold.acquisition.take_look()
+        {
+            self.served = look.served();
+            self.tokens_due = now.after(MORE_TOKENS);
+            self.again_at = now.after(self.times.contact / 4);
+            return Step::Contact;
+        } else if needs_tokens {
+            until = until.min(self.tokens_due);
+        }
+        Step::Sleep(until)
+    }
+
+    fn begin_contact(&mut self) {
+        let (client, acquisition) = (self.entry.client.clone(), self.hold.acquisition.clone());
+        self.contact = Some(
+            async move {
+                // What comes of it stands in the acquisition.
+                drop(renewal::renew(&client, &acquisition).await);
+            }
+            .boxed(),
+        );
+    }
+
+    /// Closes the gate. A hold with guards drains by itself.
+    fn close(self, now: Moment) {
+        let Keeper { entry, hold, called_back, .. } = self;
+        let served = hold.look().served();
+        let is_unused = entry.close(&hold);
+        hold.acquisition.uncache();
+        if let Some(since) = called_back {
+            entry.called_back(served, now.since(since));
+        }
+        if is_unused {
+            end(&entry, &hold);
+        } else {
+            tokio::spawn(drain(entry, hold, now));
+        }
+    }
+}
+
+/// Releases a hold without guards, whose gate is closed.
+fn end(entry: &Entry, hold: &Hold) {
+    entry.client.count_cached(-1);
+    entry.released();
+    let mut releasing = Box::pin(release(entry.client.clone(), hold.acquisition.clone()));
+    // It is sent here and now: what the entry asks for next comes behind it.
+    if (&mut releasing).now_or_never().is_none() {
+        tokio::spawn(releasing);
+    }
+}
+
+async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
+    let sent = client.clock.now();
+    client.on_at(sent, &acquisition, Event::Release);
+    let call = Release { only_wait: false }.call(client.scripts, acquisition.id, &acquisition.lock);
+    let until = sent.after(client.settings.call_timeout);
+    if let Ok(told) = read(client.router.call(&call, until).await, Release::read) {
+        client.on(&acquisition, Event::GivenBack(told));
+    }
+    if !acquisition.is_over() {
+        give_back(&client, &acquisition); // what may still arrive, the worker sees to
+    }
+}
+
+/// Waits until the last guard of a closed hold has left.
+async fn drain(entry: Arc<Entry>, hold: Arc<Hold>, closed: Moment) {
+    let (client, acquisition) = (entry.client.clone(), hold.acquisition.clone());
+    let times = Times::of(entry.options(true).lease);
+    let mut due = closed.after(DRAIN);
+    loop {
+        let now = client.clock.now();
+        let ends = acquisition.holding(|held| held.is_held(now).then_some(held.ends)).flatten();
+        let look = hold.look();
+        let Some(ends) = ends.filter(|_| !look.is_unused()) else {
+            break;
+        };
+        let mut renewing = None;
+        if now >= due {
+            due = now.after(times.contact);
+            if look.may_write() && !look.has_writer() {
+                // Readers that are left of a write do not keep others from reading.
+                hold.word.only_reads();
+                client.on(&acquisition, Event::Downgrade);
+            } else {
+                renewing = Some(renewal::renew(&client, &acquisition));
+            }
+        }
+        let renewing: OptionFuture<_> = renewing.into();
+        let sleep = client.clock.sleep_until(due.min(ends));
+        tokio::select! {
+            biased;
+            () = hold.left.notified() => {}
+            Some(_) = renewing => {}
+            () = sleep => {}
+        }
+    }
+    entry.drained();
+    end(&entry, &hold);
+}

@@ -1,0 +1,41 @@
+//! Cached locks: a lease that stays with the client after the last local guard is gone, and out of
+//! which the client grants the lock in memory until another client wants it.
+//!
+//! An [`Entry`] is one lock of this client; it has at most one [`Hold`] whose gate is open, and a
+//! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with the
+//! server, and gives them back.
+
+mod entry;
+mod hold;
+mod keeper;
+mod policy;
+mod queue;
+mod word;
+
+use std::time::Duration;
+
+pub(crate) use entry::{Entry, Granted};
+pub(crate) use hold::Share;
+
+/// How long a hold goes without a contact, at the most: what bounds a lost recall.
+const CONTACT: Duration = Duration::from_secs(1);
+
+/// How long after a contact was sent the lock is still granted here: less than a usual promotion
+/// takes.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// The shortest lease of a cached lock. Below, a contact is too near to a round trip.
+pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// The times of holds with a lease of this length.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    contact: Duration,
+    fresh: Duration,
+}
+
+impl Times {
+    fn of(lease: Duration) -> Times {
+        Times { contact: CONTACT.min(lease / 6), fresh: FRESH.min(lease / 2) }
+    }
+}

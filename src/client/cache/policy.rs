@@ -1,0 +1,98 @@
+//! When a lock is worth caching. A hold that others call back before it has served a few local
+//! requests costs more than it saves.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// A hold that is called back after fewer local guards was a miss: a recall costs the server about
+/// what three saved pairs cost.
+const FEW: u32 = 4;
+
+/// After so many guards of one hold, earlier misses are forgiven.
+const MANY: u32 = 16;
+
+/// The penalty for the first miss, in times of a recall, so that recalls cost a tenth at the most.
+/// Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Locks" (2019), have this factor.
+const PENALTY: u32 = 9;
+const LEAST_RECALL: Duration = Duration::from_micros(500);
+const LONGEST_PENALTY: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// When this client gave it back last.
+    released: Option<Moment>,
+    misses: u32,
+    plain_until: Option<Moment>,
+}
+
+impl Policy {
+    /// A lock that is used once is in nobody's way: it is cached from the second request within
+    /// `recent` on.
+    pub(super) fn caches(&self, now: Moment, recent: Duration) -> bool {
+        self.released.is_some_and(|released| now.since(released) <= recent)
+            && !self.is_in_penalty(now)
+    }
+
+    pub(super) fn is_in_penalty(&self, now: Moment) -> bool {
+        self.plain_until.is_some_and(|until| now < until)
+    }
+
+    pub(super) fn released(&mut self, now: Moment) {
+        self.released = Some(now);
+    }
+
+    /// A hold was given back that had served so many guards, because others wanted it: they had it
+    /// `took` after that.
+    pub(super) fn called_back(&mut self, served: u32, took: Duration, now: Moment) {
+        if served >= MANY {
+            self.misses = 0;
+        } else if served < FEW {
+            self.misses = self.misses.saturating_add(1);
+            let doubled = 1u32.checked_shl(self.misses - 1).unwrap_or(u32::MAX);
+            let penalty = took.max(LEAST_RECALL).saturating_mul(PENALTY).saturating_mul(doubled);
+            self.plain_until = Some(now.after(penalty.min(LONGEST_PENALTY)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    const R: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_second_request_within_a_second_is_cached() {
+        let mut policy = Policy::default();
+        assert!(!policy.caches(at(0), R));
+        policy.released(at(100));
+        assert!(policy.caches(at(1_100), R) && !policy.caches(at(1_101), R));
+    }
+
+    #[test]
+    fn misses_cost_a_growing_penalty_and_use_forgives_them() {
+        let mut policy = Policy::default();
+        let took = Duration::from_millis(1);
+        policy.released(at(0));
+        policy.called_back(3, took, at(0));
+        assert!(policy.is_in_penalty(at(8)) && !policy.is_in_penalty(at(9)));
+        policy.called_back(3, took, at(10));
+        assert!(policy.is_in_penalty(at(27)) && !policy.caches(at(27), R));
+        assert!(policy.caches(at(28), R));
+        policy.called_back(4, took, at(30));
+        assert!(!policy.is_in_penalty(at(30)), "neither a miss nor forgiven");
+        policy.called_back(16, took, at(30));
+        policy.called_back(0, took, at(40));
+        assert!(!policy.is_in_penalty(at(49)), "it was forgiven");
+        for _ in 0..60 {
+            policy.called_back(0, took, at(50));
+        }
+        assert!(policy.is_in_penalty(at(10_049)) && !policy.is_in_penalty(at(10_050)));
+        policy.called_back(0, Duration::ZERO, at(20_000));
+    }
+}

@@ -1,0 +1,260 @@
+//! Guards of a cached lock.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::client::acquisition::{Event, Holding};
+use crate::client::cache::{Entry, Granted, Share};
+use crate::error::Result;
+use crate::lock::cached::watch::LeaseWatch;
+use crate::lock::guard::{Hold, Released};
+use crate::lock::lease::{Lease, LeaseState};
+use crate::protocol::Mode;
+
+/// What a guard has: a share of the cached lease, or a lease of its own.
+#[derive(Debug)]
+pub struct Held {
+    /// Cancelled when the guard ends; made for the first watch.
+    over: OnceLock<CancellationToken>,
+    by: By,
+    entry: Arc<Entry>,
+}
+
+#[derive(Debug)]
+enum By {
+    Share(Share),
+    Lease(Hold),
+    /// It was given back.
+    Nothing,
+}
+
+impl Held {
+    pub(super) fn new(entry: &Arc<Entry>, granted: Granted) -> Held {
+        let by = match granted {
+            Granted::Local(share) => By::Share(share),
+            Granted::Plain(acquisition) => {
+                By::Lease(Hold(Lease::new(entry.client().clone(), acquisition)))
+            }
+        };
+        Held { over: OnceLock::new(), by, entry: entry.clone() }
+    }
+
+    fn token(&self) -> u64 {
+        match &self.by {
+            By::Share(share) => share.token(),
+            By::Lease(hold) => hold.0.token(),
+            By::Nothing => 0,
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        match &self.by {
+            By::Share(share) => {
+                let now = self.entry.client().clock.now();
+                let left = |held: &Holding| if held.is_lost() { now } else { held.ends };
+                share.acquisition().holding(left).unwrap_or(now).since(now)
+            }
+            By::Lease(hold) => hold.0.remaining(),
+            By::Nothing => Duration::ZERO,
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    fn state(&self) -> LeaseState {
+        match self.lease() {
+            Some(lease) if self.is_held() => lease.state(),
+            _ => LeaseState::Lost,
+        }
+    }
+
+    /// The lease behind it. It must not be given to users: it outlives the guard.
+    fn lease(&self) -> Option<Lease> {
+        match &self.by {
+            By::Share(share) => {
+                Some(Lease::new(self.entry.client().clone(), share.acquisition().clone()))
+            }
+            By::Lease(hold) => Some(hold.0.clone()),
+            By::Nothing => None,
+        }
+    }
+
+    async fn lost(&self) {
+        if let Some(lease) = self.lease() {
+            lease.lost().await;
+        }
+    }
+
+    fn watch(&self) -> LeaseWatch {
+        LeaseWatch::new(self.token(), self.lease(), self.cancellation())
+    }
+
+    /// Cancelled when the lease is lost, or the guard ends.
+    fn cancellation(&self) -> CancellationToken {
+        let token = self.over.get_or_init(|| match self.lease() {
+            Some(lease) => lease.cancellation(),
+            None => CancellationToken::new(),
+        });
+        if !self.is_held() {
+            token.cancel();
+        }
+        token.child_token()
+    }
+
+    async fn release(mut self) -> Result<Released> {
+        let was_held = self.is_held();
+        match std::mem::replace(&mut self.by, By::Nothing) {
+            By::Lease(hold) => {
+                let released = hold.release().await;
+                self.entry.plain_released();
+                released
+            }
+            _ if was_held => Ok(Released::Released),
+            _ => Ok(Released::AlreadyLost),
+        }
+    }
+
+    async fn downgrade(&mut self) -> Result<()> {
+        match &mut self.by {
+            By::Share(share) => share.downgrade(),
+            By::Lease(hold) => {
+                hold.0.client.on(&hold.0.acquisition, Event::Downgrade);
+                hold.0.downgraded().await?;
+            }
+            By::Nothing => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(over) = self.over.get() {
+            over.cancel();
+        }
+        if let By::Lease(_) = &self.by {
+            self.entry.plain_released();
+        }
+    }
+}
+
+/// What a request for a cached lock gives: [`CachedReadGuard`] and [`CachedWriteGuard`].
+pub trait CachedGuard: sealed::CachedGuard {}
+
+pub(crate) mod sealed {
+    use super::{Held, Mode};
+
+    pub trait CachedGuard: Send + Unpin {
+        const MODE: Mode;
+
+        fn of(held: Held) -> Self;
+    }
+}
+
+macro_rules! guard {
+    ($(#[$doc:meta])* $name:ident, $mode:expr) => {
+        $(#[$doc])*
+        ///
+        /// It is not a [`Lease`](crate::Lease), which can be cloned and outlives its guard: the next
+        /// local holder has the same lease.
+        #[must_use = "the lock is given back as soon as the guard is dropped"]
+        #[derive(Debug)]
+        pub struct $name(Held);
+
+        impl $name {
+            /// The fencing token: greater than every one that another local or remote writer had
+            /// before. Local readers that hold together share one.
+            pub fn token(&self) -> u64 {
+                self.0.token()
+            }
+
+            /// The time that is left of the lease, less the margin, computed now. Zero if it is
+            /// lost.
+            pub fn remaining(&self) -> Duration {
+                self.0.remaining()
+            }
+
+            /// Whether the lease is good, computed now.
+            pub fn is_held(&self) -> bool {
+                self.0.is_held()
+            }
+
+            /// How the lease stands, computed now.
+            pub fn state(&self) -> LeaseState {
+                self.0.state()
+            }
+
+            /// Ends when the lease is lost. See [`Lease::lost`](crate::Lease::lost).
+            ///
+            /// # Cancel safety
+            ///
+            /// Can be dropped and called again.
+            pub async fn lost(&self) {
+                self.0.lost().await;
+            }
+
+            /// A token that is cancelled when the lease is lost or the guard ends: for tasks that
+            /// must not outlive it. Cancelling it stops nobody else.
+            pub fn cancellation(&self) -> CancellationToken {
+                self.0.cancellation()
+            }
+
+            /// A view of the lease for other code, which ends with the guard.
+            pub fn watch(&self) -> LeaseWatch {
+                self.0.watch()
+            }
+
+            /// Gives the lock back. Where the lease is cached, it answers at once, and says whether
+            /// the lease was held until now; the server does not know of it. A lease of its own is
+            /// released as that of a [`ReadGuard`](crate::ReadGuard).
+            ///
+            /// # Errors
+            ///
+            /// As [`ReadGuard::release`](crate::ReadGuard::release).
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropped, the lock is given back in the background.
+            pub async fn release(self) -> Result<Released> {
+                self.0.release().await
+            }
+        }
+
+        impl sealed::CachedGuard for $name {
+            const MODE: Mode = $mode;
+
+            fn of(held: Held) -> Self {
+                $name(held)
+            }
+        }
+
+        impl CachedGuard for $name {}
+    };
+}
+
+guard! {
+    /// A cached lock held for reading, together with other readers.
+    CachedReadGuard, Mode::Read
+}
+
+guard! {
+    /// A cached lock held for writing, alone.
+    CachedWriteGuard, Mode::Write
+}
+
+impl CachedWriteGuard {
+    /// Turns the write into a read, with no moment in between at which nothing is held. The token
+    /// stays, the local readers that wait are let in. No message where the lease is cached.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`WriteGuard::downgrade`](crate::WriteGuard::downgrade).
+    pub async fn downgrade(mut self) -> Result<CachedReadGuard> {
+        self.0.downgrade().await?;
+        Ok(CachedReadGuard(self.0))
+    }
+}

@@ -1,0 +1,45 @@
+//! How a client caches locks.
+
+use std::time::Duration;
+
+use crate::client::settings::CacheSettings;
+
+/// How a client caches locks, for [`Builder::cache`](crate::Builder::cache).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let cache = rwlease::Cache::default().min_hold(Duration::from_millis(2)).max_cached(100);
+/// let builder = rwlease::Locks::builder().cache(cache);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Cache(pub(crate) CacheSettings);
+
+impl Cache {
+    /// How long after its grant a lease that others want may still serve local requests, from 0 to
+    /// 100 ms. It is for contended locks: a lease without guards is given back at once. Default:
+    /// 5 ms, about ten times what a hand-over between two clients takes.
+    pub fn min_hold(mut self, time: Duration) -> Self {
+        self.0.min_hold = time;
+        self
+    }
+
+    /// How long a try waits for a lock that other clients have only cached, up to 10 s. It goes for
+    /// all tries of the client, also for those of plain locks. 0 makes them strict. Default: 50 ms.
+    pub fn try_wait(mut self, time: Duration) -> Self {
+        self.0.try_wait = time;
+        self
+    }
+
+    /// The most leases that are cached at the same time; locks beyond are plain. Default: 1,024.
+    pub fn max_cached(mut self, most: usize) -> Self {
+        self.0.max_cached = most;
+        self
+    }
+
+    /// As [`Acquire::replicas`](crate::Acquire::replicas), for all cached locks. Default: none.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.0.replicas = replicas;
+        self
+    }
+}

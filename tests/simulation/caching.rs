@@ -1,0 +1,122 @@
+//! Users of cached locks.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::{CachedReadGuard, CachedRwLock, CachedWriteGuard, LeaseWatch, Mode};
+
+use crate::book::Claim;
+use crate::plan::Fault;
+use crate::users::{Users, name};
+
+impl Users {
+    /// The handles of a user that caches, for as long as it lives.
+    pub fn cached_handles(&self) -> Vec<CachedRwLock> {
+        let cached = |lock| self.locks.rwlock(name(lock)).unwrap().cached().unwrap();
+        (0..self.plan.locks).map(cached).collect()
+    }
+
+    /// A few uses of one lock, with little between them: so that it is cached.
+    pub async fn use_cached(&self, rng: &mut Rng, handle: &CachedRwLock, lock: usize) {
+        for _ in 0..rng.u8(1..12) {
+            let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..6) == 0;
+            let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..300_000)));
+            let timeout = Duration::from_millis(rng.u64(20..6_000));
+            match rng.u8(0..12) {
+                0 => {
+                    if let Some(Some(guard)) = self.within(wait_limit, handle.try_read()).await {
+                        self.read_cached(rng, handle, lock, guard).await;
+                    }
+                }
+                1 => {
+                    if let Some(Some(guard)) = self.within(wait_limit, handle.try_write()).await {
+                        self.write_cached(rng, handle, lock, guard).await;
+                    }
+                }
+                2..8 => {
+                    let request = handle.read().timeout(timeout);
+                    if let Some(guard) = self.within(wait_limit, request).await {
+                        self.read_cached(rng, handle, lock, guard).await;
+                    }
+                }
+                _ => {
+                    let request = handle.write().timeout(timeout);
+                    if let Some(guard) = self.within(wait_limit, request).await {
+                        self.write_cached(rng, handle, lock, guard).await;
+                    }
+                }
+            }
+            let pause = [1, 1_000, 30_000, 400_000][rng.usize(0..4)];
+            self.host.sleep(Duration::from_micros(rng.u64(0..pause))).await;
+        }
+    }
+
+    async fn read_cached(
+        &self,
+        rng: &mut Rng,
+        handle: &CachedRwLock,
+        lock: usize,
+        guard: CachedReadGuard,
+    ) {
+        self.count_local(handle);
+        let number = self.believe(lock, Mode::Read, guard.watch());
+        self.hold_cached(rng, guard.watch(), number, false).await;
+        self.book.leave(number);
+        if !self.drops(rng) {
+            self.count(guard.release().await);
+        }
+    }
+
+    async fn write_cached(
+        &self,
+        rng: &mut Rng,
+        handle: &CachedRwLock,
+        lock: usize,
+        guard: CachedWriteGuard,
+    ) {
+        self.count_local(handle);
+        let number = self.believe(lock, Mode::Write, guard.watch());
+        self.hold_cached(rng, guard.watch(), number, true).await;
+        self.book.leave(number);
+        if rng.u8(0..5) == 0 {
+            if let Ok(guard) = guard.downgrade().await {
+                self.census.count("a cached write was downgraded");
+                self.read_cached(rng, handle, lock, guard).await;
+            }
+        } else if !self.drops(rng) {
+            self.count(guard.release().await);
+        }
+    }
+
+    fn count_local(&self, handle: &CachedRwLock) {
+        let local = handle.local();
+        if local.hold.is_some() {
+            self.census.count("granted by a cached lease");
+        }
+        if local.plain_because.is_some() {
+            self.census.count("a cached lock was plain for a while");
+        }
+        if local.waiting > 0 {
+            self.census.count("local requests waited");
+        }
+    }
+
+    fn believe(&self, lock: usize, mode: Mode, watch: LeaseWatch) -> u64 {
+        let token = watch.token();
+        let claim = Claim { lock, host: self.host.number(), mode, token, is_replicated: false };
+        self.book.enter(claim, watch)
+    }
+
+    async fn hold_cached(&self, rng: &mut Rng, watch: LeaseWatch, number: u64, writes: bool) {
+        let longest = [10, 300, 20_000, 400_000, 2_500_000][rng.usize(0..5)];
+        for _ in 0..rng.u8(1..3) {
+            self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
+            if !watch.is_held() {
+                self.census.count("a cached lease was lost with a guard out");
+            }
+            if writes {
+                self.book.write(number);
+            }
+        }
+    }
+}
