@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
             println!("changed to version {version}, token {}", writing.token());
             writing.release().await?;
         }
-        Result::Ok(())
+        rwlease::Result::<()>::Ok(())
     });
     let cached = lock.cached()?;
     let (mut in_memory, mut by_server) = (0, 0);

@@ -204,7 +204,9 @@ impl Client {
         if let Some(entry) = cache.get(&lock.key).and_then(Weak::upgrade) {
             return entry;
         }
-        cache.retain(|_, entry| entry.strong_count() > 0);
+        if cache.len() == cache.capacity() {
+            cache.retain(|_, entry| entry.strong_count() > 0);
+        }
         let entry = Arc::new(Entry::new(self.clone(), lock.clone()));
         cache.insert(lock.key.clone(), Arc::downgrade(&entry));
         entry

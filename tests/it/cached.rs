@@ -258,15 +258,20 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
     warm(&lock, Mode::Write).await;
+    let plain = plain(&locks).await;
     let mut last = 0;
-    for _ in 0..5_000 {
-        let guard = lock.write().await.unwrap();
-        assert!(guard.token() > last);
-        last = guard.token();
+    for round in 0..5_000 {
+        let written = lock.write().await.unwrap().token();
+        let reading = lock.read().await.unwrap();
+        let read = reading.token();
+        assert!(written > last && read > written, "{last}, {written}, {read}");
+        last = read;
+        if round % 100 < 2 {
+            assert!(plain.status().await.unwrap().token >= read, "it is the lock's own");
+        }
     }
     sleep(3 * SECOND).await;
-    let plain = plain(&locks).await.write().await.unwrap();
-    assert!(plain.token() > last);
+    assert!(plain.write().await.unwrap().token() > last);
 }
 
 #[tokio::test(start_paused = true)]

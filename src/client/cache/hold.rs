@@ -97,9 +97,10 @@ impl Hold {
     /// A writer begins: what readers before it have used is not its token. Without a token it leaves
     /// again; it waits in the queue, and the keeper gets more.
     fn begin_write(&self) -> bool {
-        self.end_phase();
         let has_token = !self.is_used_up();
-        if !has_token {
+        if has_token {
+            self.end_phase();
+        } else {
             self.word.leave_write(false);
         }
         has_token
