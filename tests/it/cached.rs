@@ -274,6 +274,52 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
     assert!(plain.write().await.unwrap().token() > last);
 }
 
+/// Whoever is blocked asks by the slot's channel. With another tag nobody hears of it; then the next
+/// contact tells.
+#[tokio::test(start_paused = true)]
+async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Write).await;
+    let script = rwlease::scripts().find(|script| script.name() == "acquire_write").unwrap();
+    let words =
+        ["EVAL", script.text(), "1", "rwlease:cached", "-", "0", "another_one_12345", "9000"]
+            .into_iter()
+            .chain(["f", "1", "no", "1000 9000 10 -"])
+            .map(str::as_bytes);
+    let said = engine.say(0, &words.collect::<Vec<_>>());
+    assert!(said[0].starts_with("queued"), "{said:?}");
+    let asked = Instant::now();
+    while lock.local().hold.is_some() {
+        assert!(asked.elapsed() < 1_100 * MS, "it is still used");
+        drop(lock.read().timeout(10 * MS).await);
+        sleep(10 * MS).await;
+    }
+    assert!(asked.elapsed() > 20 * MS, "it was not lost");
+}
+
+/// A failover may have lost the lease: so nobody gets in by a lease that the server was silent about
+/// for three seconds.
+#[tokio::test(start_paused = true)]
+async fn without_contact_nobody_new_is_let_in() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Read).await;
+    let held = lock.read().await.unwrap();
+    engine.faults().pause(0);
+    sleep(2 * SECOND).await;
+    drop(lock.read().timeout(MS).await.unwrap());
+    sleep(1_100 * MS).await;
+    assert!(held.is_held());
+    let error = lock.read().timeout(10 * MS).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    engine.faults().resume(0);
+    drop(lock.read().timeout(SECOND).await.unwrap());
+    assert!(held.is_held());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_below_a_second_is_refused() {
     let engine = engine();

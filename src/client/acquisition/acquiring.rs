@@ -255,9 +255,10 @@ impl Acquiring {
             Acquired::Queued { ticket, ahead } => {
                 // The one upgrader goes before all: what is said of it is how many read.
                 (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
-                if let WaitPolicy::Try { for_cached, .. } = self.policy {
+                if let WaitPolicy::Try { until, for_cached } = self.policy {
                     self.tries = true;
-                    self.policy = WaitPolicy::Queue { until: Some(at.now.after(for_cached)) };
+                    let until = until.min(at.now.after(for_cached));
+                    self.policy = WaitPolicy::Queue { until: Some(until) };
                 }
                 if !self.queued {
                     self.queued = true;

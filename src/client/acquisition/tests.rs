@@ -232,6 +232,31 @@ fn a_refusal_leaves_nothing_unless_an_attempt_can_still_arrive() {
 }
 
 #[test]
+fn a_try_waits_for_caches_alone_and_not_longer_than_it_may() {
+    let for_cached = Duration::from_millis(50);
+    let begin = |until| {
+        let policy = WaitPolicy::Try { until: at(until), for_cached };
+        let mut bench = Bench::new(Mode::Write, |_| {}, policy);
+        let Next::Send { acquire, .. } = bench.call() else { panic!() };
+        assert!(acquire.wait.unwrap().only_cached);
+        bench
+    };
+    for refusal in [Acquired::Refused, Acquired::Cached, Acquired::Full { waiters: 3 }] {
+        let mut bench = begin(5_000);
+        assert!(matches!(bench.acquired(refusal), Next::Refused));
+        assert_eq!(bench.state, State::Ended);
+    }
+    for (until, ends) in [(5_000, 50), (20, 20)] {
+        let mut bench = begin(until);
+        let queued = bench.acquired(Acquired::Queued { ticket: 7, ahead: 0 });
+        assert!(matches!(queued, Next::Wait(wake) if wake == at(ends)), "{queued:?}");
+        let next = bench.after(ends).on(Event::Wake).next;
+        assert!(matches!(next, Some(Next::Refused)), "{next:?}");
+        assert!(matches!(bench.state, State::Releasing(_)), "its place is given up");
+    }
+}
+
+#[test]
 fn what_no_server_has_heard_of_is_not_released() {
     let fail = |answered: bool| {
         let until = Some(at(100));

@@ -60,7 +60,7 @@ impl Hold {
 
     /// A share by the fast way: if the gate is open and nobody waits.
     pub(super) fn enter(self: &Arc<Hold>, mode: Mode, now: Moment) -> Option<Share> {
-        if now >= self.grant_until() {
+        if !self.is_fresh(now) {
             return None;
         }
         let entered = match mode {
@@ -72,7 +72,7 @@ impl Hold {
 
     /// A share for the head of the local queue.
     pub(super) fn enter_in_turn(self: &Arc<Hold>, mode: Mode, now: Moment) -> Option<Share> {
-        if now >= self.grant_until() {
+        if !self.is_fresh(now) {
             return None;
         }
         let entered = match mode {
@@ -140,6 +140,11 @@ impl Hold {
 
     pub(super) fn grant_until(&self) -> Moment {
         Moment::from_nanos(self.grant_until.load(Ordering::Acquire))
+    }
+
+    /// Whether the server has said of late that it has the lease.
+    fn is_fresh(&self, now: Moment) -> bool {
+        now < self.grant_until()
     }
 
     pub(super) fn set_grant_until(&self, until: Moment) {

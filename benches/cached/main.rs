@@ -1,0 +1,302 @@
+//! Cached locks beside plain ones, tokio's lock in memory, and a lock of others, on a cluster of six
+//! nodes: `cargo bench -p rwlease-bench --bench cached`.
+//!
+//! All contenders of a line run in turn, round by round; what counts are the ratios within one run.
+//! Clients stand for processes: each has connections and an id of its own. `-- --rounds N` sets the
+//! rounds, `-- --alone` leaves out the lock of others. It exits with 3 if a goal is missed.
+
+// A bench is judged by its user, and measures with the machine's clock.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod crowds;
+#[path = "../load/generator.rs"]
+#[allow(dead_code)]
+mod generator;
+#[path = "../common/lock.rs"]
+#[allow(dead_code)]
+mod lock;
+#[path = "../handoff/peers.rs"]
+#[allow(dead_code)]
+mod peers;
+#[path = "../handoff/scenario.rs"]
+#[allow(dead_code)]
+mod scenario;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Goals, Table, Target};
+use crowds::{Any, Crowd, crowd, in_turn};
+use peers::Peers;
+use rwlease::{CachedRwLock, Locks};
+use support::Result;
+use tokio::time::sleep;
+
+const NAME: &str = "{cached}lock";
+const PEERS_KEY: &str = "{cached}theirs";
+const TIME: Duration = Duration::from_secs(1);
+const READS: u32 = 95;
+
+/// Pairs of one task, in a round.
+const PAIRS: u32 = 200_000;
+const RECALLS: usize = 60;
+const TURNS: usize = 100;
+const HOLDS: usize = 1_024;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let words: Vec<String> = std::env::args().collect();
+    let rounds = words.iter().position(|word| word == "--rounds");
+    let rounds = rounds.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(5).max(1);
+    let target = Target::start().await?;
+    println!("{}, {}, {rounds} rounds.\n", target.version(), target.kind());
+    let mut peers = match words.iter().any(|word| word == "--alone") {
+        true => None,
+        false => Some(Peers::start(&target.node(0).url(), PEERS_KEY).await?),
+    };
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        clients.push(Locks::connect(target.urls()).await?);
+    }
+    let mut goals = Goals::new("goals");
+    local_pairs(&clients[0], rounds, &mut goals).await?;
+    tasks(&clients, 1, 64, READS, &mut peers, rounds, &mut goals).await?;
+    tasks(&clients, 4, 16, READS, &mut peers, rounds, &mut goals).await?;
+    tasks(&clients, 2, 32, 0, &mut None, rounds, &mut goals).await?;
+    for among in [2, 3, 10] {
+        turns(&clients[..among], rounds, &mut goals).await?;
+    }
+    recalls(&clients, &mut goals).await?;
+    contacts(&clients[0], &mut goals).await?;
+    print!("{goals}");
+    Ok(goals.verdict())
+}
+
+fn cached(locks: &Locks, name: &str) -> CachedRwLock {
+    locks.rwlock(name).unwrap().cached().unwrap()
+}
+
+/// Has the client cache the lock.
+async fn warm(lock: &CachedRwLock, writes: bool) {
+    for _ in 0..100 {
+        match writes {
+            true => drop(lock.write().await.unwrap()),
+            false => drop(lock.read().await.unwrap()),
+        }
+        if lock.local().hold.is_some() {
+            return;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn percentile(mut times: Vec<Duration>, part: f64) -> f64 {
+    times.sort_unstable();
+    let at = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
+    times.get(at).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+}
+
+/// One task, nobody else.
+async fn local_pairs(locks: &Locks, rounds: usize, goals: &mut Goals) -> Result {
+    let lock = cached(locks, NAME);
+    let memory = Arc::new(tokio::sync::RwLock::new(()));
+    let mut nanos: [Vec<f64>; 4] = Default::default();
+    for _ in 0..rounds {
+        for (at, nanos) in nanos.iter_mut().enumerate() {
+            warm(&lock, true).await;
+            let begun = Instant::now();
+            for _ in 0..PAIRS {
+                match at {
+                    0 => drop(black_box(lock.read().await?)),
+                    1 => drop(black_box(lock.write().await?)),
+                    2 => drop(black_box(memory.clone().read_owned().await)),
+                    _ => drop(black_box(memory.clone().write_owned().await)),
+                }
+            }
+            nanos.push(begun.elapsed().as_nanos() as f64 / f64::from(PAIRS));
+        }
+    }
+    let [read, write, memory_read, memory_write] = nanos.map(median);
+    let mut table = Table::new(&["one task, ns a pair", "read", "write"]);
+    table.add(["cached".into(), format!("{read:.0}"), format!("{write:.0}")]);
+    table.add([
+        "tokio's RwLock, owned guards".into(),
+        format!("{memory_read:.0}"),
+        format!("{memory_write:.0}"),
+    ]);
+    println!("{table}");
+    goals.at_most("local pair, ns, read", 150.0, read);
+    goals.at_most("local pair, ns, write", 150.0, write);
+    Ok(())
+}
+
+/// Tasks of several clients that want one lock.
+async fn tasks(
+    clients: &[Locks],
+    among: usize,
+    tasks: usize,
+    reads: u32,
+    peers: &mut Option<Peers>,
+    rounds: usize,
+    goals: &mut Goals,
+) -> Result {
+    let name = format!("{NAME}:{among}:{tasks}");
+    let all = |cache: bool| -> Vec<Any> {
+        let of = |locks: &Locks| match cache {
+            true => Any::Cached(cached(locks, &name)),
+            false => Any::Plain(locks.rwlock(&name).unwrap()),
+        };
+        clients[..among].iter().map(of).collect()
+    };
+    let memory = vec![Any::Memory(Arc::default()); among];
+    let mut runs: [Vec<Crowd>; 3] = Default::default();
+    let mut theirs = Vec::new();
+    for _ in 0..rounds {
+        runs[0].push(crowd(&all(true), tasks, reads, TIME).await);
+        runs[1].push(crowd(&all(false), tasks, reads, TIME).await);
+        if among == 1 {
+            runs[2].push(crowd(&memory, tasks, reads, TIME).await);
+        }
+        if let Some(peers) = peers {
+            let order = format!("pairs 1 {} {reads} {}", among * tasks, TIME.as_millis());
+            theirs.push(peers.run("rds_lock", &order).await?.per_second());
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+    let rate = |crowds: &[Crowd]| median(crowds.iter().map(Crowd::per_second).collect());
+    let waits = |crowds: &[Crowd], part| {
+        median(crowds.iter().map(|crowd| percentile(crowd.waits.clone(), part)).collect())
+    };
+    let head = format!("{among} clients of {tasks} tasks, {reads} % reads");
+    let mut table = Table::new(&[&head, "pairs/s", "p99.9 ms", "worst ms"]);
+    let [ours, plain, memory] = &runs;
+    for (name, crowds) in [("cached", ours), ("plain", plain), ("tokio's RwLock", memory)] {
+        if !crowds.is_empty() {
+            let (late, worst) = (waits(crowds, 0.999), waits(crowds, 1.0));
+            table.add([
+                name.into(),
+                format!("{:.0}", rate(crowds)),
+                format!("{late:.1}"),
+                format!("{worst:.1}"),
+            ]);
+        }
+    }
+    let theirs = median(theirs);
+    table.add(["rds_lock".into(), format!("{theirs:.0}"), String::new(), String::new()]);
+    println!("{table}");
+    let later = waits(ours, 0.999) - waits(plain, 0.999);
+    match (among, reads) {
+        (1, _) => {
+            goals.at_least(format!("{head}: of rds_lock"), 100.0, rate(ours) / theirs);
+            goals.at_least(format!("{head}: of tokio's RwLock"), 1.0, rate(ours) / rate(memory));
+        }
+        (_, 0) => {
+            goals.at_least(format!("{head}: of plain"), 50.0, rate(ours) / rate(plain));
+            goals.at_most(format!("{head}: p99.9 over plain, ms"), 25.0, later);
+        }
+        _ => {
+            goals.at_least(format!("{head}: of rds_lock"), 5.0, rate(ours) / theirs);
+            goals.at_most(format!("{head}: p99.9 over plain, ms"), 60.0, later);
+        }
+    }
+    Ok(())
+}
+
+/// Clients that write one after the other, a millisecond apart.
+async fn turns(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
+    let name = format!("{NAME}:turns:{}", clients.len());
+    let mut rates: [Vec<f64>; 2] = Default::default();
+    for _ in 0..rounds {
+        let cached = clients.iter().map(|locks| Any::Cached(cached(locks, &name))).collect();
+        let plain = clients.iter().map(|locks| Any::Plain(locks.rwlock(&name).unwrap())).collect();
+        let pause = Duration::from_millis(1);
+        rates[0].push(TURNS as f64 / in_turn(cached, TURNS, pause).await.as_secs_f64());
+        rates[1].push(TURNS as f64 / in_turn(plain, TURNS, pause).await.as_secs_f64());
+    }
+    let [cached, plain] = rates.map(median);
+    let what = format!("{} clients in turn, of plain", clients.len());
+    goals.at_least(what, 0.9, cached / plain);
+    Ok(())
+}
+
+/// From the call of another client that finds the lock cached and unused to its guard, and the same
+/// of a lock that is released at that moment.
+async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
+    let (mut recalled, mut handed) = (Vec::new(), Vec::new());
+    for number in 0..RECALLS {
+        let name = format!("{NAME}:recalls:{number}");
+        let lock = cached(&clients[0], &name);
+        warm(&lock, true).await;
+        let other = clients[1].rwlock(&name)?;
+        let asked = Instant::now();
+        let guard = other.write().await?;
+        recalled.push(asked.elapsed());
+        guard.release().await?;
+        let plain = clients[0].rwlock(format!("{name}:plain"))?;
+        let held = plain.write().await?;
+        let waiting = clients[1].rwlock(format!("{name}:plain"))?;
+        let waiting = tokio::spawn(async move {
+            let guard = waiting.write().await;
+            (guard, Instant::now())
+        });
+        sleep(Duration::from_millis(5)).await;
+        let released = Instant::now();
+        held.release().await?;
+        let (guard, had) = waiting.await.expect("the waiter failed");
+        handed.push(had.saturating_duration_since(released));
+        guard?.release().await?;
+    }
+    let (recall, hand_off) = (percentile(recalled.clone(), 0.5), percentile(handed, 0.5));
+    let late = percentile(recalled, 0.99);
+    println!(
+        "recall of an idle lease: median {recall:.2} ms, p99 {late:.2}; hand-off {hand_off:.2}\n"
+    );
+    goals.at_most("recall of an idle lease, of a hand-off", 2.5, recall / hand_off);
+    Ok(())
+}
+
+/// What contacts cost, of as many holds as there may be.
+async fn contacts(locks: &Locks, goals: &mut Goals) -> Result {
+    let mut all = Vec::new();
+    for number in 0..HOLDS {
+        let lock = cached(locks, &format!("cached:contacts:{number}"));
+        warm(&lock, false).await;
+        all.push(lock);
+    }
+    let mut guards = Vec::new();
+    for lock in &all {
+        guards.push(lock.read().await?);
+    }
+    let kept = all.iter().filter(|lock| lock.local().hold.is_some()).count();
+    let before = processor_time();
+    let begun = Instant::now();
+    sleep(Duration::from_secs(5)).await;
+    let used = (processor_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+    println!("{kept} leases in use: {:.1} % of a core\n", used * 100.0);
+    goals.at_most("contacts of 1,024 leases, % of a core", 2.0, used * 100.0);
+    drop(guards);
+    Ok(())
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
