@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,10 @@ pub(super) struct RealServer {
 
 impl RealServer {
     pub(super) fn start(is_cluster: bool) -> Self {
+        // One after the other: until a server listens, its port looks free to the next one, and both
+        // tests would speak to the same server.
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = STARTING.lock();
         let (port, bus) = (free_port(), free_port());
         let directory = env::temp_dir().join(format!("rwlease-embedded-{port}"));
         std::fs::create_dir_all(&directory).unwrap();
@@ -37,12 +42,14 @@ impl RealServer {
             command.args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]);
         }
         let process = command.stdout(Stdio::null()).spawn().expect("the server starts");
-        let server = RealServer { process, port, bus, directory };
+        let mut server = RealServer { process, port, bus, directory };
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "the server does not listen");
             thread::sleep(Duration::from_millis(10));
         }
+        let ended = server.process.try_wait().expect("it can be looked at");
+        assert_eq!(ended, None, "another process has taken the port");
         server
     }
 
