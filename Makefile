@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -82,7 +82,10 @@ twin: servers ## Hold the usual paths of the scripts against the machinery (STEP
 	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::long -- --ignored --nocapture
 
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
-	MUTANTS=$(MUTANTS) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutants --nocapture
+	MUTANTS="$(MUTANTS)" cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutants --nocapture
+
+mutation-sample: servers ## Try a seeded sample of faults of one token in the scripts, into docs/results; goes on where it ended (LUA=300 SEED=1)
+	$(if $(LUA),LUA=$(LUA)) $(if $(SEED),SEED=$(SEED)) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutation_sample --nocapture
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -25,6 +25,8 @@ use table::Table;
 
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
+/// Readers that are there when a plain one comes.
+const BESIDE: [usize; 3] = [1, 100, 10_000];
 const QUEUES: [usize; 4] = [1, 100, 1_000, 10_000];
 const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "poll"];
 const ROUNDS: usize = 100;
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
     bench.readers(&mut goals);
     bench.waiters(&mut goals);
     bench.uncontended(most, &mut goals);
+    bench.beside_cached_readers();
     bench.inner_calls();
     bench.memory(&mut goals);
     print!("\n{goals}");
@@ -256,6 +259,54 @@ impl Bench {
                 calls("published release", "published", &[&now]),
             ],
         ]
+    }
+
+    /// A plain reader comes and goes beside readers that are cached, and beside as many others.
+    fn beside_cached_readers(&mut self) {
+        let mut best = [[[f64::INFINITY; 2]; 2]; BESIDE.len()];
+        let mut keys = Vec::new();
+        for size in BESIDE {
+            keys.push(["f", "fk"].map(|flags| {
+                let key = format!("beside:{size}:{flags}");
+                let calls: Vec<Call> = (0..size)
+                    .map(|_| {
+                        let args = ["-", "0", &self.id(), &LEASE.to_string(), flags, "1", "3x"];
+                        Call::new("acquire_read", &key, &args)
+                    })
+                    .collect();
+                self.run(&calls);
+                key
+            }));
+        }
+        for _ in 0..self.rounds {
+            for (keys, best) in keys.iter().zip(&mut best) {
+                for (key, best) in keys.iter().zip(best) {
+                    let mut readers = VecDeque::new();
+                    let join: Vec<Call> =
+                        (0..CALLS).map(|_| self.acquire_read(key, &mut readers)).collect();
+                    let leave = |id: &String| Call::new("release", key, &["-", id]);
+                    let leave: Vec<Call> = readers.iter().map(leave).collect();
+                    for (best, calls) in best.iter_mut().zip([join, leave]) {
+                        *best = best.min(self.time(&calls));
+                    }
+                }
+            }
+        }
+        let mut table = Table::new(&[
+            "a plain reader, µs, beside",
+            "acquire",
+            "release",
+            "beside as many plain ones: acquire",
+            "release",
+        ]);
+        for (size, [[acquire, release], [cached_acquire, cached_release]]) in
+            BESIDE.into_iter().zip(best)
+        {
+            let times = [cached_acquire, cached_release, acquire, release];
+            let times = times.map(|time| format!("{time:.1}"));
+            table.add([format!("{size} cached readers")].into_iter().chain(times));
+        }
+        print!("\n{table}");
     }
 
     /// What commands the scripts call where nobody else wants the lock.

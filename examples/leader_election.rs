@@ -1,38 +1,54 @@
-//! One of several candidates leads for as long as its lease is good; when it steps down or is lost,
-//! the next one does.
+//! One of several candidates leads for as long as its lease is good; when it resigns or loses the
+//! lead, the next one leads. An observer watches.
 
 mod common;
 
 use std::time::Duration;
 
-use rwlease::{Locks, Result};
+use rwlease::{ErrorKind, Leader, Result};
 use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let locks = common::connect().await?;
+    let leader = locks.leader("leader:{jobs}")?;
+    let observer = tokio::spawn(observe(leader.clone()));
     let mut candidates = JoinSet::new();
     for number in 1..=3 {
-        candidates.spawn(stand_for_election(locks.clone(), number));
+        candidates.spawn(stand_for_election(leader.clone(), number));
     }
     while let Some(done) = candidates.join_next().await {
         done.expect("a candidate does not panic")?;
     }
+    observer.abort();
     Ok(())
 }
 
-async fn stand_for_election(locks: Locks, number: u32) -> Result<()> {
-    let leadership = locks.rwlock("leader:{jobs}")?.write().lease(Duration::from_secs(10)).await?;
-    println!("candidate {number} leads, term {}", leadership.token());
-    tokio::select! {
-        () = lead() => println!("candidate {number} steps down"),
-        // A leader must stop at once when its lease is lost: another one may lead already.
-        () = leadership.lost() => println!("candidate {number} has lost the lead"),
+async fn stand_for_election(leader: Leader, number: u32) -> Result<()> {
+    let campaign = leader.campaign().lease(Duration::from_secs(10));
+    let led = campaign.run(async |lease| {
+        println!("candidate {number} leads, term {}", lease.token());
+        lead().await;
+    });
+    match led.await {
+        Ok(()) => println!("candidate {number} resigns"),
+        // `lead` was cancelled: another one may lead already.
+        Err(error) if error.kind() == ErrorKind::Lost => println!("candidate {number} has lost"),
+        Err(error) => return Err(error),
     }
-    leadership.release().await?;
     Ok(())
 }
 
 async fn lead() {
     tokio::time::sleep(Duration::from_millis(200)).await;
+}
+
+async fn observe(leader: Leader) -> Result<()> {
+    let mut watch = leader.watch().every(Duration::from_millis(50));
+    loop {
+        match watch.changed().await? {
+            Some(leader) => println!("{} leads in term {}", leader.client_id(), leader.term),
+            None => println!("nobody leads"),
+        }
+    }
 }

@@ -4,6 +4,10 @@
 -- newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody
 -- else.
 --
+-- Each holder that this call ends is told so by its client's channel: the writer, or the readers that
+-- this call sweeps away, 16 at the most. Those that are left are told by the calls that sweep them
+-- away, if these have the tag: pump, an acquire, an upgrade, revoke.
+--
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  the token            ARGV[3]  hash tag of the slot's channels
 --
@@ -44,7 +48,7 @@ return answer(function()
   end
   -- A token of the future would cut off those to come.
   limit = math.min(limit, number('fence'))
-  local id, state, _, writes_by = writing()
+  local id, _, _, writes_by = writing()
   local writes = id and writes_by <= limit
   local readers = number('readers')
   local reads = readers > 0 and number('forced') < limit
@@ -65,9 +69,9 @@ return answer(function()
   local token = mint()
   if writes then
     end_write()
-    recalls[#recalls + 1] = is_cached(state) and id or nil
+    ended[#ended + 1] = { id, writes_by }
   end
   settle(true)
-  tell_recalls(ARGV[3], 'w')
+  tell_holders(ARGV[3], 'w')
   return reply('forced', more, token, writes and id or '-', readers)
 end)

@@ -37,6 +37,6 @@ return answer(function()
       recall_readers(false)
     end
   end)
-  tell_recalls(ARGV[2], 'w')
+  tell_holders(ARGV[2], 'w')
   return reply('pumped', more)
 end)

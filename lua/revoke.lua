@@ -56,7 +56,7 @@ return answer(function()
       recall_readers(true)
     end
   end)
-  tell_recalls(ARGV[3], 'w')
+  tell_holders(ARGV[3], 'w')
   if held then
     return reply('revoked', more, limit, number('readers'), deadline or 0)
   end

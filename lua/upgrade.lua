@@ -11,7 +11,7 @@
 --
 -- Reply: status, now, more
 --   granted    token, deadline; if it writes already, the record is written again, so that replicas
---              can confirm it
+--              can confirm it, and with a new token if it writes with that of the read
 --   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
 --   refused    the same: other readers hold, and it was not to wait
 --   conflict   another reader waits to be upgraded: one of the two must release
@@ -106,13 +106,19 @@ return answer(function()
       recall_readers(mine)
     end
   end)
-  tell_recalls(demand.tag, 'w')
+  tell_holders(demand.tag, 'w')
 
   -- It writes by now. If it did so before this call, this may be the claim; and the record is
   -- written again in any case, so that replicas can confirm it.
   local id, state, deadline, minted = writing()
   if id == me then
     if not alive then
+      if minted == demand.token then -- a failover has lost the downgrade before this upgrade
+        if minted <= number('revoked') then
+          return reply('revoked', more)
+        end
+        minted = mint()
+      end
       deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
       write(me, state == 'g' and 'h' or state, deadline, minted)
       flush(true)

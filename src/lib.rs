@@ -32,6 +32,10 @@
 //! has the command `rwlease`, which runs commands under a lock, shows locks, and looks for what
 //! would break them.
 //!
+//! # Without a runtime
+//!
+//! The module `blocking` (feature `blocking`) has the same locks for programs that have none.
+//!
 //! # Layers
 //!
 //! Locks and guards know the client's core and the protocol; those know the router, which owns
@@ -64,6 +68,8 @@
 extern crate self as rwlease;
 
 mod backoff;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 #[cfg(all(test, feature = "embedded"))]
 mod checker;
 mod client;
@@ -79,16 +85,22 @@ mod router;
 mod slot;
 mod telemetry;
 
+pub use client::cache::PlainBecause;
 pub use client::lost::Loss;
 pub use client::request::Renewal;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::builder::Builder;
+#[cfg(any(feature = "native", feature = "redis"))]
+pub use lock::builder::sentinel::Sentinel;
 pub use lock::cached::guard::{CachedGuard, CachedReadGuard, CachedWriteGuard};
 pub use lock::cached::request::{CachedAcquire, TryCached};
 pub use lock::cached::settings::Cache;
 pub use lock::cached::watch::LeaseWatch;
 pub use lock::cached::{CachedRwLock, LocalStatus};
 pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
+pub use lock::leader::leadership::Leadership;
+pub use lock::leader::watch::LeaderWatch;
+pub use lock::leader::{CurrentLeader, Leader};
 pub use lock::lease::{Lease, LeaseState};
 pub use lock::list::Listing;
 pub use lock::locks::Locks;

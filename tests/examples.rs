@@ -9,18 +9,22 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use support::{Cluster, Error, Result, Shape};
+use support::{Cluster, Error, Result, Sentinels, Shape};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const EXAMPLES: [&str; 6] = [
+const EXAMPLES: [&str; 7] = [
     "axum_handler",
+    "blocking",
     "cache_refresh",
     "cached_config",
     "fenced_store",
     "leader_election",
     "run_once",
 ];
+
+/// That needs them, or no server at all.
+const WITH_SENTINELS: &str = "sentinels";
 
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);
@@ -72,6 +76,17 @@ async fn on_a_cluster() -> Result {
         let queries = cluster.node(0).calls("cluster|slots").await?;
         assert!(queries > 0, "{example} did not query the cluster");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn behind_sentinels() -> Result {
+    let sentinels = Sentinels::start().await?;
+    for example in EXAMPLES.into_iter().chain([WITH_SENTINELS]) {
+        let said = run(example, Some(sentinels.url())).await?;
+        assert!(!said.trim().is_empty(), "{example} says nothing");
+    }
+    assert!(run(WITH_SENTINELS, None).await?.contains("a replica knows"));
     Ok(())
 }
 

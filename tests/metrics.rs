@@ -60,6 +60,25 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_ther
         assert!(text.contains(start), "{start}:\n{text}");
     }
     assert!(text.contains("# HELP rwlease_lost_total Leases that were lost"), "{text}");
+    let last = ["rwlease_cache_leases 0", "rwlease_cache_penalty_seconds_count"];
+    cache_locks(&prometheus).await;
+    let text = until(&prometheus, &last).await;
+    for line in [
+        r#"rwlease_cache_grants_total{lease="write"} 1"#,
+        r#"rwlease_cache_recalls_total{mode="write",way="push"} 1"#,
+        r#"rwlease_cache_recall_seconds_count{outcome="released"} 1"#,
+        "rwlease_cache_penalty_seconds_count 1",
+        "rwlease_cache_min_holds_total 0",
+        r#"rwlease_cache_lost_total{outcome="idle"} 0"#,
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
+    }
+    for start in [
+        r#"rwlease_cache_plain_total{reason="unused"}"#,
+        r#"rwlease_cache_contacts_total{reason="due"}"#,
+    ] {
+        assert!(text.contains(start), "{start}:\n{text}");
+    }
     check_dashboard(&text);
 }
 
@@ -93,6 +112,22 @@ async fn use_locks(prometheus: &PrometheusHandle) {
     let guard = lock.read().await.unwrap();
     observing::move_away(&engine, lock.slot());
     guard.keep().await.unwrap();
+}
+
+/// A lock that is cached, used once more, and called back.
+async fn cache_locks(prometheus: &PrometheusHandle) {
+    let engine = Engine::builder().masters(1).build();
+    let settings = Locks::builder().lease(Duration::from_secs(2));
+    let locks = settings.connect_embedded(&engine).await.unwrap();
+    let lock = locks.rwlock("d").unwrap().cached().unwrap();
+    while lock.local().hold.is_none() {
+        drop(lock.write().await.unwrap());
+    }
+    let used = lock.write().await.unwrap();
+    until(prometheus, &[r#"rwlease_cache_contacts_total{reason="due"}"#]).await;
+    drop(used);
+    let others = Locks::builder().connect_embedded(&engine).await.unwrap();
+    drop(others.rwlock("d").unwrap().write().await.unwrap());
 }
 
 /// The text, once it has all of these.
@@ -167,8 +202,15 @@ fn collect(part: &serde_json::Value, queries: &mut Vec<String>) {
 }
 
 /// How the source tells of metrics.
-const TOLD: [&str; 5] =
-    ["count!(\"", "count_each!(\"", "measure!(\"", "measure_each!(\"", "level!(\""];
+const TOLD: [&str; 7] = [
+    "count!(\"",
+    "count_each!(\"",
+    "measure!(\"",
+    "measure_each!(\"",
+    "level!(\"",
+    "counter!(\"",
+    "gauge!(\"",
+];
 
 #[test]
 fn every_metric_is_in_the_documentation_and_the_other_way_round() {

@@ -31,17 +31,27 @@ impl Any {
     }
 }
 
+/// A pair that took less is only counted.
+const SHORT: Duration = Duration::from_micros(50);
+
 /// What came of a crowd.
 pub struct Crowd {
     pairs: u64,
     elapsed: Duration,
-    /// Of some of the pairs, the longest among them.
-    pub waits: Vec<Duration>,
+    /// Of the pairs that were not short, in their order.
+    waits: Vec<Duration>,
 }
 
 impl Crowd {
     pub fn per_second(&self) -> f64 {
         self.pairs as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// What this part of the pairs did not take longer than, ms; 0 if that is a short time.
+    pub fn wait(&self, part: f64) -> f64 {
+        let beyond = (self.pairs as f64 * (1.0 - part)) as usize;
+        let at = self.waits.len().checked_sub(beyond + 1);
+        at.map_or(0.0, |at| self.waits[at].as_secs_f64() * 1e3)
     }
 }
 
@@ -62,7 +72,9 @@ pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> C
                     lock.pair(random.u32(..100) < reads).await;
                     let had = Instant::now();
                     pairs += 1;
-                    waits.push(had - asked);
+                    if had - asked > SHORT {
+                        waits.push(had - asked);
+                    }
                     asked = had;
                 }
                 (pairs, waits)
@@ -76,7 +88,44 @@ pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> C
         all.waits.extend(waits);
     }
     all.elapsed = begun.elapsed();
+    all.waits.sort_unstable();
     all
+}
+
+/// Each takes the lock so many times a second in each mode, at times of its own. The mean wait of a
+/// pair, ms.
+pub async fn at_rate(locks: &[Any], each: u32, time: Duration) -> f64 {
+    let until = Instant::now() + time;
+    let running: Vec<_> = locks
+        .iter()
+        .cloned()
+        .enumerate()
+        .flat_map(|(number, lock)| {
+            [true, false].map(|reads| {
+                let lock = lock.clone();
+                tokio::spawn(async move {
+                    let mut random = Rng::with_seed(number as u64 * 2 + u64::from(reads));
+                    let (mut pairs, mut waited) = (0, Duration::ZERO);
+                    while Instant::now() < until {
+                        let pause = 2.0 * random.f64() / f64::from(each);
+                        sleep(Duration::from_secs_f64(pause)).await;
+                        let asked = Instant::now();
+                        lock.pair(reads).await;
+                        waited += asked.elapsed();
+                        pairs += 1;
+                    }
+                    (pairs, waited)
+                })
+            })
+        })
+        .collect();
+    let (mut pairs, mut waited) = (0, Duration::ZERO);
+    for task in running {
+        let (more, time) = task.await.expect("a task failed");
+        pairs += more;
+        waited += time;
+    }
+    waited.as_secs_f64() * 1e3 / f64::from(pairs.max(1))
 }
 
 /// One pair by each in turn, with a pause between.

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Goals, Table, Target};
-use crowds::{Any, Crowd, crowd, in_turn};
+use crowds::{Any, Crowd, at_rate, crowd, in_turn};
 use peers::Peers;
 use rwlease::{CachedRwLock, Locks};
 use support::Result;
@@ -55,6 +55,7 @@ const PAIRS: u32 = 200_000;
 const RECALLS: usize = 60;
 const TURNS: usize = 100;
 const HOLDS: usize = 1_024;
+const READERS: usize = 1_000;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -79,8 +80,13 @@ async fn main() -> Result<ExitCode> {
     for among in [2, 3, 10] {
         turns(&clients[..among], rounds, &mut goals).await?;
     }
+    seldom(&clients, rounds, &mut goals).await?;
     recalls(&clients, &mut goals).await?;
-    contacts(&clients[0], &mut goals).await?;
+    silent_recalls(&target, &mut goals).await?;
+    contacts(&clients[0], &target, &mut goals).await?;
+    memory(&clients[0], &target).await?;
+    drop(clients);
+    many_readers(&target, rounds).await?;
     print!("{goals}");
     Ok(goals.verdict())
 }
@@ -182,9 +188,8 @@ async fn tasks(
         sleep(Duration::from_millis(200)).await;
     }
     let rate = |crowds: &[Crowd]| median(crowds.iter().map(Crowd::per_second).collect());
-    let waits = |crowds: &[Crowd], part| {
-        median(crowds.iter().map(|crowd| percentile(crowd.waits.clone(), part)).collect())
-    };
+    let waits =
+        |crowds: &[Crowd], part| median(crowds.iter().map(|crowd| crowd.wait(part)).collect());
     let head = format!("{among} clients of {tasks} tasks, {reads} % reads");
     let mut table = Table::new(&[&head, "pairs/s", "p99.9 ms", "worst ms"]);
     let [ours, plain, memory] = &runs;
@@ -237,6 +242,26 @@ async fn turns(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
     Ok(())
 }
 
+/// Ten clients that each write and read ten times a second.
+async fn seldom(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
+    let name = format!("{NAME}:seldom");
+    let mut waits: [Vec<f64>; 2] = Default::default();
+    for _ in 0..rounds {
+        let cached: Vec<_> =
+            clients.iter().map(|locks| Any::Cached(cached(locks, &name))).collect();
+        let plain: Vec<_> =
+            clients.iter().map(|locks| Any::Plain(locks.rwlock(&name).unwrap())).collect();
+        waits[0].push(at_rate(&cached, 10, 2 * TIME).await);
+        waits[1].push(at_rate(&plain, 10, 2 * TIME).await);
+    }
+    let [cached, plain] = waits.map(median);
+    println!(
+        "10 clients, 10 writes and 10 reads a second each: {cached:.2} ms a pair, plain {plain:.2}\n"
+    );
+    goals.at_most("10 writes and 10 reads a second each: wait, of plain", 1.0, cached / plain);
+    Ok(())
+}
+
 /// From the call of another client that finds the lock cached and unused to its guard, and the same
 /// of a lock that is released at that moment.
 async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
@@ -273,8 +298,130 @@ async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
     Ok(())
 }
 
+/// The same where no recall is sent: the clients' user has no right to it.
+async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
+    for node in target.nodes() {
+        node.say::<()>("ACL SETUSER mute on >mute ~* &* +@all -spublish").await?;
+    }
+    let urls: Vec<String> =
+        target.urls().iter().map(|url| url.replace("://", "://mute:mute@")).collect();
+    let (here, there) = (Locks::connect(&urls).await?, Locks::connect(&urls).await?);
+    let waits = (0..RECALLS).map(async |number| {
+        let name = format!("{NAME}:silent:{number}");
+        let lock = cached(&here, &name);
+        warm(&lock, true).await;
+        // At any time since the last contact.
+        sleep(Duration::from_millis(number as u64 * 1_000 / RECALLS as u64)).await;
+        drop(lock.write().await?);
+        let asked = Instant::now();
+        let guard = there.rwlock(&name)?.write().await?;
+        let waited = asked.elapsed();
+        guard.release().await?;
+        Ok(waited)
+    });
+    let waits: Result<Vec<Duration>> = futures::future::try_join_all(waits).await;
+    let waits = waits?;
+    let (half, late) = (percentile(waits.clone(), 0.5), percentile(waits, 0.99));
+    println!("without recalls: median {half:.0} ms, p99 {late:.0}\n");
+    goals.at_most("without recalls, median, ms", 1_300.0, half);
+    goals.at_most("without recalls, p99, ms", 1_600.0, late);
+    Ok(())
+}
+
+/// How many scripts the servers have run.
+async fn scripts_run(target: &Target) -> Result<u64> {
+    let mut scripts = 0;
+    for node in target.nodes() {
+        scripts += node.calls("evalsha").await?;
+    }
+    Ok(scripts)
+}
+
+/// What the key of a lock takes, by how it is held.
+async fn memory(locks: &Locks, target: &Target) -> Result {
+    let mut table = Table::new(&["one holder, bytes of its key", "write", "read"]);
+    for cache in [false, true] {
+        let mut row = vec![if cache { "cached" } else { "plain" }.to_owned()];
+        for writes in [true, false] {
+            let name = format!("{NAME}:memory:{cache}:{writes}");
+            let lock = cached(locks, &name);
+            let plain = locks.rwlock(&name)?;
+            let (mut writing, mut reading) = (None, None);
+            match (cache, writes) {
+                (true, _) => warm(&lock, writes).await,
+                (false, true) => writing = Some(plain.write().await?),
+                (false, false) => reading = Some(plain.read().await?),
+            }
+            let master = target.master_of(plain.slot().get()).await?;
+            let usage = format!("MEMORY USAGE rwlease:{name}");
+            row.push(target.node(master).say::<u64>(&usage).await?.to_string());
+            drop((writing, reading));
+        }
+        table.add(<[String; 3]>::try_from(row).unwrap());
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// A thousand clients that read twenty times a second, and one that writes once a second.
+async fn many_readers(target: &Target, rounds: usize) -> Result {
+    let urls = target.urls();
+    let mut clients = Vec::new();
+    while clients.len() < READERS {
+        let more = (0..50).map(|_| Locks::connect(&urls));
+        clients.extend(futures::future::try_join_all(more).await?);
+    }
+    let name = format!("{NAME}:many");
+    let master = target.master_of(clients[0].rwlock(&name)?.slot().get()).await?;
+    let until = Instant::now() + Duration::from_secs(3 + rounds as u64);
+    let reading: Vec<_> = clients
+        .iter()
+        .enumerate()
+        .map(|(number, locks)| {
+            let lock = cached(locks, &name);
+            tokio::spawn(async move {
+                sleep(Duration::from_micros(number as u64 * 50)).await;
+                while Instant::now() < until {
+                    drop(lock.read().await);
+                    sleep(Duration::from_millis(50)).await;
+                }
+            })
+        })
+        .collect();
+    sleep(Duration::from_secs(2)).await;
+    let writer = Locks::connect(&urls).await?;
+    let writes = writer.rwlock(&name)?;
+    let mut waits = Vec::new();
+    let before = server_time(target, master).await?;
+    let begun = Instant::now();
+    for _ in 0..rounds {
+        let asked = Instant::now();
+        let guard = writes.write().await?;
+        waits.push(asked.elapsed());
+        guard.release().await?;
+        sleep(Duration::from_secs(1).saturating_sub(asked.elapsed())).await;
+    }
+    let spent = (server_time(target, master).await? - before) / begun.elapsed().as_secs_f64();
+    for reader in reading {
+        reader.await?;
+    }
+    let (half, worst) = (percentile(waits.clone(), 0.5), percentile(waits, 1.0));
+    println!(
+        "{READERS} clients that read, one write a second: a write waits {half:.0} ms, the longest {worst:.0}; the server spends {:.0} ms a second\n",
+        spent * 1e3
+    );
+    Ok(())
+}
+
+/// The processor time of a server, s.
+async fn server_time(target: &Target, node: usize) -> Result<f64> {
+    let info = target.node(node).info("cpu").await?;
+    let part = |name: &str| info.get(name).and_then(|time| time.parse::<f64>().ok());
+    Ok(part("used_cpu_user").unwrap_or(f64::NAN) + part("used_cpu_sys").unwrap_or(f64::NAN))
+}
+
 /// What contacts cost, of as many holds as there may be.
-async fn contacts(locks: &Locks, goals: &mut Goals) -> Result {
+async fn contacts(locks: &Locks, target: &Target, goals: &mut Goals) -> Result {
     let mut all = Vec::new();
     for number in 0..HOLDS {
         let lock = cached(locks, &format!("cached:contacts:{number}"));
@@ -293,6 +440,11 @@ async fn contacts(locks: &Locks, goals: &mut Goals) -> Result {
     println!("{kept} leases in use: {:.1} % of a core\n", used * 100.0);
     goals.at_most("contacts of 1,024 leases, % of a core", 2.0, used * 100.0);
     drop(guards);
+    sleep(Duration::from_millis(2_100)).await;
+    let before = scripts_run(target).await?;
+    sleep(Duration::from_secs(2)).await;
+    let calls = scripts_run(target).await? - before;
+    goals.at_most("calls for 1,024 leases that nobody uses, after 2 s", 0.0, calls as f64);
     Ok(())
 }
 

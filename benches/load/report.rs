@@ -18,12 +18,13 @@ use crate::support::Result;
 use crate::svg::{Chart, Series};
 
 /// Other benches, whose output `make bench` leaves beside the report.
-const OTHERS: [(&str, &str); 6] = [
+const OTHERS: [(&str, &str); 7] = [
     ("handoff", "Hand-off"),
     ("scripts", "Server time and memory"),
     ("renewal", "Renewal"),
     ("backends", "Backends"),
     ("allocations", "Allocations"),
+    ("cached", "Cached locks"),
     ("local", "In-process parts"),
 ];
 

@@ -39,7 +39,8 @@ Examples:
 #[command(next_help_heading = "Servers")]
 pub struct Servers {
     /// Servers, `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
-    /// cluster is enough
+    /// cluster is enough. Or the sentinels of a server,
+    /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
     #[arg(long = "redis", value_name = "URL", env = "RWLEASE_URL", global = true)]
     #[arg(value_delimiter = ',', num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
@@ -47,6 +48,11 @@ pub struct Servers {
     /// The user to connect as; its password is taken from RWLEASE_PASSWORD
     #[arg(long, value_name = "NAME", env = "RWLEASE_USER", global = true)]
     pub user: Option<String>,
+
+    /// The user to connect to sentinels as; its password is taken from RWLEASE_SENTINEL_PASSWORD,
+    /// also without a user
+    #[arg(long, value_name = "NAME", env = "RWLEASE_SENTINEL_USER", global = true)]
+    pub sentinel_user: Option<String>,
 
     /// Root certificates (PEM) to trust instead of the system's
     #[arg(long, value_name = "FILE", global = true)]
@@ -83,9 +89,10 @@ pub enum Command {
     Revoke(Named),
     /// Take a lock from its holders at once
     ///
-    /// The old holders are not stopped: until their next renewal they believe that they hold, while
-    /// others already do. Only a store that compares fencing tokens is safe from them. Where
-    /// waiting is possible, `rwlease revoke`.
+    /// The old holders are not stopped: they believe that they hold until they learn of it, while
+    /// others already do. Those that waited for the lock, or cache it, are told at once, as a rule;
+    /// the others learn at their next renewal. Only a store that compares fencing tokens is safe
+    /// from them. Where waiting is possible, `rwlease revoke`.
     #[command(after_help = "Example:\n  rwlease release --force backup")]
     Release(Release),
     /// Look for what would break a lock here

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use rwlease::{Credentials, Locks};
+use rwlease::{Credentials, Locks, Sentinel};
 
 use crate::args::Servers;
 use crate::exit::{Failure, SYSTEM};
 
 const PASSWORD: &str = "RWLEASE_PASSWORD";
+const SENTINEL_PASSWORD: &str = "RWLEASE_SENTINEL_PASSWORD";
+
+/// What marks the URL of sentinels.
+const OF_SENTINELS: &str = "+sentinel://";
 
 /// The name in the servers' `CLIENT LIST`, of the client and of its library.
 pub const NAME: &str = "rwlease";
@@ -21,8 +25,20 @@ pub struct Certificates {
 
 impl Servers {
     pub async fn connect(&self) -> Result<Locks, Failure> {
-        let mut settings =
-            Locks::builder().servers(self.urls()?).prefix(&self.prefix).client_name(NAME);
+        let mut settings = Locks::builder().prefix(&self.prefix).client_name(NAME);
+        settings = match self.sentinels()? {
+            Some(url) => {
+                let mut sentinel: Sentinel = url.parse()?;
+                if let Some((user, password)) = self.sentinel_credentials()? {
+                    sentinel = sentinel.credentials(match user {
+                        Some(user) => Credentials::new(user, password),
+                        None => Credentials::password(password),
+                    });
+                }
+                settings.sentinel(sentinel)
+            }
+            None => settings.servers(self.urls()?),
+        };
         if let Some((user, password)) = self.credentials()? {
             settings = settings.credentials(Credentials::new(user, password));
         }
@@ -39,13 +55,42 @@ impl Servers {
     /// At least one.
     pub fn urls(&self) -> Result<Vec<String>, Failure> {
         let named = self.urls.iter().map(|url| url.trim()).filter(|url| !url.is_empty());
-        let urls: Vec<String> = named.map(with_scheme).collect();
+        let mut urls: Vec<String> = Vec::new();
+        for url in named {
+            match urls.last_mut().filter(|last| goes_on(last)) {
+                Some(last) => *last = format!("{last},{url}"),
+                None => urls.push(with_scheme(url)),
+            }
+        }
         if urls.is_empty() {
             return Err(Failure::usage(
                 "no server is named; give --redis redis://HOST:PORT or set RWLEASE_URL",
             ));
         }
         Ok(urls)
+    }
+
+    /// The URL of the sentinels, if they are named in place of servers.
+    pub fn sentinels(&self) -> Result<Option<String>, Failure> {
+        let mut urls = self.urls()?;
+        match (urls.iter().any(|url| is_of_sentinels(url)), urls.len()) {
+            (false, _) => Ok(None),
+            (true, 1) => Ok(urls.pop()),
+            (true, _) => Err(Failure::usage(
+                "sentinels and other servers are named; give one URL, with all sentinels in it",
+            )),
+        }
+    }
+
+    /// Who the user is to sentinels, if they want to know.
+    pub fn sentinel_credentials(&self) -> Result<Option<(Option<String>, String)>, Failure> {
+        match (std::env::var(SENTINEL_PASSWORD), &self.sentinel_user) {
+            (Ok(password), user) => Ok(Some((user.clone(), password))),
+            (Err(_), None) => Ok(None),
+            (Err(_), Some(user)) => Err(Failure::usage(format!(
+                "--sentinel-user {user} needs a password; set {SENTINEL_PASSWORD}"
+            ))),
+        }
     }
 
     /// The user that was named beside the URLs, and its password.
@@ -72,6 +117,16 @@ impl Servers {
 /// `HOST:PORT` is enough.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("redis://{url}") }
+}
+
+fn is_of_sentinels(url: &str) -> bool {
+    url.contains(OF_SENTINELS)
+}
+
+/// A comma parts URLs, and in the URL of sentinels those: it goes on until there is the name of the
+/// master.
+fn goes_on(url: &str) -> bool {
+    url.split_once(OF_SENTINELS).is_some_and(|(_, rest)| !rest.contains('/'))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -5,6 +5,7 @@ mod clock;
 mod finding;
 mod identity;
 mod probe;
+mod sentinels;
 mod trial;
 mod who;
 
@@ -19,6 +20,7 @@ pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
     let deployment = probe::look(servers).await?;
     let mut findings = checks::all(&deployment);
     findings.extend(identity::all(&deployment));
+    findings.extend(sentinels::all(&deployment));
     findings.extend(trial::all(servers, &deployment).await);
     findings.sort_by_key(|finding| finding.level);
     let mut out = anstream::stdout().lock();

@@ -98,9 +98,10 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
 }
 
 fn holds(holder: &Holder) -> [String; 6] {
-    let state = match holder.revoked {
-        true => "revoked",
-        false => "holds",
+    let state = match (holder.revoked, holder.cached) {
+        (true, _) => "revoked",
+        (false, true) => "cached",
+        (false, false) => "holds",
     };
     [
         state.into(),
@@ -134,6 +135,7 @@ fn in_json(name: &str, slot: Slot, status: &Status) -> Value {
             "age": seconds(holder.age),
             "remaining": seconds(holder.remaining),
             "revoked": holder.revoked,
+            "cached": holder.cached,
         })
     };
     let waiter = |waiter: &Waiter| {

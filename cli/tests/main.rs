@@ -17,6 +17,7 @@ mod queries;
 mod revoking;
 mod running;
 mod secure;
+mod sentinel;
 mod stopped;
 mod terminal;
 mod tool;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use rwlease::Slot;
+use rwlease::{Locks, Slot};
 use tokio::process::Command;
 use tokio::time::sleep;
 
@@ -17,6 +17,9 @@ const ROUNDS: usize = 12;
 
 /// Between two moves.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// More than anybody waits.
+const LONG: Duration = Duration::from_secs(30);
 
 /// A read-modify-write without any protection of its own; two at a time lose counts.
 const COUNT: &str = "read -r n < \"$0\"; sleep 0.01; echo $((n + 1)) > \"$0\"";
@@ -30,7 +33,7 @@ async fn its_own_checks_pass() -> Result {
 async fn no_count_is_lost_beside_the_command_while_the_slot_moves() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let tool = Tool::new(cluster.urls());
-    let folder = Folder::new()?;
+    let folder = Folder::new("moving")?;
     let file = folder.0.join("count").to_string_lossy().into_owned();
     std::fs::write(&file, "0\n")?;
     write_scripts(&folder.0)?;
@@ -50,6 +53,47 @@ async fn no_count_is_lost_beside_the_command_while_the_slot_moves() -> Result {
     assert_eq!(count.trim(), (2 * OF_EACH * ROUNDS).to_string());
     assert!(moves >= 4, "the slot moved {moves} times");
     println!("{moves} moves of the slot under {} increments", 2 * OF_EACH * ROUNDS);
+    Ok(())
+}
+
+/// A client in Rust that has the lock cached gives way to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn its_waiting_recalls_a_cached_holder() -> Result {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let folder = Folder::new("cached")?;
+    let file = folder.0.join("count").to_string_lossy().into_owned();
+    std::fs::write(&file, "0\n")?;
+    write_scripts(&folder.0)?;
+
+    let lock = Locks::connect(cluster.urls()).await?.rwlock("shared")?.cached()?;
+    let done = AtomicBool::new(false);
+    let counting = async {
+        let counted = count_in_python(&cluster, &folder.0, &file).await;
+        done.store(true, Ordering::Relaxed);
+        counted
+    };
+    let mut in_memory = 0;
+    let caching = async {
+        let mut counted = 0;
+        while !done.load(Ordering::Relaxed) {
+            let guard = lock.write().timeout(LONG).await?;
+            in_memory += usize::from(lock.local().hold.is_some());
+            let count: usize = std::fs::read_to_string(&file)?.trim().parse()?;
+            sleep(Duration::from_millis(1)).await;
+            std::fs::write(&file, format!("{}\n", count + 1))?;
+            counted += 1;
+            guard.release().await?;
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok::<usize, Error>(counted)
+    };
+    let (python, counted) = tokio::join!(counting, caching);
+    python?;
+    let count = std::fs::read_to_string(&file)?;
+    assert_eq!(count.trim(), (ROUNDS + counted?).to_string());
+    // Before 7.0 a server cannot call back, and the lock is plain.
+    assert!(in_memory > 0 || !cluster.version().has_sharded_pubsub());
+    println!("{in_memory} increments by a cached lease beside {ROUNDS} in Python");
     Ok(())
 }
 
@@ -105,12 +149,13 @@ fn write_scripts(folder: &Path) -> Result {
     Ok(())
 }
 
-/// One of this process, that goes with this.
+/// One of this process and this name, that goes with this.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Folder> {
-        let path = std::env::temp_dir().join(format!("rwlease-python-{}", std::process::id()));
+    fn new(name: &str) -> Result<Folder> {
+        let name = format!("rwlease-python-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path)?;
         Ok(Folder(path))
     }

@@ -125,5 +125,24 @@ class Replies(unittest.TestCase):
             guard.release()
 
 
+class Nodes:
+    """Stands for the nodes that redis-py has read from the map: those that have slots."""
+
+    def __init__(self):
+        self.nodes_cache = {}
+
+    def get_node(self, host=None, port=None, node_name=None):
+        return self.nodes_cache.get(node_name)
+
+
+class Redirects(unittest.TestCase):
+    def test_ask_may_name_a_server_that_has_no_slot_yet(self):
+        cluster = object.__new__(rwlease.Cluster)
+        cluster.nodes_manager = Nodes()
+        node = cluster.get_node(node_name="10.0.0.9:7003")
+        self.assertEqual((node.host, node.port), ("10.0.0.9", 7003))
+        self.assertIs(cluster.get_node(node_name="10.0.0.9:7003"), node)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -15,8 +15,9 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import NamedTuple
 
 import redis
-from redis.crc import key_slot
 from redis.backoff import NoBackoff
+from redis.cluster import PRIMARY, ClusterNode
+from redis.crc import key_slot
 from redis.retry import Retry
 
 PREFIX = "rwlease:"
@@ -73,9 +74,27 @@ class Script(NamedTuple):
     digest: str
 
 
+def local_time():
+    """Seconds of a clock that goes on while the machine is suspended, if the system has one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class Cluster(redis.RedisCluster):
+    """Follows ASK to servers that have no slot yet, too: redis-py does not know those."""
+
+    def get_node(self, host=None, port=None, node_name=None):
+        node = super().get_node(host, port, node_name)
+        if node is None and node_name:
+            host, _, port = node_name.rpartition(":")
+            node = ClusterNode(host, int(port), PRIMARY)
+            node = self.nodes_manager.nodes_cache.setdefault(node_name, node)
+        return node
+
+
 def connect(url):
     """A connection that never repeats a command by itself: the client must know of each."""
-    return redis.RedisCluster.from_url(
+    return Cluster.from_url(
         url, retry=Retry(NoBackoff(), 0), decode_responses=True, socket_timeout=1
     )
 
@@ -136,10 +155,10 @@ class Client:
 
     def _call(self, script, key, args, patience=None, on_doubt=lambda: None):
         """Repeats a call until it is answered; each time with the arguments that `args()` gives."""
-        give_up = time.monotonic() + (self.patience if patience is None else patience)
+        give_up = local_time() + (self.patience if patience is None else patience)
         while True:
             words = args()
-            sent = time.monotonic()
+            sent = local_time()
             try:
                 text = self._eval(self._scripts[script], key, words)
             except FAILURES as error:
@@ -148,7 +167,7 @@ class Client:
                     on_doubt()
                 elif not isinstance(error, CHANGING):
                     raise
-                if time.monotonic() >= give_up:
+                if local_time() >= give_up:
                     raise Unreachable(f"{script}: {error}") from error
                 if isinstance(error, redis.ReadOnlyError):
                     self._look_again()
@@ -157,7 +176,7 @@ class Client:
             except BaseException:  # Ctrl-C
                 on_doubt()
                 raise
-            reply = Reply.parse(text, sent, time.monotonic())
+            reply = Reply.parse(text, sent, local_time())
             if reply.more and script != "pump":
                 self._pump(key)
             return reply
@@ -210,8 +229,8 @@ class _Acquisition:
 
     def wait(self, seconds):
         """A guard, as soon as it is this one's turn."""
-        give_up = float("inf") if seconds is None else time.monotonic() + seconds
-        began = time.monotonic()
+        give_up = float("inf") if seconds is None else local_time() + seconds
+        began = local_time()
         is_try = seconds == 0
         while True:
             reply = self._ask(is_try)
@@ -222,16 +241,16 @@ class _Acquisition:
             if reply.status == "stale":
                 # The server's clock went on further than this side knew, or another one decides.
                 self.clock = None
-                if is_try and time.monotonic() - began > self.client.patience:
+                if is_try and local_time() - began > self.client.patience:
                     raise NotAcquired(f"{self.key}: every call came too late")
             elif reply.status == "queued":
                 self.ticket = reply.values[0]
                 if is_try:
                     # Nobody but cached holders is in its way, and they were asked for the lock.
-                    is_try, give_up = False, time.monotonic() + TRY
+                    is_try, give_up = False, local_time() + TRY
             else:  # refused; or cached, which is no other thing to a try that may wait
                 raise NotAcquired(self.key)
-            left = give_up - time.monotonic()
+            left = give_up - local_time()
             if left <= 0 and not is_try:
                 raise NotAcquired(self.key)
             if reply.status == "queued":
@@ -272,7 +291,7 @@ class _Acquisition:
             if self.clock is None:
                 self._read_clock()
             now, at = self.clock
-            self.not_after = now + int((time.monotonic() - at) * 1000) + LATEST
+            self.not_after = now + int((local_time() - at) * 1000) + LATEST
             flags = "ft" if is_try else "f"
             window = max(1000, int(self.client.poll * 4000))
             ttl = max(TIME_TO_LIVE, 2 * window)
@@ -316,7 +335,7 @@ class Guard:
     @property
     def is_held(self):
         """Whether the server's clock cannot have reached the end of the lease."""
-        return not self._lost and time.monotonic() < self._until
+        return not self._lost and local_time() < self._until
 
     def check(self):
         """Raises `Lost` if the lock may be somebody else's. A store compares `token` besides."""
@@ -339,15 +358,16 @@ class Guard:
         self.release()
 
     def _bound(self, reply):
-        # A tenth of the lease is for another server's clock, which decides after a failover.
-        left = int(reply.values[1]) - reply.now - self._acquisition.lease / 10
+        # The server's clock may have been almost 1 ms further than it said. A tenth of the lease is
+        # for another server's clock, which decides after a failover.
+        left = int(reply.values[1]) - reply.now - 1 - self._acquisition.lease / 10
         return reply.sent + left / 1000
 
     def _keep(self):
         """Renews until the release, or until the lease has ended."""
         pause = self._acquisition.lease / 3000
         while not self._ended.wait(pause):
-            left = self._until - time.monotonic()
+            left = self._until - local_time()
             if left <= 0:
                 break
             try:

@@ -177,7 +177,7 @@ local function acquire(mode)
       call_back(mode)
     end
   end)
-  tell_recalls(demand.tag, mode)
+  tell_holders(demand.tag, mode)
   local state, deadline, token = held(mode)
   entry = waiter(me)
   if state and demand.cached then

@@ -4,6 +4,7 @@
 -- at, downwards, -1 when all have been asked. The last reader fills a hole, so none is passed over.
 local PASS = 16 -- readers that one call looks at
 local passed = false -- whether this call has
+local recalls = {} -- cached holders to be asked at the end, by their ids
 
 local function ask(id)
   if id ~= me and recalls[#recalls] ~= id then
@@ -72,15 +73,21 @@ local function recalled(state)
   return state == 'c' and 'w' or '-'
 end
 
--- Asks for it, once all is written: "<now> <mode> <id>". The mode is 'r' if only readers want it.
-local function tell_recalls(tag, mode)
-  if not recalls[1] then
-    return
-  elseif mode == 'r' and (get('writers_head') or get('upgrader')) then
+-- Tells holders what they must know, once all is written. Nothing depends on whether they hear it.
+-- Asks for what is cached by "<now> <mode> <id>", whose mode is 'r' if only readers want it; those
+-- that a forced release has ended are told so by "<now> f <id> <token>".
+local function tell_holders(tag, mode)
+  local function say(what, id, rest)
+    local channel = '{' .. tag .. '}rwlease:' .. string.sub(id, 1, CLIENT)
+    redis.pcall('SPUBLISH', channel, format('%.0f %s %s%s', now, what, id, rest))
+  end
+  if recalls[1] and mode == 'r' and (get('writers_head') or get('upgrader')) then
     mode = 'w'
   end
   for _, id in ipairs(recalls) do
-    local channel = '{' .. tag .. '}rwlease:' .. string.sub(id, 1, CLIENT)
-    redis.pcall('SPUBLISH', channel, format('%.0f %s %s', now, mode, id))
+    say(mode, id, '')
+  end
+  for _, lease in ipairs(ended) do
+    say('f', lease[1], format(' %.0f', lease[2]))
   end
 end

@@ -1,7 +1,7 @@
 //! What must be so in every state: what clients believe, and the server's record of it.
 
 use crate::checker::client::Client;
-use crate::checker::program::Plan;
+use crate::checker::program::{Budget, Plan};
 use crate::checker::time::{NOW, server_ms};
 use crate::checker::view::{Record, View};
 use crate::checker::world::{Model, World};
@@ -15,6 +15,10 @@ pub(super) struct Belief {
     pub(super) token: u64,
     /// Until the server's clock reads this.
     pub(super) ends: u64,
+    /// The token of its lease, which the server knows.
+    granted: u64,
+    /// Its own token may be another one that the lease owns.
+    is_cached: bool,
 }
 
 impl Belief {
@@ -23,22 +27,31 @@ impl Belief {
         if client.gives_back() {
             return None;
         }
+        let (ends, granted) = (server_ms(holding.ends), holding.token);
+        if holding.contact.is_some() {
+            let hold = client.hold.as_ref().filter(|_| holding.is_held(NOW))?;
+            let writes = hold.guard? == Mode::Write;
+            return Some(Belief { writes, token: hold.token, ends, granted, is_cached: true });
+        }
         // The guard of a write is gone when its downgrade is asked for.
         let writes =
             holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade);
-        let ends = server_ms(holding.ends);
-        holding.is_held(NOW).then_some(Belief { writes, token: holding.token, ends })
+        let belief = Belief { writes, token: granted, ends, granted, is_cached: false };
+        holding.is_held(NOW).then_some(belief)
     }
 }
 
 type Rule = fn(&Model, &World, &View) -> Option<String>;
 
 /// What must be true of clients that believe that they hold.
-const RULES: [(&str, Rule); 3] = [
+const RULES: [(&str, Rule); 4] = [
     ("a writer believes alone", exclusion),
     ("nobody overtakes a writer", newest_writes),
     ("who believes has a lease", each_has_a_lease),
+    (RECALLS, recalls_are_obeyed),
 ];
+
+pub(super) const RECALLS: &str = "what is not used is given to who waits";
 
 const NOTHING_LEFT: &str = "nothing is left behind";
 
@@ -69,7 +82,7 @@ pub(super) fn broken(model: &mut Model, world: &World) -> Option<String> {
 fn beliefs(model: &Model, world: &World) -> impl Iterator<Item = (String, Belief)> {
     (0..world.clients.len()).filter_map(move |at| {
         let client = model.client(world, at);
-        let belief = Belief::of(client).filter(|belief| belief.token > world.taken)?;
+        let belief = Belief::of(client).filter(|belief| belief.granted > world.taken)?;
         Some((model.id(at, client.at), belief))
     })
 }
@@ -91,9 +104,10 @@ fn something_left(view: &View) -> Option<String> {
 fn each_has_a_lease(model: &Model, world: &World, view: &View) -> Option<String> {
     beliefs(model, world).find_map(|(id, belief)| {
         let found = view.holder(&id);
+        let owned = if belief.is_cached { view.number("fence") } else { 0 };
         let is_backed = |record: &Record| {
             record.deadline >= belief.ends
-                && record.token >= belief.token
+                && record.token.max(owned) >= belief.token
                 && (record.writes || !belief.writes)
         };
         (!found.is_some_and(is_backed)).then(|| format!("{id} {belief:?}, {found:?}"))
@@ -109,8 +123,29 @@ fn exclusion(model: &Model, world: &World, _: &View) -> Option<String> {
 /// Its own late call may have been granted anew, with a newer token, and no more than that.
 fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
     beliefs(model, world).filter(|(_, belief)| belief.writes).find_map(|(id, belief)| {
-        let own = view.holder(&id).map_or(belief.token, |record| record.token);
+        let own = view.holder(&id).map_or(belief.token, |record| match belief.is_cached {
+            true if record.writes => view.number("fence"),
+            _ => record.token,
+        });
         (world.newest > own.max(belief.token))
             .then(|| format!("{id} {belief:?}, and {} was given", world.newest))
+    })
+}
+
+/// Where nothing is due, and no message can have been lost since its client asked last.
+fn recalls_are_obeyed(model: &Model, world: &World, view: &View) -> Option<String> {
+    let Budget { lost_messages, moves, failovers, .. } = model.plan.budget;
+    if lost_messages + moves + failovers > 0 || model.is_urgent(world) {
+        return None;
+    }
+    let is_blocked = |by: &Record| {
+        let mut waiters = view.living_waiters();
+        waiters.find(|(_, waiter)| by.writes || waiter.mode == 'w').map(|(id, _)| id.to_owned())
+    };
+    (0..world.clients.len()).find_map(|at| {
+        let client = model.client(world, at);
+        let id = model.id(at, client.at);
+        let record = view.holder(&id).filter(|_| client.keeps_unused())?;
+        is_blocked(record).map(|waiter| format!("{id} keeps it from {waiter}"))
     })
 }

@@ -6,8 +6,8 @@ use crate::client::acquisition::shift::Visitor;
 use crate::clock::Moment;
 use crate::node::Reply;
 use crate::protocol::{
-    Acquire, Acquired, BadReply, Ended, Envelope, Forced, Goal, Grant, LockKey, Release, Renewed,
-    Revoked, Scripts, force_release, pump, pumped, revoke,
+    Acquire, Acquired, BadReply, Ended, Envelope, Forced, Goal, Grant, Holds, LockKey, Release,
+    Renewed, Revoked, Scripts, force_release, pump, pumped, revoke,
 };
 use crate::protocol::{AcquisitionId, Mode};
 use crate::router;
@@ -51,6 +51,7 @@ pub(super) enum Request {
 pub(super) enum Answer {
     Acquired(Acquired),
     Renewed(Renewed),
+    Asked(Option<u64>),
     Downgraded(Renewed),
     Released {
         only_wait: bool,
@@ -62,7 +63,8 @@ pub(super) enum Answer {
     Outside,
 }
 
-/// A grant that is on its way to a client.
+/// A message that is on its way to a client. That of a recall has no token, and only a grant has a
+/// deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Message {
     pub(super) client: u8,
@@ -72,6 +74,17 @@ pub(super) struct Message {
     /// The server's time when it was sent.
     pub(super) now: u64,
     pub(super) more: bool,
+    pub(super) about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum About {
+    Grant,
+    /// Somebody wants what is cached.
+    RecallToRead,
+    RecallToWrite,
+    /// A forced release has ended its lease.
+    End,
 }
 
 impl Request {
@@ -85,6 +98,7 @@ impl Request {
         match self {
             Request::Acquire(acquire) => acquire.call(scripts, id, lock, NOW),
             Request::Work(Sending::Renew { renew, .. }) => renew.call(scripts, id, lock),
+            Request::Work(Sending::Ask { .. }) => Holds { id: id.as_str() }.call(scripts, lock),
             Request::Work(Sending::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
             Request::Work(Sending::Release(release)) => release.call(scripts, id, lock),
             Request::GiveBack => RELEASE.call(scripts, id, lock),
@@ -103,6 +117,10 @@ impl Request {
             Request::Work(Sending::Renew { .. }) => {
                 let (envelope, renewed) = Renewed::read(reply)?;
                 (envelope, Answer::Renewed(renewed))
+            }
+            Request::Work(Sending::Ask { .. }) => {
+                let (envelope, token) = Holds::read(reply)?;
+                (envelope, Answer::Asked(token))
             }
             Request::Work(Sending::Downgrade(_)) => {
                 let (envelope, renewed) = Renewed::read(reply)?;
@@ -129,6 +147,7 @@ impl Request {
             Request::Acquire(Acquire { goal: Goal::Take(Mode::Write, _), .. }) => "acquire_write",
             Request::Acquire(_) => "upgrade",
             Request::Work(Sending::Renew { .. }) => "renew",
+            Request::Work(Sending::Ask { .. }) => "holds",
             Request::Work(Sending::Downgrade(_)) => "downgrade",
             Request::Work(Sending::Release(Release { only_wait: true })) => "release wait",
             Request::Work(Sending::Release(_)) => "release",
@@ -196,8 +215,10 @@ impl Call {
             self.not_after = (self.not_after - by.by_ms).max(SERVER_NOW - 1);
         }
         match &mut self.stage {
-            Stage::Sent(Request::Work(Sending::Renew { ends, .. }))
-            | Stage::Loose(Request::Work(Sending::Renew { ends, .. })) => by.told(ends),
+            Stage::Sent(Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends }))
+            | Stage::Loose(Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends })) => {
+                by.told(ends);
+            }
             Stage::Answered(envelope, answer) => {
                 // 0: the script did not read the clock.
                 envelope.now = envelope.now.saturating_sub(by.by_ms);
@@ -219,8 +240,12 @@ impl Call {
     pub(super) fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
         match &mut self.stage {
             Stage::Sent(request) | Stage::Loose(request) => request.each_token(visit),
+            Stage::Answered(_, Answer::Asked(token)) => token.iter_mut().for_each(visit),
             Stage::Answered(_, answer) => {
-                answer.grant().into_iter().for_each(|grant| visit(&mut grant.token));
+                if let Some(grant) = answer.grant() {
+                    visit(&mut grant.token);
+                    visit(&mut grant.fence);
+                }
             }
         }
     }

@@ -88,7 +88,7 @@ impl Rewriting<'_> {
         match &text[1..2] {
             "F" | "Q" => head,
             // Of one that is or was cached: its state, flags, token and id.
-            _ if text[44..].starts_with(char::is_alphabetic) => {
+            _ if is_cached(text) => {
                 let (deadline, token) =
                     (self.past(number(31, 44), 0), (self.token)(number(46, 62)));
                 format!("{head}{deadline:013}{}{token:016}{}", &text[44..46], self.id(&text[62..]))
@@ -140,11 +140,20 @@ impl Rewriting<'_> {
     }
 }
 
+/// The line is of one that is or was cached.
+fn is_cached(line: &str) -> bool {
+    line.get(44..).is_some_and(|rest| rest.starts_with(char::is_alphabetic))
+}
+
 /// All tokens of a lock.
 pub(super) fn tokens_of(lock: &Lock) -> Vec<u64> {
     let mut tokens: Vec<u64> = Vec::new();
     for (field, value) in &lock.fields {
         let token = match field.as_str() {
+            "s" if is_cached(value) => {
+                tokens.extend(value[46..62].parse::<u64>());
+                &value[15..31]
+            }
             "s" => &value[15..31],
             "revoked" | "forced" => value.as_str(),
             "writer" => &value[14..30],

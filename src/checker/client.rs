@@ -1,7 +1,8 @@
 //! One client: its program, and the real acquisition that it has under way, driven as
 //! `client::acquire` and `client::worker` drive it.
 
-use crate::checker::call::{Answer, Call, Message, Request, Stage};
+use crate::checker::call::{About, Answer, Call, Message, Request, Stage};
+use crate::checker::hold::Hold;
 use crate::checker::program::{Change, Wish};
 use crate::checker::time::{NOW, Older, SERVER_NOW, Tokens, UNIT, server_ms};
 use crate::client::acquisition::shift::Visitor;
@@ -10,7 +11,7 @@ use crate::client::reply::{Failure, Outcome, Told};
 use crate::client::settings::Settings;
 use crate::clock::Moment;
 use crate::node::Address;
-use crate::protocol::{Acquire, Ended, Envelope, Grant, Release};
+use crate::protocol::{Acquire, Ended, Envelope, Grant, Mode, Release};
 use crate::router::{CallError, ClockBound, Reason};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Copy)]
@@ -33,6 +34,10 @@ pub(super) struct Client {
     upgrades: bool,
     /// When the worker is to look at it.
     look: Option<Moment>,
+    /// What it has cached, and what pushes have said of who wants it. They can come before the
+    /// grant.
+    pub(super) hold: Option<Hold>,
+    pub(super) recall: Option<Mode>,
 }
 
 /// What the task of a request is at.
@@ -58,6 +63,10 @@ pub(super) enum ClientFault {
     NeverPolls,
     /// It forgets a lease that it gives up.
     NeverReleases,
+    /// It keeps what others want.
+    IgnoresRecalls,
+    /// A guard has the token of the one before it.
+    ReusesTokens,
 }
 
 /// What surrounds a client.
@@ -94,6 +103,8 @@ impl Client {
             request: Driver::Resting,
             upgrades: false,
             look: None,
+            hold: None,
+            recall: None,
         }
     }
 
@@ -130,7 +141,11 @@ impl Client {
 
     /// A guard is there that its owner can drop.
     pub(super) fn may_drop(&self) -> bool {
-        self.request == Driver::Resting && matches!(self.state, Some(State::Held(_)))
+        self.rests() && self.hold.is_none() && matches!(self.state, Some(State::Held(_)))
+    }
+
+    pub(super) fn rests(&self) -> bool {
+        self.request == Driver::Resting
     }
 
     /// Its owner can release it by a call.
@@ -154,10 +169,13 @@ impl Client {
     /// All tokens that it knows.
     pub(super) fn tokens(&self) -> Vec<u64> {
         let mut all = Vec::new();
-        let state = self.state.clone();
-        let mut note = Tokens(|token: &mut u64| all.push(*token));
-        state.into_iter().for_each(|mut state| state.visit(&mut note));
+        self.clone().visit(&mut Tokens(|token: &mut u64| all.push(*token)));
         all
+    }
+
+    pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
+        self.state.iter_mut().for_each(|state| state.visit(visitor));
+        self.hold.iter_mut().for_each(|hold| hold.visit(visitor));
     }
 
     pub(super) fn crash(&mut self) {
@@ -174,7 +192,7 @@ impl Client {
 }
 
 impl Turn<'_> {
-    fn on(&mut self, event: Event) -> Option<Next> {
+    pub(super) fn on(&mut self, event: Event) -> Option<Next> {
         let state = self.client.state.as_mut()?;
         let context = Context { now: NOW, random: 0.0, settings: self.around.settings };
         let effects = state.on(event, &context);
@@ -279,6 +297,7 @@ impl Turn<'_> {
 
     pub(super) fn join(&mut self) {
         self.client.hears = true;
+        self.look_for_recalls();
         if matches!(self.client.request, Driver::Waiting(..)) {
             self.on(Event::Missed);
         }
@@ -354,10 +373,10 @@ impl Turn<'_> {
         self.on(Event::Look);
     }
 
-    fn send(&mut self, request: Request) {
+    pub(super) fn send(&mut self, request: Request) {
         let latest = NOW.after(self.around.settings.call_timeout);
         let until = match request {
-            Request::Work(Sending::Renew { ends, .. }) => latest.min(ends),
+            Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends }) => latest.min(ends),
             _ => latest,
         };
         let stage = Stage::Sent(request);
@@ -373,6 +392,12 @@ impl Turn<'_> {
         self.follows.pump |= more;
         if is_over {
             return;
+        }
+        match message.about {
+            About::Grant => {}
+            About::RecallToRead => return self.called_back(Mode::Read),
+            About::RecallToWrite => return self.called_back(Mode::Write),
+            About::End => return drop(self.on(Event::Ended { token })),
         }
         let mut bound = ClockBound::default();
         bound.observe(NOW, NOW, SERVER_NOW);
@@ -395,7 +420,11 @@ impl Turn<'_> {
                 self.acquired(Ok(told));
             }
             Answer::Renewed(what) => {
+                self.contacted();
                 self.on(Event::Renewed(Ok(told(around, sent, envelope, what))));
+            }
+            Answer::Asked(what) => {
+                self.on(Event::Asked(Ok(told(around, sent, envelope, what))));
             }
             Answer::Downgraded(what) => {
                 self.on(Event::Downgraded(Ok(told(around, sent, envelope, what))));
@@ -422,7 +451,11 @@ impl Turn<'_> {
         let failure = failure(call.not_after);
         match Kind::of(call) {
             Kind::Acquire => self.acquired(Err(failure)),
-            Kind::Renew => drop(self.on(Event::Renewed(Err(failure)))),
+            Kind::Renew => {
+                self.contacted();
+                self.on(Event::Renewed(Err(failure)));
+            }
+            Kind::Ask => drop(self.on(Event::Asked(Err(failure)))),
             Kind::Downgrade => drop(self.on(Event::Downgraded(Err(failure)))),
             Kind::Release { only_wait } => {
                 drop(self.on(Event::Released { only_wait, outcome: Err(failure) }));
@@ -443,6 +476,7 @@ impl Turn<'_> {
 pub(super) enum Kind {
     Acquire,
     Renew,
+    Ask,
     Downgrade,
     Release { only_wait: bool },
     GiveBack,
@@ -456,6 +490,7 @@ impl Kind {
             Stage::Sent(request) | Stage::Loose(request) => match request {
                 Request::Acquire(_) => Kind::Acquire,
                 Request::Work(Sending::Renew { .. }) => Kind::Renew,
+                Request::Work(Sending::Ask { .. }) => Kind::Ask,
                 Request::Work(Sending::Downgrade(_)) => Kind::Downgrade,
                 Request::Work(Sending::Release(Release { only_wait })) => {
                     Kind::Release { only_wait: *only_wait }
@@ -467,6 +502,7 @@ impl Kind {
             Stage::Answered(_, answer) => match answer {
                 Answer::Acquired(_) => Kind::Acquire,
                 Answer::Renewed(_) => Kind::Renew,
+                Answer::Asked(_) => Kind::Ask,
                 Answer::Downgraded(_) => Kind::Downgrade,
                 Answer::Released { only_wait, .. } => Kind::Release { only_wait: *only_wait },
                 Answer::GivenBack(_) => Kind::GiveBack,

@@ -13,6 +13,7 @@ mod call;
 mod canonical;
 mod client;
 mod faults;
+mod hold;
 mod intern;
 mod planted;
 mod program;

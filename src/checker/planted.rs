@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::checker::beliefs;
+use crate::checker::beliefs::{self, RECALLS};
 use crate::checker::client::ClientFault;
 use crate::checker::faults::{Fault, root};
 use crate::checker::program::{Budget, Plan, Wish};
@@ -10,8 +10,8 @@ use crate::checker::rules;
 use crate::checker::search::{A_WAY_OUT, Violation, search};
 use crate::checker::step::Changed;
 use crate::checker::time::UNIT;
-use crate::checker::world::Model;
-use crate::checker::worlds::{NONE, R, RU, TW, W, WDU};
+use crate::checker::world::{GUARDS, Model};
+use crate::checker::worlds::{CR, CW, NONE, R, RU, TW, W, WDU};
 
 /// A fault in the scripts, by the text that it changes.
 struct Planted {
@@ -27,6 +27,7 @@ const CRASH: Budget = Budget { crashes: 1, ..NONE };
 const CANCEL: Budget = Budget { cancelled: 1, ..NONE };
 const ABANDONED: Budget = Budget { abandoned: 1, ..NONE };
 const SLOW: Budget = Budget { slow: 1, ..NONE };
+const FORCED: Budget = Budget { forced: 1, ..NONE };
 const REVOKED: Budget = Budget { revoked: 1, ..SLOW };
 
 const fn planted(
@@ -223,6 +224,24 @@ const PLANTED: &[Planted] = &[
         ],
     ),
     planted(
+        "a message says what is so",
+        &[W, R],
+        FORCED,
+        ["force_release.lua", "  if writes then\n    end_write()", "  if writes then\n    do end"],
+    ),
+    planted(
+        "who is ended by force is told",
+        &[W, R],
+        FORCED,
+        ["force_release.lua", "    ended[#ended + 1] = { id, writes_by }\n", ""],
+    ),
+    planted(
+        "who is ended by force is told",
+        &[R, R],
+        FORCED,
+        ["lib/readers.lua", "        ended[#ended + 1] = { id, token }\n", ""],
+    ),
+    planted(
         "who is granted is told",
         &[W, R],
         NONE,
@@ -287,6 +306,34 @@ const PLANTED: &[Planted] = &[
         ],
     ),
     planted(
+        "marks fall",
+        &[CW, R],
+        NONE,
+        [
+            "renew.lua",
+            "  return is_cached(state) and not tokens and 'b' or state",
+            "  return is_cached(state) and (not tokens and 'b' or 'k') or state",
+        ],
+    ),
+    planted(
+        "who is cached is marked and counted",
+        &[CR, R],
+        NONE,
+        ["lib/readers.lua", "    count_cached(-1)", "    do end"],
+    ),
+    planted(
+        "the first in line asks who is in its way",
+        &[CR, RU],
+        NONE,
+        ["upgrade.lua", "      recall_readers(mine)", "      do end"],
+    ),
+    planted(
+        "the first in line asks who is in its way",
+        &[CW, W],
+        NONE,
+        ["lib/recall.lua", "  elseif state == 'c' and again then", "  elseif false then"],
+    ),
+    planted(
         A_WAY_OUT,
         &[W, R],
         NONE,
@@ -334,14 +381,23 @@ fn each_fault_has_its_place() {
 #[test]
 fn no_rule_is_without_a_fault() {
     let planted: BTreeSet<&str> = PLANTED.iter().map(|planted| planted.rule).collect();
-    let clients = BTreeSet::from(["who believes has a lease"]);
-    let known = rules::names().chain(beliefs::names()).chain([A_WAY_OUT]).collect();
+    let clients = BTreeSet::from(["who believes has a lease", RECALLS, GUARDS]);
+    let known = rules::names().chain(beliefs::names()).chain([A_WAY_OUT, GUARDS]).collect();
     assert_eq!(&planted | &clients, known);
 }
 
 /// The client has a fault: all rules are judged, and this one finds it.
 fn is_found_in_the_client(rule: &str, fault: ClientFault, budget: Budget) {
-    let plan = Plan { budget, call_slice: UNIT, ..Plan::new("planted", &[W, R]) };
+    is_found_in_clients(&[W, R], rule, fault, budget);
+}
+
+fn is_found_in_clients(
+    programs: &'static [&'static [Wish]],
+    rule: &str,
+    fault: ClientFault,
+    budget: Budget,
+) {
+    let plan = Plan { budget, call_slice: UNIT, ..Plan::new("planted", programs) };
     let changed = Changed { client: Some(fault), ..Changed::default() };
     let violation = find(plan, changed).unwrap();
     println!("{rule}: in {} steps\n{}", violation.steps, violation.history);
@@ -356,6 +412,16 @@ fn who_counts_from_the_answer_believes_for_too_long() {
 #[test]
 fn who_forgets_leaves_something_behind() {
     is_found_in_the_client("nothing is left behind", ClientFault::NeverReleases, NONE);
+}
+
+#[test]
+fn who_ignores_recalls_keeps_what_it_does_not_use() {
+    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecalls, NONE);
+}
+
+#[test]
+fn who_uses_a_token_again_is_found() {
+    is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NONE);
 }
 
 /// That it dies is no way out.

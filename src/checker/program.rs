@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::checker::time::UNIT;
 use crate::client::acquisition::State;
 use crate::client::polling::PollSettings;
-use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::client::settings::Settings;
 use crate::protocol::{Fairness, Goal, Mode};
 
@@ -25,6 +25,11 @@ pub(super) struct Wish {
     pub(super) changes: &'static [Change],
     /// Its holder may also release it by a call of its own.
     pub(super) gives_back: bool,
+    /// It keeps the lease for so many guards more, and gives it back when it is called back.
+    pub(super) caches: bool,
+    pub(super) uses: u8,
+    /// A try waits for those that have the lock only cached.
+    pub(super) waits_for_cached: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,9 @@ impl Wish {
         hold: None,
         changes: &[],
         gives_back: false,
+        caches: false,
+        uses: 0,
+        waits_for_cached: false,
     };
     pub(super) const WRITE_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::WRITE };
     pub(super) const READ_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::READ };
@@ -52,6 +60,10 @@ impl Wish {
         Wish { fairness: Fairness::ReadersFirst, ..Wish::WRITE };
     pub(super) const TRY_WRITE: Wish = Wish { waits: false, ..Wish::WRITE };
     pub(super) const TRY_READ: Wish = Wish { waits: false, ..Wish::READ };
+    pub(super) const TRY_WRITE_OF_CACHED: Wish = Wish { waits_for_cached: true, ..Wish::TRY_WRITE };
+    pub(super) const CACHED_WRITE: Wish = Wish { caches: true, uses: 2, ..Wish::WRITE };
+    pub(super) const SELDOM_CACHED_WRITE: Wish = Wish { uses: 1, ..Wish::CACHED_WRITE };
+    pub(super) const CACHED_READ: Wish = Wish { caches: true, uses: 1, ..Wish::READ };
     pub(super) const UPGRADE: Wish = Wish { changes: &[Change::Upgrade], ..Wish::READ };
     pub(super) const DOWNGRADE: Wish = Wish { changes: &[Change::Downgrade], ..Wish::WRITE };
     pub(super) const THERE_AND_BACK: Wish =
@@ -61,6 +73,10 @@ impl Wish {
         let hold = self.hold.map(|units| units * UNIT);
         let fairness = self.fairness;
         let options = LeaseOptions { fairness, hold, ..LeaseOptions::of(settings) };
+        let options = match self.caches {
+            true => LeaseOptions { renewal: Renewal::Manual, cached: true, ..options },
+            false => options,
+        };
         let goal = Goal::Take(self.mode, self.fairness);
         State::new(goal, &options, self.policy(), NOW)
     }
@@ -68,6 +84,9 @@ impl Wish {
     pub(super) fn policy(&self) -> WaitPolicy {
         match self.waits {
             true => WaitPolicy::Queue { until: None },
+            false if self.waits_for_cached => {
+                WaitPolicy::Try { until: NOW.after(UNIT), for_cached: UNIT }
+            }
             false => WaitPolicy::strict_try(NOW.after(UNIT)),
         }
     }

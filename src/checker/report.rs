@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::checker::beliefs::Belief;
-use crate::checker::call::Call;
+use crate::checker::call::{About, Call};
 use crate::checker::search::Summary;
 use crate::checker::time::SERVER_NOW;
 use crate::checker::world::{Action, FAULTS, Model, World};
@@ -70,7 +70,11 @@ fn in_words(model: &mut Model, world: &World, action: Action) -> String {
         Action::Answer(at) => format!("the answer to the {} comes", call(at)),
         Action::Abandon(at) => format!("the {} comes to no answer, and may still arrive", call(at)),
         Action::Vanish(at) => format!("the {} never arrives", call(at)),
-        Action::Hear(at) => format!("{} hears of its grant", message(at)),
+        Action::Hear(at) => match world.messages[at].about {
+            About::Grant => format!("{} hears of its grant", message(at)),
+            About::End => format!("{} hears that its lease was ended by force", message(at)),
+            _ => format!("{} hears that somebody wants the lock", message(at)),
+        },
         Action::LoseMessage(at) => format!("the message to {} is lost", message(at)),
         Action::Wake(at) => format!("{} polls", letter(at)),
         Action::Look(at) => format!("the worker of {} looks at it", letter(at)),
@@ -79,6 +83,11 @@ fn in_words(model: &mut Model, world: &World, action: Action) -> String {
         Action::Change(at) => format!("{} begins to change its lease", letter(at)),
         Action::Join(at) => format!("{} subscribes", letter(at)),
         Action::GiveBack(at) => format!("{} releases its lease by a call", letter(at)),
+        Action::Use(at, mode) => {
+            format!("a guard to {mode:?} comes out of what {} has cached", letter(at))
+        }
+        Action::Leave(at) => format!("the guard of {} is dropped", letter(at)),
+        Action::Contact(at) => format!("{} asks whether somebody wants the lock", letter(at)),
         Action::Crash(at) => format!("{} dies", letter(at)),
         Action::FailOver => "a replica takes over that lacks the last write".into(),
         Action::Move => "another server has the lock, and lacks nothing".into(),

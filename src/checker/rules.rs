@@ -25,6 +25,10 @@ pub(super) struct Step<'a> {
     pub(super) envelope: Envelope,
     pub(super) answer: &'a Answer,
     pub(super) pushes: &'a [Push],
+    /// The acquisitions that are asked for what they have cached.
+    pub(super) recalls: &'a [String],
+    /// The acquisitions that are told that their lease was ended by force, and its token.
+    pub(super) ended: &'a [(String, u64)],
     pub(super) hears: u32,
     pub(super) server: String,
     /// The greatest token before.
@@ -34,7 +38,7 @@ pub(super) struct Step<'a> {
 
 type Rule = fn(&Step<'_>) -> Option<String>;
 
-const RULES: [(&str, Rule); 27] = [
+const RULES: [(&str, Rule); 31] = [
     ("the array of readers is dense", readers_are_dense),
     ("waiters are counted and linked", waiters_are_linked),
     ("fields go with what they tell of", fields_go),
@@ -58,10 +62,14 @@ const RULES: [(&str, Rule); 27] = [
     ("a change names the token", change_names_token),
     ("a message says what is so", messages_are_true),
     ("who is granted is told", grantees_are_told),
+    ("who is ended by force is told", ended_are_told),
     ("a grant lasts for its window", grant_lasts_its_window),
     ("a phase is closed when a write ends", phase_is_closed),
     ("the order of the queue is kept", order_is_kept),
     ("whatever frees, frees the next", next_is_freed),
+    ("marks fall", marks_fall),
+    ("who is cached is marked and counted", cached_are_counted),
+    ("the first in line asks who is in its way", first_asks),
 ];
 
 /// The first rule that a step breaks, and how.
@@ -287,8 +295,9 @@ fn leases_of_others(step: &Step<'_>) -> Option<String> {
 fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
     if let Request::Revoke(token) = step.request {
         let told = step.after.number("revoked");
-        let is_held = step.after.holders().any(|(_, record)| record.token <= *token);
-        return (is_held && told < *token).then(|| format!("{token} is, and it says {told}"));
+        let left = |record: &Record| record.token <= *token && record.token > told;
+        let is_left = step.after.holders().any(|(_, record)| left(record));
+        return is_left.then(|| format!("{token} is, and it says {told}"));
     }
     let revoked = step.before.number("revoked");
     let mut old = step.before.holders().filter(|(_, old)| old.token <= revoked);
@@ -400,8 +409,12 @@ fn reply_is_true(step: &Step<'_>) -> Option<String> {
     if upgrades && record.writes && grant.token < record.token {
         return None;
     }
-    let Record { token, deadline, claimed, .. } = *record;
-    (!claimed || grant != Grant::new(token, deadline)).then(|| format!("{grant:?}, and {record:?}"))
+    let Record { token, deadline, claimed, state, .. } = *record;
+    // A call that a cached lease is to stay so by is told the last token, whatever became of it.
+    let knows_last = grant.fence == step.after.number("fence");
+    let is_told = knows_last || (!matches!(state, 'k' | 'c') && grant.fence == token);
+    let is_so = (grant.token, grant.deadline) == (token, deadline) && is_told;
+    (!claimed || !is_so).then(|| format!("{grant:?}, and {record:?}"))
 }
 
 fn queued_is_true(step: &Step<'_>) -> Option<String> {
@@ -470,7 +483,29 @@ fn messages_are_true(step: &Step<'_>) -> Option<String> {
         let record = step.after.holder(id);
         record.is_some_and(|it| (it.token, it.deadline) == (grant.token, grant.deadline))
     };
-    grants.into_iter().find(|(id, grant)| !is_so(id, grant)).map(|wrong| format!("{wrong:?}"))
+    if let Some(wrong) = grants.into_iter().find(|(id, grant)| !is_so(id, grant)) {
+        return Some(format!("{wrong:?}"));
+    }
+    let holds = |id: &str, token: u64| step.after.holder(id).is_some_and(|it| it.token == token);
+    let wrong = step.ended.iter().find(|(id, token)| holds(id, *token));
+    wrong.map(|wrong| format!("{wrong:?} still holds"))
+}
+
+/// By the call that ends it; but of many readers that one looks at a few.
+fn ended_are_told(step: &Step<'_>) -> Option<String> {
+    if !matches!(step.request, Request::Force(_)) {
+        return None;
+    }
+    let is_over =
+        |id: &str, old: &Record| step.after.holder(id).is_none_or(|new| new.token != old.token);
+    let is_told = |id: &str, old: &Record| {
+        step.ended.iter().any(|told| (told.0.as_str(), told.1) == (id, old.token))
+    };
+    let mut over = step.before.holders().filter(|(id, old)| is_over(id, old));
+    match step.before.writes() {
+        true => over.find(|(id, old)| !is_told(id, old)).map(|(id, _)| id.to_owned()),
+        false => over.next().filter(|_| step.ended.is_empty()).map(|(id, _)| id.to_owned()),
+    }
 }
 
 fn grantees_are_told(step: &Step<'_>) -> Option<String> {
@@ -588,4 +623,57 @@ fn next_is_freed(step: &Step<'_>) -> Option<String> {
         let reader = reader.filter(|(_, reader)| is_next(reader));
         reader.map(|(id, _)| format!("{id} could read"))
     }
+}
+
+// What is cached.
+
+/// What was called back or is in use does not become what it was, but for a downgrade: nobody may
+/// want the read that was called back as a write.
+fn marks_fall(step: &Step<'_>) -> Option<String> {
+    let rank = |record: &Record| "kcb".find(record.state);
+    step.before.holders().find_map(|(id, old)| {
+        let new = step.after.holder(id).filter(|new| new.token == old.token)?;
+        let is_wrong = match (rank(old), rank(new)) {
+            (Some(old), Some(new)) => new < old,
+            (Some(_), None) => true,
+            (None, Some(_)) => old.claimed,
+            (None, None) => false,
+        };
+        (is_wrong && old.writes == new.writes)
+            .then(|| format!("{id} was {}, and is {}", old.state, new.state))
+    })
+}
+
+fn cached_are_counted(step: &Step<'_>) -> Option<String> {
+    let View { readers, marks, .. } = step.after;
+    let is_marked = |(id, record): &(&String, &Record)| {
+        marks.contains(*id) == matches!(record.state, 'k' | 'c')
+    };
+    let counted = step.after.number("cached");
+    if counted != marks.len() as u64 {
+        return Some(format!("{counted}, and there are {marks:?}"));
+    }
+    readers.iter().find(|it| !is_marked(it)).map(|(id, record)| format!("{id}, {record:?}"))
+}
+
+/// With each of its calls.
+fn first_asks(step: &Step<'_>) -> Option<String> {
+    let (view, Answer::Acquired(Acquired::Queued { .. })) = (step.after, step.answer) else {
+        return None;
+    };
+    let me = view.waiters.get(&step.id)?;
+    let is_at = |head| view.first_in_line(head).is_some_and(|(id, _)| id == step.id);
+    let is_first = match me.mode {
+        'u' => true,
+        'w' => is_at("writers_head") && view.word("upgrader").is_none(),
+        _ => is_at("readers_head") && view.living_waiters().all(|(_, other)| other.mode == 'r'),
+    };
+    let is_in_the_way = |id: &str, record: &Record| {
+        let blocks = record.writes || me.mode != 'r';
+        matches!(record.state, 'k' | 'c') && id != step.id && blocks && step.client_hears(id)
+    };
+    let mut holders = view.holders().filter(|(id, record)| is_in_the_way(id, record));
+    let unasked = holders.find(|(id, _)| !step.recalls.iter().any(|asked| asked == id));
+    let (id, _) = unasked.filter(|_| is_first && !step.envelope.more)?;
+    Some(format!("{id} is not asked"))
 }

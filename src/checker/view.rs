@@ -1,6 +1,6 @@
 //! A lock's hash as `docs/protocol.md` reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::time::SERVER_NOW;
 use crate::embedded::Lock;
@@ -11,6 +11,8 @@ use crate::protocol::line;
 pub(super) struct Record {
     pub(super) writes: bool,
     pub(super) claimed: bool,
+    /// `k` and `c` if it is cached, and `b` if it was.
+    pub(super) state: char,
     pub(super) deadline: u64,
     pub(super) token: u64,
     /// A reader's place in the array.
@@ -44,6 +46,8 @@ pub(super) struct View {
     pub(super) readers: BTreeMap<String, Record>,
     /// The ids in the array of readers, by index.
     pub(super) array: BTreeMap<u64, String>,
+    /// How many of them have the mark of those that are cached.
+    pub(super) marks: BTreeSet<String>,
     pub(super) waiters: BTreeMap<String, Waiter>,
     lapsed: Vec<(String, u64)>,
     numbers: BTreeMap<String, u64>,
@@ -69,7 +73,10 @@ impl View {
                 self.readers.insert(id.into(), Record::read(value, false)?);
             }
             Some(("i", index)) => {
-                let id = value.strip_prefix('+').unwrap_or(value); // cached
+                let id = value.strip_prefix('+').unwrap_or(value);
+                if id != value {
+                    self.marks.insert(id.into());
+                }
                 self.array.insert(index.parse().ok()?, id.into());
             }
             Some(("q", id)) => {
@@ -166,6 +173,7 @@ impl Record {
     fn read(value: &str, writes: bool) -> Option<Record> {
         Some(Record {
             writes,
+            state: value.chars().next()?,
             claimed: match value.get(..1)? {
                 "h" | "k" | "c" | "b" => true,
                 "g" => false,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::checker::call::{Answer, Call, Message, Request, Stage};
+use crate::checker::call::{About, Answer, Call, Message, Request, Stage};
 use crate::checker::canonical::{Rewriting, orders, tokens_of};
 use crate::checker::client::{
     Around, Client, ClientFault, Kind, Turn, may_wait_a_unit, server_name,
@@ -18,7 +18,7 @@ use crate::checker::time::{FIRST_TOKEN, NOW, Older, SERVER_NOW, SERVER_US, Token
 use crate::checker::view::View;
 use crate::client::settings::Settings;
 use crate::embedded::{Lock, PureStep, Ran, Run};
-use crate::protocol::{self, ClientId, LockKey, Message as Sent, Push, Scripts};
+use crate::protocol::{self, ClientId, LockKey, Message as Sent, Mode, Push, Scripts};
 
 /// A state. Locks, clients and calls are named by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,6 +38,9 @@ pub(super) struct World {
     pub(super) lost_history: bool,
     /// The lock was taken by force from those with tokens up to this one.
     pub(super) taken: u64,
+    /// The greatest token of a guard out of a cached lease that wrote, and of any such guard.
+    pub(super) wrote: u64,
+    pub(super) used: u64,
 }
 
 /// What can happen. Numbers are those of clients, calls and messages in the state.
@@ -60,6 +63,10 @@ pub(super) enum Action {
     Change(usize),
     Join(usize),
     GiveBack(usize),
+    /// A guard comes out of what is cached.
+    Use(usize, Mode),
+    Leave(usize),
+    Contact(usize),
     Crash(usize),
     FailOver,
     Move,
@@ -91,6 +98,8 @@ pub(super) struct Outcome {
     pub(super) said: String,
     violation: Option<String>,
 }
+
+pub(super) const GUARDS: &str = "the tokens of guards rise";
 
 /// The acquisition of a call that is for none: a pump, or a call of somebody else. No client has so
 /// many.
@@ -287,6 +296,17 @@ impl Model {
         if client.next_change(program).is_some() {
             actions.push(Action::Change(at));
         }
+        for mode in [Mode::Read, Mode::Write] {
+            if client.may_use(mode) {
+                actions.push(Action::Use(at, mode));
+            }
+        }
+        if client.may_leave() {
+            actions.push(Action::Leave(at));
+        }
+        if client.is_to_contact() {
+            actions.push(Action::Contact(at));
+        }
         if !client.hears {
             actions.push(Action::Join(at));
         }
@@ -323,10 +343,11 @@ impl Model {
     }
 
     /// Somebody could act at once: when time passes all the same, they are slow.
-    fn is_urgent(&self, world: &World) -> bool {
+    pub(super) fn is_urgent(&self, world: &World) -> bool {
         let is_awaited = |call: u32| !self.calls[call].is_loose();
         let is_due = |client: &Client| {
-            client.is_alive() && (self.is_to_wake(client) || client.is_to_look() || !client.hears)
+            let is_due = self.is_to_wake(client) || client.is_to_look() || client.is_to_contact();
+            client.is_alive() && (is_due || !client.hears)
         };
         world.calls.iter().any(|(_, call)| is_awaited(*call))
             || !world.messages.is_empty()
@@ -376,6 +397,9 @@ impl Model {
             }
             Action::Join(at) => self.turn(&mut next, at, |turn| turn.join()),
             Action::GiveBack(at) => self.turn(&mut next, at, |turn| turn.give_back()),
+            Action::Use(at, mode) => self.turn(&mut next, at, |turn| turn.enter(mode)),
+            Action::Leave(at) => self.turn(&mut next, at, |turn| turn.leave()),
+            Action::Contact(at) => self.turn(&mut next, at, |turn| turn.contact()),
             Action::Crash(at) => self.crash(&mut next, at),
             Action::Revoke => {
                 next.left.revoked -= 1;
@@ -398,7 +422,33 @@ impl Model {
         if next.left.failovers == 0 {
             next.replica = 0;
         }
+        self.note_guards(world, &mut next)?;
         Ok(next)
+    }
+
+    /// The tokens of guards rise: of one that writes past all others, of any past the last write.
+    fn note_guards(&self, before: &World, next: &mut World) -> Result<(), String> {
+        for at in 0..next.clients.len() {
+            let guard =
+                |world: &World| self.client(world, at).hold.as_ref().and_then(|it| it.guard);
+            let Some(mode) = guard(next).filter(|mode| guard(before) != Some(*mode)) else {
+                continue;
+            };
+            let client = self.client(next, at);
+            if client.granted() <= Some(next.taken) {
+                continue; // it does not know that the lock was taken from it
+            }
+            let token = client.hold.as_ref().map_or(0, |hold| hold.token);
+            let least = if mode == Mode::Write { next.used } else { next.wrote };
+            if token <= least && self.judges(GUARDS) {
+                return Err(format!("{GUARDS}: {token} after {least}"));
+            }
+            next.used = next.used.max(token);
+            if mode == Mode::Write {
+                next.wrote = token;
+            }
+        }
+        Ok(())
     }
 
     /// Something happens to a client.
@@ -412,6 +462,7 @@ impl Model {
         let client = self.client(world, at).clone();
         let mut turn = Turn { client, around, follows: Default::default() };
         event(&mut turn);
+        turn.keep();
         let Turn { client, follows, .. } = turn;
         let gave_up = client.has_given_up();
         world.clients[at] = self.clients.number(client);
@@ -633,8 +684,16 @@ impl Model {
             (Ok(before), Ok(after)) => (before, after),
             (_, Err(malformed)) | (Err(malformed), _) => return failed(malformed.clone()),
         };
-        let pushes: Vec<Push> =
-            ran.messages.iter().filter_map(|(_, payload)| grants(payload)).collect();
+        let sent: Vec<Sent> =
+            ran.messages.iter().filter_map(|(_, payload)| Sent::read(payload)).collect();
+        let messages = sent.iter().flat_map(messages_of).collect();
+        let recalled = |sent: &Sent| match sent {
+            Sent::Recall { id, .. } => Some(id.clone()),
+            Sent::Grants(_) | Sent::Ended { .. } => None,
+        };
+        let ended: Vec<(String, u64)> = sent.iter().filter_map(end).collect();
+        let recalls: Vec<String> = sent.iter().filter_map(recalled).collect();
+        let pushes: Vec<Push> = sent.into_iter().filter_map(grants).collect();
         let step = Step {
             id: self.id(usize::from(on.client), call.acquisition),
             request,
@@ -645,13 +704,14 @@ impl Model {
             envelope,
             answer: &answer,
             pushes: &pushes,
+            recalls: &recalls,
+            ended: &ended,
             hears: on.hears,
             server: server_name(on.server),
             newest: on.newest,
             lost_history: on.lost_history,
         };
         let violation = rules::broken(&step, |rule| self.judges(rule));
-        let messages = pushes.iter().flat_map(messages_of).collect();
         let stage = (!call.is_loose()).then_some(Stage::Answered(envelope, answer));
         let newest = rules::newest_token(after_view).max(on.newest);
         Outcome { lock: after, newest, stage, messages, said, violation }
@@ -704,8 +764,7 @@ impl Model {
                 continue;
             }
             let mut client = self.clients[*number].clone();
-            let mut tokens = Tokens(|token: &mut u64| *token = rename(*token));
-            client.state.iter_mut().for_each(|state| state.visit(&mut tokens));
+            client.visit(&mut Tokens(|token: &mut u64| *token = rename(*token)));
             *number = self.clients.number(client);
         }
         for (_, number) in &mut world.calls {
@@ -716,6 +775,8 @@ impl Model {
         world.messages.iter_mut().for_each(|message| message.token = rename(message.token));
         world.newest = rename(world.newest);
         world.taken = rename(world.taken);
+        world.wrote = rename(world.wrote);
+        world.used = rename(world.used);
     }
 
     /// All tokens of a state, in order, each once.
@@ -732,7 +793,7 @@ impl Model {
             all.extend_from_slice(tokens.calls.of(*call, || calls[*call].tokens()));
         }
         all.extend(world.messages.iter().map(|message| message.token));
-        all.extend([world.newest, world.taken]);
+        all.extend([world.newest, world.taken, world.wrote, world.used]);
         all.retain(|token| *token > 0);
         all.sort_unstable();
         all.dedup();
@@ -782,10 +843,18 @@ impl Model {
 }
 
 /// The grants that a message tells of.
-fn grants(payload: &[u8]) -> Option<Push> {
-    match Sent::read(payload)? {
+fn grants(sent: Sent) -> Option<Push> {
+    match sent {
         Sent::Grants(push) => Some(push),
-        Sent::Recall { .. } => None,
+        Sent::Recall { .. } | Sent::Ended { .. } => None,
+    }
+}
+
+/// The acquisition that a message says was ended by force, and its token.
+fn end(sent: &Sent) -> Option<(String, u64)> {
+    match sent {
+        Sent::Ended { id, token } => Some((id.clone(), *token)),
+        Sent::Recall { .. } | Sent::Grants(_) => None,
     }
 }
 
@@ -793,14 +862,28 @@ fn is_release_or_pump(call: &Call) -> bool {
     matches!(Kind::of(call), Kind::Release { only_wait: false } | Kind::Pump)
 }
 
-fn messages_of(push: &Push) -> Vec<Message> {
-    let message = |(id, grant): &(String, protocol::Grant)| Message {
+fn messages_of(sent: &Sent) -> Vec<Message> {
+    let message = |id: &String, about| Message {
         client: id.as_bytes()[0] - b'0',
         acquisition: id.as_bytes()[17] - b'0',
-        token: grant.token,
-        deadline: grant.deadline,
+        token: 0,
+        deadline: SERVER_NOW,
         now: SERVER_NOW,
-        more: push.more,
+        more: false,
+        about,
     };
-    push.grants.iter().map(message).collect()
+    match sent {
+        Sent::Recall { id, mode: Mode::Read } => vec![message(id, About::RecallToRead)],
+        Sent::Recall { id, mode: Mode::Write } => vec![message(id, About::RecallToWrite)],
+        Sent::Ended { id, token } => vec![Message { token: *token, ..message(id, About::End) }],
+        Sent::Grants(Push { grants, more, .. }) => {
+            let grant = |(id, grant): &(String, protocol::Grant)| Message {
+                token: grant.token,
+                deadline: grant.deadline,
+                more: *more,
+                ..message(id, About::Grant)
+            };
+            grants.iter().map(grant).collect()
+        }
+    }
 }

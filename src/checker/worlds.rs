@@ -34,6 +34,14 @@ pub(super) const TR: &[Wish] = &[Wish::TRY_READ];
 pub(super) const RF: &[Wish] = &[Wish::READ_FIRST];
 pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
 
+/// Cached, with guards to come.
+pub(super) const CW: &[Wish] = &[Wish::CACHED_WRITE];
+pub(super) const CR: &[Wish] = &[Wish::CACHED_READ];
+/// With one guard to come.
+const CS: &[Wish] = &[Wish::SELDOM_CACHED_WRITE];
+/// It tries, and waits for those that have the lock only cached.
+const TC: &[Wish] = &[Wish::TRY_WRITE_OF_CACHED];
+
 /// Searches a world, tells of it, and fails if a rule is broken or its end was not reached.
 fn check(plan: Plan) {
     let planned = plan.budget.each().map(|times| times > 0);
@@ -276,6 +284,84 @@ mod history {
     fn two_writers_and_a_reader_through_a_failover() {
         let budget = Budget { failovers: 1, ..NONE };
         check_deep(Plan { budget, ..Plan::new("deep: W,W,R; 1 failover", &[W, W, R]) });
+    }
+}
+
+/// `C` keeps the lease for guards to come, to write or to read.
+mod cached {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_write_and_a_writer() {
+        let budget = Budget { slow: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("cached: CW,W; slowness 1", &[CW, W]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_write_and_a_reader_and_calls_and_messages_that_get_lost() {
+        let budget = Budget { abandoned: 1, lost_messages: 1, ..NONE };
+        let name = "cached: CW,R; 1 abandoned call, 1 lost message";
+        check(Plan { budget, ..Plan::new(name, &[CW, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn two_that_cache_a_write() {
+        check(Plan::new("cached: CW,CW", &[CW, CW]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_write_and_a_cached_read() {
+        check(Plan::new("cached: CW,CR", &[CW, CR]));
+    }
+
+    #[test]
+    #[ignore = "a world of `DEEP=1 make check`"]
+    fn two_that_cache_and_one_that_does_not() {
+        check_deep(Plan::new("deep: CR,CR,W", &[CR, CR, W]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_try_that_waits_for_what_is_only_cached() {
+        check(Plan::new("cached: CR,TC,W", &[CR, TC, W]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_read_and_a_reader_that_upgrades() {
+        check(Plan::new("cached: CR,RU", &[CR, RU]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_write_that_is_revoked() {
+        let budget = Budget { revoked: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("cached: CS,R; 1 revoke", &[CS, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_write_that_is_taken() {
+        let budget = Budget { forced: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("cached: CS,W; 1 force_release", &[CS, W]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_write_through_a_failover() {
+        let budget = Budget { failovers: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("cached: CW,R; 1 failover", &[CW, R]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_cached_read_through_a_move() {
+        let budget = Budget { moves: 1, slow: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("cached: CR,W; 1 move, slowness 1", &[CR, W]) });
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Loss {
     pub token: u64,
     /// How long it was held.
     pub held: Duration,
+    /// How many guards held by it: one, or as many as a cached lease had.
+    pub guards: u64,
 }
 
 type Listener = Arc<dyn Fn(&Loss) + Send + Sync>;

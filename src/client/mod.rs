@@ -48,6 +48,7 @@ pub(crate) struct Client {
     cache: Mutex<FxHashMap<Bytes, Weak<Entry>>>,
     /// Cached holds, which are limited.
     cached: AtomicUsize,
+    pub(crate) stray: cache::stray::Pause,
     /// Wakes the worker.
     pub(crate) wake: Notify,
     /// Told when the last acquisition is over.
@@ -77,6 +78,7 @@ impl Client {
             registry: Mutex::default(),
             cache: Mutex::default(),
             cached: AtomicUsize::new(0),
+            stray: cache::stray::Pause::default(),
             wake: Notify::new(),
             drained: Notify::new(),
         }
@@ -110,7 +112,8 @@ impl Client {
         if let Some(note) = effects.note.take() {
             telemetry::tell(&acquisition.lock, note);
         }
-        let lost = effects.lost.take().map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
+        let lost = effects.lost.take().filter(|lost| !lost.cached);
+        let lost = lost.map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
         if let Some((outcome, loss)) = &lost {
             telemetry::lost(loss, outcome);
         }
@@ -158,6 +161,11 @@ impl Client {
 
     pub(crate) fn id(&self) -> ClientId {
         self.id
+    }
+
+    /// An id that a server names, if it is one of this client.
+    pub(crate) fn own_id(&self, id: &str) -> Option<AcquisitionId> {
+        AcquisitionId::count_of(id, &self.id).map(|count| self.id.acquisition(count))
     }
 
     /// The acquisition that a push is for.
@@ -212,12 +220,15 @@ impl Client {
         entry
     }
 
+    /// All cached locks.
+    pub(crate) fn cache_entries(&self) -> Vec<Arc<Entry>> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.values().filter_map(Weak::upgrade).collect()
+    }
+
     /// A recall may have been lost in this slot.
     pub(crate) fn look_for_recalls(&self, slot: Slot) {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries: Vec<_> = cache.values().filter_map(Weak::upgrade).collect();
-        drop(cache);
-        entries.iter().for_each(|entry| entry.look_for_recalls(slot));
+        self.cache_entries().iter().for_each(|entry| entry.look_for_recalls(slot));
     }
 
     pub(crate) fn may_cache_more(&self) -> bool {
@@ -227,6 +238,7 @@ impl Client {
     /// So many cached holds more, or less.
     pub(crate) fn count_cached(&self, change: isize) {
         self.cached.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
+        cache::telemetry::leases(change);
     }
 
     /// Gives up subscriptions that nobody has waited for in a while.

@@ -50,6 +50,7 @@ pub(crate) fn describe() {
         metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
         describe_counter!("rwlease_releases_total", "Releases");
         describe_counter!("rwlease_pushes_total", "Grants that came by push");
+        crate::client::cache::telemetry::describe();
     }
 }
 
@@ -210,7 +211,7 @@ fn change_refused(lock: &LockKey, why: &dyn Display) {
 
 // Command.
 
-fn word(mode: Mode) -> &'static str {
+pub(crate) fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Read => "read",
         Mode::Write => "write",

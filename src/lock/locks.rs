@@ -12,6 +12,7 @@ use crate::client::{Client, Handle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::builder::Builder;
+use crate::lock::leader::Leader;
 use crate::lock::list::Listing;
 use crate::lock::multi::Multi;
 use crate::lock::mutex::Mutex;
@@ -90,6 +91,16 @@ impl Locks {
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
         Mutex::new(self.client.clone(), name.as_ref())
+    }
+
+    /// An election by its name, of which one candidate leads at a time: see [`Leader`]. No round
+    /// trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`rwlock`](Self::rwlock).
+    pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
+        Leader::new(self.client.clone(), name.as_ref())
     }
 
     /// Several locks to be held together, of any slots: see [`Multi`].

@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 pub(crate) mod cached;
 pub(crate) mod guard;
+pub(crate) mod leader;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod locks;

@@ -103,8 +103,10 @@ impl Multi {
 
     options!();
 
-    /// Takes all of them if that needs no waiting; nothing if others are in the way. One round trip
-    /// in time.
+    /// Takes all of them if nobody is in the way but clients that have some of them
+    /// [cached](crate::RwLock::cached); nothing otherwise. For those clients it waits,
+    /// [50 ms](crate::Cache::try_wait) at the most. One round trip in time; one more if a lock is
+    /// not free.
     ///
     /// # Errors, Cancel safety
     ///
@@ -115,7 +117,22 @@ impl Multi {
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
         options.check()?;
         let tried = try_each(&client, &wanted, &options, until).await?;
-        Ok(tried.into_iter().collect::<Option<_>>().map(MultiGuard))
+        // What was had behind the first refusal is dropped here: the others are waited for in the
+        // order of their keys, so that no two requests wait for each other.
+        let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
+        let patience = client.clock.now().after(client.settings.cache.try_wait);
+        for (lock, mode) in &wanted[held.len()..] {
+            let for_cached = match lock.has_queue() {
+                true => patience.since(client.clock.now()),
+                false => Duration::ZERO,
+            };
+            let policy = WaitPolicy::Try { until, for_cached };
+            match acquire::take(&client, lock, *mode, &options, policy).await? {
+                Some(taken) => held.push(Hold(Lease::new((*client).clone(), taken))),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(MultiGuard(held)))
     }
 
     fn want(mut self, kind: Kind, name: &str, mode: Mode) -> Self {

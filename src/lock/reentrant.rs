@@ -359,16 +359,16 @@ macro_rules! guard {
 }
 
 guard! {
-    /// A lock that an [`Reentrant`] holds for reading, or for more.
+    /// A lock that a [`Reentrant`] holds for reading, or for more.
     ReentrantReadGuard, Mode::Read
 }
 
 guard! {
-    /// A lock that an [`Reentrant`] holds for writing.
+    /// A lock that a [`Reentrant`] holds for writing.
     ReentrantWriteGuard, Mode::Write
 }
 
 guard! {
-    /// A [`Mutex`](crate::Mutex) that an [`Reentrant`] holds.
+    /// A [`Mutex`](crate::Mutex) that a [`Reentrant`] holds.
     ReentrantMutexGuard, Mode::Write
 }

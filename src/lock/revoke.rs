@@ -73,11 +73,18 @@ impl RwLock {
     /// Takes the lock from all that hold it, at once, and gives it to those that wait. `None`:
     /// nobody holds.
     ///
-    /// **The old holders are not stopped.** Until their next renewal that is answered (a third of
-    /// their lease, as a rule), and without renewals until their lease ends, they believe that they
-    /// hold, while others already do. Only a store that compares tokens is safe from them: a new
-    /// token is minted first, so that all that comes is newer than anything they have. Where
-    /// waiting is possible, [`revoke`](Self::revoke).
+    /// **The old holders are not stopped.** They believe that they hold until they learn of it,
+    /// while others already do. Only a store that compares tokens is safe from them: a new token is
+    /// minted first, so that all that comes is newer than anything they have. Where waiting is
+    /// possible, [`revoke`](Self::revoke).
+    ///
+    /// The servers tell each holder. A client that is subscribed in the lock's slot asks the server
+    /// and loses the lease one round trip later. It is subscribed there from the moment that one of
+    /// its requests waits for a lock of that slot until a minute after the last one does, and while
+    /// it [caches](crate::RwLock::cached) a lock of that slot; so a lease that was granted at once
+    /// to a client that waited for nothing there is not told. It learns at its next renewal that is
+    /// answered (a third of the lease, as a rule), and without renewals when its lease ends. So does
+    /// every client where nothing is pushed: on Redis 6.2, and without the right to `SPUBLISH`.
     ///
     /// As with [`revoke`](Self::revoke), whoever takes it while this is under way is not concerned.
     /// If it was done and the answer was lost, the second one may be `None`: none of them holds any

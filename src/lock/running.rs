@@ -1,6 +1,8 @@
 //! A closure under a lock.
 
-use futures::future::{Either, select};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Released};
@@ -14,12 +16,17 @@ pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> 
         lease.acquisition.lock.with_lock(lost)
     };
     let output = {
-        let losing = std::pin::pin!(lease.lost());
-        let working = std::pin::pin!(work(lease.clone()));
-        match select(losing, working).await {
-            Either::Left(_) => None,
-            Either::Right((output, _)) => Some(output),
-        }
+        let mut losing = pin!(lease.lost());
+        let mut working = pin!(work(lease.clone()));
+        poll_fn(|context| {
+            // In a process that was stopped, the work can be woken before the timer of the loss. So
+            // the clock is read each time.
+            if losing.as_mut().poll(context).is_ready() || !lease.is_held() {
+                return Poll::Ready(None);
+            }
+            working.as_mut().poll(context).map(Some)
+        })
+        .await
     };
     let held = lease.is_held();
     let released = guard.give_back().await;

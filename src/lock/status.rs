@@ -63,6 +63,9 @@ pub struct Holder {
     pub remaining: Duration,
     /// Its lease will not be made longer: it was revoked.
     pub revoked: bool,
+    /// The lease is cached: its client may not be using it, and gives it back to whoever asks for
+    /// the lock. A client that has let others wait for its guards is not cached any more.
+    pub cached: bool,
 }
 
 /// A waiter for a lock.
@@ -176,8 +179,8 @@ impl RwLock {
         StatusQuery { lock: self, page: Page::default(), size: LARGEST_PAGE }
     }
 
-    /// Whether anybody holds the lock now. By the time the answer is here it may be wrong: to know
-    /// that nobody holds it, hold it.
+    /// Whether anybody holds the lock now, or has it [cached](Holder::cached). By the time the
+    /// answer is here it may be wrong: to know that nobody holds it, hold it.
     ///
     /// One round trip; if a hundred dead readers stand before the first living one, one more for
     /// each hundred.
@@ -216,8 +219,8 @@ impl RwLock {
         }
         let RwLock { client, lock } = self;
         let reply = client.query(lock, &Holds { id }.call(client.scripts, lock)).await?;
-        let mode = Holds::read(reply).map_err(|bad| lock.with_lock(bad))?;
-        Ok(mode.is_some())
+        let (_, token) = Holds::read(reply).map_err(|bad| lock.with_lock(bad))?;
+        Ok(token.is_some())
     }
 }
 
@@ -244,6 +247,7 @@ fn status(view: View, first_reader: u64, size: usize) -> Status {
             age: Duration::from_micros((now * 1000).saturating_sub(record.token)),
             remaining: Duration::from_millis(record.deadline - now),
             revoked: record.token <= revoked,
+            cached: record.cached,
         })
     };
     let reader = (first_reader + size as u64).min(view.readers);
@@ -288,7 +292,7 @@ mod tests {
     }
 
     fn view() -> View {
-        let record = |deadline, token| Record { deadline, token };
+        let record = |deadline, token| Record { deadline, token, cached: token == 998_000 };
         View {
             now: 1_000,
             token: 999_000,
@@ -316,7 +320,7 @@ mod tests {
         assert_eq!(holder.id, "alive");
         assert_eq!(holder.age, Duration::from_millis(2));
         assert_eq!(holder.remaining, Duration::from_millis(500));
-        assert!(holder.revoked && status.is_locked());
+        assert!(holder.revoked && holder.cached && status.is_locked());
         assert_eq!(status.next, Some(Page::from(4, Some("o4".into()), Some("o3".into()))));
     }
 

@@ -108,12 +108,12 @@ impl IntoFuture for Upgrade {
 /// An upgrade that came to nothing: why, and the guard, which reads as before.
 ///
 /// It turns into an [`Error`] by `?`; then the guard is dropped, and the lock released.
-pub struct UpgradeError {
-    error: Error,
-    guard: ReadGuard,
+pub struct UpgradeError<G = ReadGuard> {
+    pub(crate) error: Error,
+    pub(crate) guard: G,
 }
 
-impl UpgradeError {
+impl<G> UpgradeError<G> {
     /// What to do about it.
     pub fn kind(&self) -> ErrorKind {
         self.error.kind()
@@ -125,35 +125,35 @@ impl UpgradeError {
     }
 
     /// The guard.
-    pub fn into_guard(self) -> ReadGuard {
+    pub fn into_guard(self) -> G {
         self.guard
     }
 
     /// Both.
-    pub fn into_parts(self) -> (Error, ReadGuard) {
+    pub fn into_parts(self) -> (Error, G) {
         (self.error, self.guard)
     }
 }
 
-impl From<UpgradeError> for Error {
-    fn from(error: UpgradeError) -> Error {
+impl<G> From<UpgradeError<G>> for Error {
+    fn from(error: UpgradeError<G>) -> Error {
         error.error
     }
 }
 
-impl fmt::Display for UpgradeError {
+impl<G> fmt::Display for UpgradeError<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.error, f)
     }
 }
 
-impl fmt::Debug for UpgradeError {
+impl<G> fmt::Debug for UpgradeError<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpgradeError").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
-impl StdError for UpgradeError {
+impl<G> StdError for UpgradeError<G> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.error.source()
     }

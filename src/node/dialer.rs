@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use crate::node::{Address, Credentials, CredentialsProvider, NodeError};
+use crate::node::{Address, Command, Credentials, CredentialsProvider, NodeError};
 use tcp::dial;
 
-pub(crate) use url::Server;
+pub(crate) use url::{SentinelUrl, Server, sentinel};
 
 /// Certificates in PEM, where the system's do not do.
 #[derive(Clone, Default)]
@@ -28,6 +28,16 @@ pub(crate) struct TlsFiles {
     pub(crate) roots: Option<Vec<u8>>,
     /// The client's own certificate and its key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The channels that are subscribed to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Channels {
+    /// Those of shards.
+    #[default]
+    Sharded,
+    /// Those of a sentinel, which has no others.
+    Plain,
 }
 
 /// Dials servers, and knows what to tell them.
@@ -42,6 +52,27 @@ pub(crate) struct Dialer {
     pub(crate) database: i64,
     /// The name in the server's `CLIENT LIST`.
     pub(crate) client_name: Option<String>,
+    pub(crate) channels: Channels,
+}
+
+impl Channels {
+    /// The command that joins a channel.
+    pub(super) fn join(self, channel: &[u8]) -> Command {
+        let subscribe = match self {
+            Channels::Sharded => "SSUBSCRIBE",
+            Channels::Plain => "SUBSCRIBE",
+        };
+        Command::new().word(subscribe).word(channel)
+    }
+
+    /// The command that leaves a channel.
+    pub(super) fn leave(self, channel: &[u8]) -> Command {
+        let unsubscribe = match self {
+            Channels::Sharded => "SUNSUBSCRIBE",
+            Channels::Plain => "UNSUBSCRIBE",
+        };
+        Command::new().word(unsubscribe).word(channel)
+    }
 }
 
 /// A connection that nothing was said on yet.

@@ -129,6 +129,24 @@ struct Server {
     run_id: Option<&'static str>,
     /// It is a Valkey of this version.
     valkey: Option<&'static str>,
+    is_replica: bool,
+    /// What it says as a sentinel.
+    sentinel: Option<FakeSentinel>,
+}
+
+/// What a sentinel knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FakeSentinel {
+    /// The beginning of its id, if that is not its host.
+    pub(crate) id: Option<&'static str>,
+    pub(crate) epoch: u64,
+    /// How long it takes to answer.
+    pub(crate) takes: Duration,
+    pub(crate) master: Option<&'static str>,
+    /// The master's run id, if that is not made of its host.
+    pub(crate) run_id: Option<&'static str>,
+    /// The sentinels that it knows, with or without itself.
+    pub(crate) peers: &'static [&'static str],
 }
 
 type HeldJoin = (mpsc::WeakUnboundedSender<Notice>, Bytes);
@@ -314,6 +332,16 @@ impl Fakes {
         self.with(host, |server| server.valkey = Some(version));
     }
 
+    /// Makes a server say that it is a replica.
+    pub(crate) fn set_replica(&self, host: &str, is_replica: bool) {
+        self.with(host, |server| server.is_replica = is_replica);
+    }
+
+    /// Makes a server a sentinel that knows this.
+    pub(crate) fn set_sentinel(&self, host: &str, sentinel: FakeSentinel) {
+        self.with(host, |server| server.sentinel = Some(sentinel));
+    }
+
     /// Tells this to all who subscribe at that server.
     pub(crate) fn notify(&self, host: &str, notice: Notice) {
         self.with(host, |server| {
@@ -359,6 +387,11 @@ impl Fakes {
                     text(&(ms / 1000).to_string()),
                     text(&(ms % 1000 * 1000).to_string()),
                 ])),
+                "SENTINEL" => replies::of_sentinel(host, server.sentinel, &words[1]),
+                "INFO" if words[1] == "replication" => {
+                    let role = if server.is_replica { "slave" } else { "master" };
+                    Act::Answer(text(&format!("# Replication\r\nrole:{role}\r\n")))
+                }
                 "INFO" => {
                     let process = server.process.as_deref().unwrap_or(host);
                     let own = format!("{process}-0123456789abcdef");

@@ -194,7 +194,8 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
 /// Takes a message on a channel: channel and payload. It never waits.
 pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
-/// A connection that carries shard subscriptions, one channel a command.
+/// A connection that carries subscriptions, one channel a command: of shards, or where the connector
+/// is for sentinels, of a sentinel.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// Has the task that reads the connection give each message to `handler` at once. A backend
     /// that cannot do so sends the messages as notices still.
@@ -206,7 +207,8 @@ pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// mistaken for a subscription's.
     fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply>;
 
-    /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for. The answer is a [`Notice`].
+    /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for (`SUBSCRIBE` at a sentinel). The
+    /// answer is a [`Notice`].
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()>;
 
     /// `SUNSUBSCRIBE channel`.

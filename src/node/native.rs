@@ -62,7 +62,7 @@ impl Connector for NativeConnector {
             let listener = Listener { notify, handler: handler.clone() };
             let (connection, _) = self.open(address, None, Some(listener)).await?;
             let subscription: Arc<dyn Subscription> =
-                Arc::new(NativeSubscription::new(connection, handler));
+                Arc::new(NativeSubscription::new(connection, self.dialer.channels, handler));
             Ok((subscription, notices))
         }
         .boxed()

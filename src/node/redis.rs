@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::node::coalesced::Coalesced;
-use crate::node::dialer::{Dialer, Stream};
+use crate::node::dialer::{Channels, Dialer, Stream};
 use crate::node::task::Task;
 use crate::node::{
     Address, Answering, Command, Connector, LIB_NAME, LIB_VERSION, MessageHandler, Node, NodeError,
@@ -67,8 +67,11 @@ impl Connector for RedisConnector {
                     (None, _) => {}
                 })
                 .await?;
+            let channels = self.dialer.channels;
+            let notify = weak;
+            let _driver = driver;
             let subscription: Arc<dyn Subscription> =
-                Arc::new(RedisSubscription { connection, notify: weak, handler, _driver: driver });
+                Arc::new(RedisSubscription { connection, channels, notify, handler, _driver });
             Ok((subscription, notices))
         }
         .boxed()
@@ -243,6 +246,7 @@ impl RedisNode {
 /// A connection that carries subscriptions.
 struct RedisSubscription {
     connection: MultiplexedConnection,
+    channels: Channels,
     notify: mpsc::WeakUnboundedSender<Notice>,
     handler: Arc<OnceLock<MessageHandler>>,
     _driver: Task,
@@ -272,7 +276,7 @@ impl Subscription for RedisSubscription {
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         async move {
             let asking = asking.then(|| Command::new().word("ASKING"));
-            let join = Command::new().word("SSUBSCRIBE").word(channel);
+            let join = self.channels.join(channel);
             let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
             // Whether it succeeded is told by a push alone. A reply here may be another's: the
             // crate takes an unasked `sunsubscribe` for one. But an error is never pushed.
@@ -298,7 +302,7 @@ impl Subscription for RedisSubscription {
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
-            let command = Command::new().word("SUNSUBSCRIBE").word(channel);
+            let command = self.channels.leave(channel);
             let outcome = self.connection.clone().send_packed_command(&packed(&command)).await;
             outcome
                 .map(drop)
@@ -314,9 +318,11 @@ fn notice_of(push: PushInfo) -> Option<Notice> {
     let mut data = data.into_iter();
     let channel = text_of(data.next()?)?;
     match kind {
-        PushKind::SSubscribe => Some(Notice::Joined { channel }),
-        PushKind::SUnsubscribe => Some(Notice::Left { channel }),
-        PushKind::SMessage => Some(Notice::Message { channel, payload: text_of(data.next()?)? }),
+        PushKind::SSubscribe | PushKind::Subscribe => Some(Notice::Joined { channel }),
+        PushKind::SUnsubscribe | PushKind::Unsubscribe => Some(Notice::Left { channel }),
+        PushKind::SMessage | PushKind::Message => {
+            Some(Notice::Message { channel, payload: text_of(data.next()?)? })
+        }
         _ => None,
     }
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::slot::Slot;
 
-const CLIENT: usize = 11;
+/// How many characters of an acquisition's id name its client.
+pub(crate) const CLIENT: usize = 11;
 const COUNT: usize = 7;
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 

@@ -1,8 +1,8 @@
 //! `inspect` and `holds`.
 
+use super::Scripts;
 use super::key::LockKey;
-use super::reply::{BadReply, Elements};
-use super::{Mode, Scripts};
+use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
@@ -55,6 +55,8 @@ pub(crate) struct View {
 pub(crate) struct Record {
     pub(crate) deadline: u64,
     pub(crate) token: u64,
+    /// Its client may not be using it, and gives it up when another one wants it.
+    pub(crate) cached: bool,
 }
 
 /// A waiter's entry. It may have run out.
@@ -141,14 +143,15 @@ impl Holds<'_> {
         }
     }
 
-    pub(crate) fn read(reply: Reply) -> Result<Option<Mode>, BadReply> {
-        let (_, status, _) = Elements::open(reply)?;
-        match status.as_bytes() {
-            b"reads" => Ok(Some(Mode::Read)),
-            b"writes" => Ok(Some(Mode::Write)),
-            b"absent" => Ok(None),
-            _ => Err(status.unknown()),
-        }
+    /// The token by which it holds, if it does.
+    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<u64>), BadReply> {
+        let (envelope, status, mut rest) = Elements::open(reply)?;
+        let token = match status.as_bytes() {
+            b"reads" | b"writes" => Some(rest.number()?),
+            b"absent" => None,
+            _ => return Err(status.unknown()),
+        };
+        Ok((envelope, token))
     }
 }
 
@@ -160,11 +163,14 @@ fn writer(text: &str) -> Result<Option<(String, Record)>, BadReply> {
     Ok(Some((id.to_owned(), record)))
 }
 
-/// A record is a letter, a deadline of 13 digits, a token of 16, and the rest.
+/// A record is the state, a deadline of 13 digits, a token of 16, and the rest.
 fn record(text: &str) -> Result<(Record, &str), BadReply> {
     let number = |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok());
     match (number(1, 14), number(14, 30), text.get(30..)) {
-        (Some(deadline), Some(token), Some(rest)) => Ok((Record { deadline, token }, rest)),
+        (Some(deadline), Some(token), Some(rest)) => {
+            let cached = text.starts_with(['k', 'c']);
+            Ok((Record { deadline, token, cached }, rest))
+        }
         _ => Err(malformed(text)),
     }
 }
@@ -222,7 +228,7 @@ mod tests {
     fn a_page_is_read() {
         let view = Inspect::read(lock(vec![
             Reply::Int(7),
-            text("h00000000015000000000000000007abcdefghijklmnopqr"),
+            text("c00000000015000000000000000007abcdefghijklmnopqr"),
             Reply::Int(1),
             Reply::Int(2),
             Reply::List(vec![text("upgrades"), text("u - - 0 900 10000 30000 1000 f - x 700")]),
@@ -232,13 +238,13 @@ mod tests {
             Reply::List(vec![]),
         ]))
         .unwrap();
-        let record = Record { deadline: 1_500, token: 7 };
+        let record = Record { deadline: 1_500, token: 7, cached: true };
         assert_eq!(view.writer, Some(("abcdefghijklmnopqr".into(), record)));
         assert_eq!((view.readers, view.waiters, view.revoked), (1, 2, 3));
         let upgrader = view.upgrader.unwrap();
         assert_eq!((upgrader.id.as_str(), upgrader.since), ("upgrades", 700));
         assert_eq!(view.reading[0].0, "reader");
-        assert_eq!(view.reading[0].1.token, 6);
+        assert_eq!(view.reading[0].1, Record { deadline: 1_600, token: 6, cached: false });
         let entry = &view.writers_waiting[0];
         assert_eq!((entry.next.as_deref(), entry.ticket, entry.since), (Some("next"), 5, 800));
     }

@@ -22,7 +22,7 @@ pub(crate) mod two_key;
 
 pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Wait};
-pub(crate) use id::{AcquisitionId, ClientId};
+pub(crate) use id::{AcquisitionId, CLIENT, ClientId};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
 pub(crate) use key::{Kind, LockKey};
 pub(crate) use mutex::InspectMutex;

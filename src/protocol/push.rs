@@ -1,4 +1,5 @@
-//! The messages to a client: its grants, and the recalls of what it has cached.
+//! The messages to a client: its grants, the recalls of what it has cached, and the ends of its
+//! leases by a forced release.
 
 use super::Mode;
 use super::acquire::Grant;
@@ -12,6 +13,12 @@ pub(crate) enum Message {
         id: String,
         mode: Mode,
     },
+    /// A forced release has ended the lease of this acquisition with this token:
+    /// `<now> f <acquisition> <token>`
+    Ended {
+        id: String,
+        token: u64,
+    },
 }
 
 impl Message {
@@ -19,12 +26,14 @@ impl Message {
     pub(crate) fn read(payload: &[u8]) -> Option<Message> {
         let text = std::str::from_utf8(payload).ok()?;
         let mut words = text.split(' ').skip(1);
-        let mode = match words.next()? {
-            "r" => Mode::Read,
-            "w" => Mode::Write,
-            _ => return Push::read(text).map(Message::Grants),
-        };
-        Some(Message::Recall { id: words.next()?.to_owned(), mode })
+        let about = words.next()?;
+        let mut id = || words.next().map(str::to_owned);
+        Some(match about {
+            "r" => Message::Recall { id: id()?, mode: Mode::Read },
+            "w" => Message::Recall { id: id()?, mode: Mode::Write },
+            "f" => Message::Ended { id: id()?, token: words.next()?.parse().ok()? },
+            _ => Message::Grants(Push::read(text)?),
+        })
     }
 }
 
@@ -75,10 +84,26 @@ mod tests {
     }
 
     #[test]
+    fn an_end_names_the_acquisition_and_its_token() {
+        let ended = Message::Ended { id: "abc".into(), token: 12 };
+        assert_eq!(Message::read(b"1700 f abc 12"), Some(ended));
+        // A reader that does not know of ends takes it for no grant.
+        assert_eq!(Push::read("1700 f abc 12"), None);
+    }
+
+    #[test]
     fn anything_else_is_nothing() {
-        for payload in
-            ["", "x 0", "1700", "1700 0 abc", "1700 0 abc 1", "1700 0 abc x 1", "1700 0 abc 1 -1"]
-        {
+        for payload in [
+            "",
+            "x 0",
+            "1700",
+            "1700 0 abc",
+            "1700 0 abc 1",
+            "1700 0 abc x 1",
+            "1700 0 abc 1 -1",
+            "1700 f abc",
+            "1700 f abc x",
+        ] {
             assert_eq!(Message::read(payload.as_bytes()), None, "{payload}");
         }
         assert_eq!(Message::read(&[0xff, b' ']), None);

@@ -94,6 +94,14 @@ pub(crate) enum Stranger {
     OtherCluster,
     #[error("another server of the same name, and the one that was met first may still be there")]
     OtherServer,
+    #[error("a server that was the master: the sentinels name another one")]
+    Replaced,
+    #[error("a replica, where the sentinels name a master")]
+    Replica,
+    #[error("another server than the master that the sentinels name: its run id differs")]
+    OtherProcess,
+    #[error("a node of a cluster, where the sentinels name a single server")]
+    ClusterNode,
 }
 
 impl Stranger {
@@ -102,6 +110,10 @@ impl Stranger {
             Stranger::Standalone => "standalone",
             Stranger::OtherCluster => "other_cluster",
             Stranger::OtherServer => "other_server",
+            Stranger::Replaced => "replaced",
+            Stranger::Replica => "replica",
+            Stranger::OtherProcess => "other_process",
+            Stranger::ClusterNode => "cluster_node",
         }
     }
 }

@@ -110,6 +110,9 @@ pub(crate) enum Reason {
     /// No node of the cluster could be reached to begin with.
     #[error("no node of the cluster can be reached")]
     Unreachable,
+    /// None of the sentinels could be reached to begin with.
+    #[error("no sentinel can be reached")]
+    NoSentinel,
     /// The seeds are no deployment: several servers without a cluster.
     #[error("{0}")]
     Invalid(String),

@@ -2,8 +2,8 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use futures::future::{self, Either};
@@ -19,6 +19,7 @@ use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
 use crate::router::pulse::Pulse;
 use crate::router::telemetry::Load;
+use crate::router::tenure::Tenure;
 use crate::router::time_out::time_out;
 use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
@@ -63,6 +64,8 @@ pub(crate) struct Connection {
     pulse: Arc<Pulse>,
     bound: Apart<Mutex<ClockBound>>,
     retired: AtomicBool,
+    /// As long as its server is the master, where sentinels say so.
+    tenure: OnceLock<Arc<Tenure>>,
     /// The next connection may have other credentials.
     renews: bool,
     /// It has answered, and the last answer was no reason to retire it.
@@ -179,6 +182,7 @@ impl Connection {
             pulse,
             bound: Apart(Mutex::new(bound)),
             retired: AtomicBool::new(false),
+            tenure: OnceLock::new(),
             renews,
             proven: Arc::default(),
             calls: Apart(Semaphore::new(limits.in_flight)),
@@ -249,7 +253,17 @@ impl Connection {
 
     /// False once a new connection should take its place.
     pub(crate) fn is_usable(&self) -> bool {
-        !self.retired.load(Ordering::Relaxed) && self.node.is_usable()
+        !self.retired.load(Ordering::Relaxed) && !self.is_over() && self.node.is_usable()
+    }
+
+    /// Has its answers count no longer than that.
+    pub(crate) fn serve_for(&self, tenure: Arc<Tenure>) {
+        let _ = self.tenure.set(tenure); // the first one stays
+    }
+
+    /// Whether another server is the master by now.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tenure.get().is_some_and(|tenure| tenure.is_over())
     }
 
     /// True once it has answered, unless that made it useless.
@@ -433,7 +447,11 @@ impl Connection {
         let Some(answer) = &mut question.answer else {
             return Err(Failure::Silent);
         };
-        let outcome = self.hear_out(answer, sent, until).await;
+        let outcome = match self.hear_out(answer, sent, until).await {
+            // What it did may be lost, or be done by now at the new master.
+            Ok(_) if self.is_over() => Err(Failure::Silent),
+            outcome => outcome,
+        };
         if !matches!(outcome, Err(Failure::Silent)) {
             question.answer = None;
         }
@@ -589,7 +607,11 @@ pub(crate) fn server_name(reply: Option<Reply>) -> Option<Box<str>> {
         return None;
     };
     let info = String::from_utf8_lossy(&info);
-    let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
+    info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim).and_then(name_of)
+}
+
+/// The name of the server with this run id.
+pub(crate) fn name_of(run_id: &str) -> Option<Box<str>> {
     let name: String = run_id.chars().take(NAME_LENGTH).collect();
     (!name.is_empty()).then(|| name.into())
 }

@@ -3,12 +3,14 @@
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::TryFutureExt;
+use futures::future::{join_all, try_join};
 
 use crate::clock::Clock;
-use crate::node::{Address, Connector, NodeError};
-use crate::router::belief::{Admission, Known, Process, Stranger};
-use crate::router::connection::{Connection, Limits};
+use crate::node::{Address, Command, Connector, NodeError, Reply};
+use crate::router::belief::{Admission, Identity, Known, Process, Stranger};
+use crate::router::connection::{Connection, Failure, Limits};
+use crate::router::sentinels::Sentinels;
 use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::views::view;
@@ -20,11 +22,22 @@ pub(crate) struct Membership {
     known: RwLock<Known>,
     translation: Translation,
     response_timeout: Duration,
+    /// Those who say where the master is, if any do.
+    sentinels: Option<Arc<Sentinels>>,
 }
 
 impl Membership {
     pub(crate) fn new(translation: Translation, response_timeout: Duration) -> Self {
-        Membership { known: RwLock::default(), translation, response_timeout }
+        Membership { known: RwLock::default(), translation, response_timeout, sentinels: None }
+    }
+
+    /// Where sentinels say which server is the master.
+    pub(crate) fn with_sentinels(self, sentinels: Option<Arc<Sentinels>>) -> Self {
+        Membership { sentinels, ..self }
+    }
+
+    pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        self.sentinels.as_ref()
     }
 
     pub(crate) fn translation(&self) -> &Translation {
@@ -47,6 +60,9 @@ impl Membership {
         address: &Address,
         limits: Limits,
     ) -> Result<Arc<Connection>, NodeError> {
+        if let Some(sentinels) = &self.sentinels {
+            return self.open_master(sentinels, connector, clock, address, limits).await;
+        }
         let connection =
             Arc::new(Connection::open(connector, clock.clone(), address, None, limits).await?);
         match self.admission(address, &connection) {
@@ -59,6 +75,51 @@ impl Membership {
                 self.find_the_first(connector, clock, address, limits, connection).await
             }
             Admission::Refused(why) => Err(refused(address, why)),
+        }
+    }
+
+    /// Connects to the master that sentinels name. They are asked each time, for the address may
+    /// have led to the master before and not now: what the server says of itself is not enough.
+    async fn open_master(
+        &self,
+        sentinels: &Sentinels,
+        connector: &dyn Connector,
+        clock: &Arc<dyn Clock>,
+        address: &Address,
+        limits: Limits,
+    ) -> Result<Arc<Connection>, NodeError> {
+        let opening = Connection::open(connector, clock.clone(), address, None, limits);
+        let (connection, master) =
+            try_join(opening, sentinels.ask().map_err(NodeError::from)).await?;
+        if master.address != *address {
+            return Err(refused(address, Stranger::Replaced));
+        }
+        if matches!(connection.identity(), Identity::Node(_)) {
+            return Err(refused(address, Stranger::ClusterNode));
+        }
+        if !sentinels.vouch_for(&master, connection.process()) {
+            return Err(refused(address, Stranger::OtherProcess));
+        }
+        let connection = Arc::new(connection);
+        if self.is_replica(&connection, clock).await? {
+            return Err(refused(address, Stranger::Replica));
+        }
+        connection.serve_for(master.tenure);
+        Ok(connection)
+    }
+
+    /// What it says itself. One that does not tell refuses what it cannot do.
+    async fn is_replica(
+        &self,
+        connection: &Arc<Connection>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<bool, NodeError> {
+        let question = Command::new().word("INFO").word("replication");
+        let until = clock.now().after(self.response_timeout);
+        match connection.call(&**clock, question, until).await {
+            Ok(exchange) => Ok(matches!(exchange.value, Reply::Text(info) if is_of_replica(&info))),
+            Err(Failure::Broken(failure)) => Err(NodeError { maybe_sent: false, ..failure }),
+            Err(Failure::Silent) => Err(NodeError::unsent("the server does not tell its role")),
         }
     }
 
@@ -206,6 +267,11 @@ async fn places_besides(
         None => {}
     }
     places
+}
+
+/// Whether that is what a replica answers to `INFO replication`.
+fn is_of_replica(info: &[u8]) -> bool {
+    info.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"role:slave")
 }
 
 fn refused(address: &Address, why: Stranger) -> NodeError {

@@ -18,8 +18,12 @@ mod membership;
 mod pulse;
 mod replicated;
 mod sent_with;
+// Only URLs name sentinels.
+#[cfg_attr(not(any(feature = "native", feature = "redis")), allow(dead_code, unused_imports))]
+mod sentinels;
 mod subscriptions;
 pub(crate) mod telemetry;
+mod tenure;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -45,6 +49,7 @@ use connections::Connections;
 use in_flight::InFlightCall;
 use membership::Membership;
 use replicated::ReplicatedCalls;
+use sentinels::Sentinels;
 use texts::Texts;
 use topology::{RefreshFrom, Topology, Unfound};
 use translation::Translation;
@@ -54,6 +59,8 @@ pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
+#[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
+pub(crate) use sentinels::SentinelSettings;
 pub(crate) use subscriptions::{Event, Listener, Subscriptions};
 pub(crate) use translation::AddressTranslation;
 pub(crate) use transport::Transport;
@@ -69,6 +76,8 @@ const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_se
 pub(crate) struct RouterSettings {
     /// Nodes of the cluster to begin with. One that can be reached is enough.
     pub(crate) seeds: Vec<Address>,
+    /// Those who say where the server is, in place of seeds.
+    pub(crate) sentinels: Option<SentinelSettings>,
     /// For a connection to be opened, authenticated and answered on.
     pub(crate) connect_timeout: Duration,
     /// How long a connection may be quiet while a call is under way on it; then the outcome of that
@@ -87,6 +96,7 @@ impl Default for RouterSettings {
     fn default() -> Self {
         RouterSettings {
             seeds: Vec::new(),
+            sentinels: None,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
             max_in_flight: 256,
@@ -101,6 +111,7 @@ impl fmt::Debug for RouterSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RouterSettings")
             .field("seeds", &self.seeds)
+            .field("sentinels", &self.sentinels)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .field("max_in_flight", &self.max_in_flight)
@@ -122,8 +133,12 @@ pub(crate) struct Router {
     texts: Arc<Texts>,
     replicated: Arc<ReplicatedCalls>,
     subscriptions: Subscriptions,
-    background: AbortHandle,
+    background: Background,
 }
+
+/// Tasks that end with this.
+#[derive(Debug)]
+struct Background(Vec<AbortHandle>);
 
 impl Router {
     /// Fetches the slot map from the seeds, and from the nodes that they name.
@@ -137,10 +152,13 @@ impl Router {
             response_timeout: settings.response_timeout,
             in_flight: settings.max_in_flight,
         };
-        let membership = Arc::new(Membership::new(
-            Translation(settings.address_translator),
-            settings.response_timeout,
-        ));
+        let translation = Translation(settings.address_translator);
+        let sentinels = settings.sentinels.map(|sentinels| {
+            Arc::new(Sentinels::new(sentinels, clock.clone(), translation.clone(), limits))
+        });
+        let membership = Membership::new(translation, settings.response_timeout)
+            .with_sentinels(sentinels.clone());
+        let membership = Arc::new(membership);
         let replicated = Arc::new(ReplicatedCalls::new(
             connector.clone(),
             clock.clone(),
@@ -158,13 +176,17 @@ impl Router {
             settings.response_timeout,
         );
         topology.fetch(&RefreshFrom::Anyone).await.map_err(Unfound::into_call_error)?;
-        let background = tokio::spawn(refresh_slowly(
+        let refreshing = tokio::spawn(refresh_slowly(
             topology.clone(),
             replicated.clone(),
             texts.clone(),
             clock.clone(),
             settings.refresh_interval,
         ));
+        let watching =
+            sentinels.map(|sentinels| tokio::spawn(sentinels::watch(sentinels, topology.clone())));
+        let tasks = [refreshing].into_iter().chain(watching);
+        let background = Background(tasks.map(|task| task.abort_handle()).collect());
         let subscriptions = Subscriptions::start(
             connector,
             clock.clone(),
@@ -181,7 +203,7 @@ impl Router {
             texts,
             replicated,
             subscriptions,
-            background: background.abort_handle(),
+            background,
         }))
     }
 
@@ -229,16 +251,22 @@ impl Router {
     /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two
     /// attempts.
     pub(crate) async fn close(&self) {
-        self.background.abort();
+        self.background.end();
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();
     }
 }
 
-impl Drop for Router {
+impl Background {
+    fn end(&self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Drop for Background {
     fn drop(&mut self) {
-        self.background.abort();
+        self.end();
     }
 }
 

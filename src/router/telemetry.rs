@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use tracing::{debug, trace, warn};
+use tracing::{debug, info, trace, warn};
 
 use crate::node::Address;
 use crate::slot::Slot;
@@ -17,6 +17,8 @@ pub(crate) fn describe() {
 
         describe_counter!("rwlease_redirects_total", "MOVED and ASK that were followed");
         describe_counter!("rwlease_refreshes_total", "Fetches of the slot map");
+        describe_counter!("rwlease_master_changes_total", "Other masters that sentinels named");
+        metrics::counter!("rwlease_master_changes_total").increment(0);
         metrics::counter!("rwlease_refreshes_total", "outcome" => "failed").increment(0);
         describe_histogram!(
             "rwlease_connect_seconds",
@@ -63,6 +65,22 @@ pub(crate) fn refresh_failed(why: &dyn Display) {
 pub(crate) fn refresh_outdated(node: &Address) {
     debug!(name: "rwlease.refresh", %node, outcome = "outdated");
     count!("rwlease_refreshes_total", "outcome" => "outdated");
+}
+
+/// Sentinels name another master. Those who hold locks go on there.
+pub(crate) fn master_changed(from: &Address, to: &Address, epoch: u64) {
+    info!(name: "rwlease.master", %from, %to, epoch);
+    count!("rwlease_master_changes_total");
+}
+
+/// A sentinel is subscribed to.
+pub(crate) fn sentinel_joined(node: &Address) {
+    debug!(name: "rwlease.sentinel", %node, outcome = "joined");
+}
+
+/// A sentinel does not answer, or its subscription has ended.
+pub(crate) fn sentinel_failed(node: &Address, why: &dyn Display) {
+    debug!(name: "rwlease.sentinel", %node, outcome = "failed", %why);
 }
 
 /// A server at a known address is not one of the known servers. It is sent nothing.

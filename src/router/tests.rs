@@ -11,6 +11,7 @@ mod redirects;
 mod replicated;
 #[cfg(feature = "metrics")]
 mod seen;
+mod sentinels;
 mod standalone;
 mod subscriptions;
 mod texts;

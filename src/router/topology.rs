@@ -18,6 +18,7 @@ use crate::router::belief::{Admission, Kind, Sole, Stranger, Told, View, sole};
 use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
+use crate::router::sentinels::{Sentinels, Untold};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::views::view;
@@ -86,6 +87,8 @@ struct Refreshing {
 pub(crate) enum Unfound {
     /// The seeds are several servers without a cluster.
     Several(String),
+    /// Sentinels do not name a master.
+    Untold(Untold),
     Failed(NodeError),
 }
 
@@ -158,6 +161,15 @@ impl Topology {
             lock(&self.refreshing).unchanged = 0;
         }
         drop(self.refresh(RefreshFrom::First(to.clone())));
+    }
+
+    /// A sentinel tells that the master has changed: all are asked at once. Once more after that, for
+    /// a look that was under way may have begun before.
+    pub(crate) async fn hear_of_change(self: &Arc<Self>) {
+        for _ in 0..2 {
+            lock(&self.refreshing).unchanged = 0;
+            self.refresh(RefreshFrom::Several).await;
+        }
     }
 
     /// Begins to fetch the map, unless that is under way. The answer may be awaited or dropped.
@@ -247,6 +259,9 @@ impl Topology {
     /// of their views is chosen. A slow node delays this little: soon the next one is queried too.
     /// True if a slot has another master now.
     pub(crate) async fn fetch(&self, from: &RefreshFrom) -> Result<bool, Unfound> {
+        if let Some(sentinels) = self.membership.sentinels() {
+            return self.fetch_from_sentinels(sentinels).await;
+        }
         let since = self.membership.known().lesson();
         let mut survey = Survey {
             candidates: self.candidates(from).into(),
@@ -291,6 +306,31 @@ impl Topology {
             }
             survey.candidates.extend(survey.spared.take());
         }
+    }
+
+    /// The master that sentinels name serves all slots. Nothing goes to the one before it any more,
+    /// also while there is no way to the new one.
+    async fn fetch_from_sentinels(&self, sentinels: &Sentinels) -> Result<bool, Unfound> {
+        let since = self.membership.known().lesson();
+        let master = match sentinels.ask().await {
+            Ok(master) => master.address,
+            Err(untold) => {
+                telemetry::refresh_failed(&NodeError::from(untold.clone()));
+                return Err(Unfound::Untold(untold));
+            }
+        };
+        let (begins, is_known) = {
+            let known = self.membership.known();
+            (known.kind == Kind::Nothing, known.map.has(&master))
+        };
+        if is_known {
+            telemetry::refreshed(&master, false);
+            return Ok(false);
+        }
+        if begins {
+            self.connections.connect(&master).await.map_err(Unfound::Failed)?;
+        }
+        Ok(self.install(View { node: master, told: Told::Alone(None) }, since))
     }
 
     /// Queries the next node, if there is one.
@@ -408,12 +448,13 @@ impl Topology {
         // known is locked first.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
-            match known.admission(address, connection.identity(), connection.process()) {
-                Admission::Welcome => false,
-                // The new map may be that of a node that lags behind.
-                Admission::AskItsMap => !connection.has_shown_map(),
-                Admission::FindTheFirst | Admission::Refused(_) => true,
-            }
+            connection.is_over()
+                || match known.admission(address, connection.identity(), connection.process()) {
+                    Admission::Welcome => false,
+                    // The new map may be that of a node that lags behind.
+                    Admission::AskItsMap => !connection.has_shown_map(),
+                    Admission::FindTheFirst | Admission::Refused(_) => true,
+                }
         });
         drop(known);
         telemetry::refreshed(&node, changed);
@@ -505,6 +546,11 @@ impl Unfound {
     pub(crate) fn into_call_error(self) -> CallError {
         let (reason, last) = match self {
             Unfound::Several(why) => (Reason::Invalid(why), None),
+            Unfound::Untold(Untold::NoSuchMaster(why)) => (Reason::Invalid(why), None),
+            Unfound::Untold(Untold::Unheard(failure)) => match failure.permanent {
+                true => (Reason::Permanent, Some(failure)),
+                false => (Reason::NoSentinel, Some(failure)),
+            },
             Unfound::Failed(failure) if failure.permanent => (Reason::Permanent, Some(failure)),
             Unfound::Failed(failure) => (Reason::Unreachable, Some(failure)),
         };

@@ -11,7 +11,7 @@ mod items;
 mod page;
 
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "slot",
     "backoff",
     "decimal",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 13] = [
     "protocol",
     "client",
     "lock",
+    "blocking",
     "checker",
 ];
 

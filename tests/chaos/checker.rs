@@ -6,12 +6,19 @@ use std::collections::{BTreeMap, HashMap};
 use rwlease::Mode;
 
 use super::history::{Grant, History, Hold, Nanos, Outcome};
+use crate::judge::{self, Rule};
 
 /// How many examples of each kind are kept in words.
 const EXAMPLES: usize = 5;
 
 /// How much of what a master did its replicas may not have, if it dies.
 const JUST: Nanos = 1_000_000_000;
+
+/// How long a process keeps what none of its tasks uses: it looks once a second.
+const KEPT: Nanos = 2_500_000_000;
+
+/// How long a waiter that nobody renews stays: what clients have unless they are told otherwise.
+const WAITER_TTL: Nanos = 10_000_000_000;
 
 /// How a request ends that was not granted in its time.
 const TIMED_OUT: &str = "TimedOut";
@@ -24,6 +31,8 @@ type Span = (Nanos, Nanos);
 pub struct Excuses {
     pub names: HashMap<usize, Vec<Span>>,
     pub workers: HashMap<usize, Vec<Span>>,
+    /// How long a process that cannot be called back keeps what it has cached.
+    pub lease: Nanos,
 }
 
 impl Excuses {
@@ -70,6 +79,8 @@ pub struct Findings {
     /// A token that is not above one that was granted before it was requested, or whose holder had
     /// gone before it was granted; or that two have.
     pub tokens: Seen,
+    /// Tries that were told that they cannot have the lock when nobody can have been in their way.
+    pub denied: Seen,
     /// Writes that the store accepted after one with a newer token.
     pub stale: Seen,
     /// Writes that the store refused.
@@ -109,23 +120,23 @@ impl Findings {
     /// more.
     pub fn of(history: &History, excuses: &Excuses, wait_limit: Nanos) -> Findings {
         let mut findings = Findings::default();
-        let mut names: HashMap<usize, (Vec<Held<'_>>, Vec<Wait<'_>>)> = HashMap::new();
+        let mut names: HashMap<usize, OfLock<'_>> = HashMap::new();
         for hold in history.holds() {
             findings.count(hold);
-            let (held, waits) = names.entry(hold.name).or_default();
-            held.extend(Held::of(hold, history));
+            let OfLock { holds: held, waits, others } = names.entry(hold.name).or_default();
+            others.extend(hold.granted.is_none().then_some(hold));
+            held.extend(Held::of(hold, history, excuses.lease));
             waits.extend(Wait::of(hold));
         }
         findings.waits.sort_unstable();
-        for (name, (holds, waits)) in &mut names {
+        for (name, OfLock { holds, waits, others }) in &mut names {
             holds.sort_by_key(|held| held.grant.at);
             waits.sort_by_key(|wait| wait.until);
-            findings.overlaps(holds);
-            findings.tokens(holds);
-            findings.tokens_after_holds(holds);
+            let excuses_of = |worker| excuses.of(*name, worker);
+            findings.judge(holds, others, history, excuses_of, excuses.lease);
             findings.stale_writes(holds);
             findings.losses(holds, history);
-            findings.stuck(holds, waits, |worker| excuses.of(*name, worker), wait_limit);
+            findings.stuck(holds, waits, excuses_of, wait_limit);
         }
         findings
     }
@@ -155,86 +166,57 @@ impl Findings {
         }
     }
 
-    fn overlaps(&mut self, holds: &[Held<'_>]) {
-        let mut active: Vec<&Held<'_>> = Vec::new();
-        for held in holds {
-            active.retain(|other| other.end > held.grant.at);
-            for other in &active {
-                if held.hold.mode == Mode::Write || other.hold.mode == Mode::Write {
-                    self.overlaps.note(|| {
-                        format!(
-                            "{} held until {}, and {} from {}",
-                            shown(other.hold),
-                            other.end,
-                            shown(held.hold),
-                            held.grant.at
-                        )
-                    });
+    /// What the tokens say of the lock, with the guilty pair of each case in words.
+    fn judge(
+        &mut self,
+        holds: &[Held<'_>],
+        others: &[&Hold],
+        history: &History,
+        excuses: impl Fn(usize) -> Vec<Span>,
+        lease: Nanos,
+    ) {
+        let mut judged = judge::History {
+            holds: holds
+                .iter()
+                .enumerate()
+                .map(|(id, held)| held.as_judged(id, &excuses(held.hold.worker)))
+                .collect(),
+            ..judge::History::default()
+        };
+        for (id, hold) in others.iter().enumerate() {
+            let (id, requested) = (holds.len() + id, hold.requested);
+            match hold.refused {
+                Some(answered) => {
+                    let mode = hold.mode;
+                    judged.refusals.push(judge::Refusal { id, mode, requested, answered });
+                }
+                // What nobody heard of stays until it ends by itself: a grant, or a waiter.
+                None => {
+                    let failed = hold.failed.as_ref().map(|(at, _)| *at);
+                    let ended = failed.or(history.when_killed(hold.worker));
+                    let gone = ended.map_or(Nanos::MAX, |at| at + lease.max(WAITER_TTL));
+                    judged.attempts.push(judge::Attempt { id, requested, gone });
                 }
             }
-            active.push(held);
         }
-    }
-
-    /// A request after another's grant gets a higher token.
-    fn tokens(&mut self, holds: &[Held<'_>]) {
-        let mut requested: Vec<&Held<'_>> = holds.iter().collect();
-        requested.sort_by_key(|held| held.hold.requested);
-        let mut granted = holds.iter().peekable();
-        let mut highest = 0;
-        for held in requested {
-            while let Some(before) = granted.next_if(|before| before.grant.at < held.hold.requested)
-            {
-                highest = highest.max(before.grant.token);
+        let told = |id: usize| match holds.get(id) {
+            Some(held) => {
+                format!("{} from {} until {}", shown(held.hold), held.grant.at, held.end)
             }
-            if held.grant.token <= highest {
-                self.tokens.note(|| {
-                    format!("{} has token {} after {highest}", shown(held.hold), held.grant.token)
-                });
-            }
-        }
-        let mut by_token: Vec<&Held<'_>> = holds.iter().collect();
-        by_token.sort_by_key(|held| held.grant.token);
-        for pair in by_token.windows(2) {
-            if pair[0].grant.token == pair[1].grant.token {
-                self.tokens.note(|| {
-                    format!(
-                        "{} and {} have the same token {}",
-                        shown(pair[0].hold),
-                        shown(pair[1].hold),
-                        pair[0].grant.token
-                    )
-                });
-            }
-        }
-    }
-
-    /// Who is granted after another has gone, and excludes it, has a higher token, whenever it
-    /// requested.
-    fn tokens_after_holds(&mut self, holds: &[Held<'_>]) {
-        let mut ended: Vec<&Held<'_>> = holds.iter().collect();
-        ended.sort_by_key(|held| held.end);
-        let mut ended = ended.into_iter().peekable();
-        let (mut highest, mut highest_write) = (0, 0);
-        for held in holds {
-            while let Some(before) = ended.next_if(|before| before.end <= held.grant.at) {
-                highest = highest.max(before.grant.token);
-                if before.hold.mode == Mode::Write {
-                    highest_write = highest_write.max(before.grant.token);
+            None => shown(others[id - holds.len()]),
+        };
+        for guilt in judged.judge() {
+            let first = told(guilt.first);
+            let second = || guilt.second.map(told).unwrap_or_default();
+            match guilt.rule {
+                Rule::Overlap => self.overlaps.note(|| format!("{first}, and {}", second())),
+                Rule::Order => self.tokens.note(|| format!("{first}, though after {}", second())),
+                Rule::SameToken => {
+                    self.tokens.note(|| format!("the same token: {first}, and {}", second()))
                 }
-            }
-            let least = match held.hold.mode {
-                Mode::Write => highest,
-                Mode::Read => highest_write,
-            };
-            if held.grant.token < least {
-                self.tokens.note(|| {
-                    format!(
-                        "{} has token {} after a hold with {least}",
-                        shown(held.hold),
-                        held.grant.token
-                    )
-                });
+                Rule::Refused => {
+                    self.denied.note(|| format!("{first} was refused, with nobody in its way"))
+                }
             }
         }
     }
@@ -350,6 +332,15 @@ fn excused((from, until): Span, excuses: &[Span]) -> Nanos {
     excuses.iter().map(within).sum()
 }
 
+/// All that is known of one lock.
+#[derive(Default)]
+struct OfLock<'a> {
+    holds: Vec<Held<'a>>,
+    waits: Vec<Wait<'a>>,
+    /// The requests that were not granted.
+    others: Vec<&'a Hold>,
+}
+
 /// A request that was granted, or failed in the end.
 struct Wait<'a> {
     hold: &'a Hold,
@@ -377,10 +368,12 @@ struct Held<'a> {
     /// When the lock is free of it at the latest: its deadline, where it was not released for
     /// certain.
     gone: Nanos,
+    /// The same where the server forgets what it did last, or its holder cannot be called back.
+    expired: Nanos,
 }
 
 impl<'a> Held<'a> {
-    fn of(hold: &'a Hold, history: &History) -> Option<Held<'a>> {
+    fn of(hold: &'a Hold, history: &History, lease: Nanos) -> Option<Held<'a>> {
         // Of a guard that came too late its holder knew so.
         let grant = hold.granted.filter(|grant| grant.deadline > grant.at)?;
         let end = match hold.ended {
@@ -396,7 +389,12 @@ impl<'a> Held<'a> {
             Some((at, _)) => grant.deadline.max(at),
             None => grant.deadline,
         };
-        Some(Held { hold, grant, end, gone })
+        // What is cached may be renewed for as long as it is kept.
+        let kept = if grant.cached { KEPT + lease } else { 0 };
+        let expired = gone.max(grant.deadline).max(gone + kept);
+        let dies = history.when_killed(hold.worker);
+        let dies_with_it = dies.is_some_and(|at| grant.cached && at <= gone + KEPT);
+        Some(Held { hold, grant, end, gone: if dies_with_it { expired } else { gone }, expired })
     }
 
     /// What was released just before a fault, or in it, may not be known to the new master: then
@@ -405,8 +403,28 @@ impl<'a> Held<'a> {
         let may_be_forgotten =
             |(from, until): &Span| self.gone + JUST >= *from && self.gone <= *until;
         match excuses.iter().any(may_be_forgotten) {
-            true => self.gone.max(self.grant.deadline),
+            true => self.expired,
             false => self.gone,
+        }
+    }
+
+    /// Whether it may have its token in common with others.
+    fn is_shared(&self) -> bool {
+        self.grant.cached && self.hold.mode == Mode::Read
+    }
+
+    fn as_judged(&self, id: usize, excuses: &[Span]) -> judge::Hold {
+        let Hold { mode, requested, worker, .. } = *self.hold;
+        judge::Hold {
+            id,
+            mode,
+            token: self.grant.token,
+            shares: self.is_shared().then_some(worker),
+            requested,
+            granted: self.grant.at,
+            end: self.end,
+            // What is cached may be kept until its lease ends, where nobody can call it back.
+            gone: if self.grant.cached { self.expired } else { self.gone_for_certain(excuses) },
         }
     }
 

@@ -1,11 +1,13 @@
 //! What the workers did, as their logs say: one line an event, and each hold put together from its
 //! lines.
 //!
-//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline>`: granted, and believed until
-//! then (if not from the start: the guard had come too late). `D <id> <deadline>`: renewed.
+//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline> own|cached`: granted, and believed
+//! until then (if not from the start: the guard had come too late); by a cached handle, which may
+//! not have asked the server. `D <id> <deadline>`: renewed.
 //! `L <id>`: the loss was noticed. `W <id> <sequence>`, `V <id>`: a write was accepted by the
 //! store, or refused. `E <id> held|lost`: the release is about to be called. `X <id> <outcome>`:
-//! what it came to. `F <id> <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked
+//! what it came to. `N <id>`: a try was told that the lock cannot be had. `F <id> <kind> <text>`:
+//! nothing was granted. `Z <ms>`: the runtime was blocked
 //! for so long until now. Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 
 use std::fs::File;
@@ -72,6 +74,8 @@ pub struct Hold {
     /// When its holder called the release, and whether it believed to hold then.
     pub ended: Option<(Nanos, bool)>,
     pub released: Option<(Nanos, Outcome)>,
+    /// When a try was told that it cannot have the lock.
+    pub refused: Option<Nanos>,
     /// The kind of the error, and when it came.
     pub failed: Option<(Nanos, String)>,
     pub writes: Vec<StoreWrite>,
@@ -83,6 +87,9 @@ pub struct Grant {
     pub token: u64,
     /// Until when the holder believed to hold, by the last that it noted.
     pub deadline: Nanos,
+    /// By a cached handle: readers of one process may share a token, and what was given back may
+    /// stay with the process for a while.
+    pub cached: bool,
 }
 
 /// A write as the store answered it: its place in the store's own order, if it was accepted.
@@ -208,7 +215,8 @@ impl Source {
         match event {
             "G" => {
                 let (token, deadline) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-                hold.granted = Some(Grant { at, token, deadline });
+                let cached = words.next() == Some("cached");
+                hold.granted = Some(Grant { at, token, deadline, cached });
             }
             "D" => hold.granted.as_mut()?.deadline = words.next()?.parse().ok()?,
             "L" => hold.lost = Some(at),
@@ -216,6 +224,7 @@ impl Source {
             "V" => hold.writes.push(StoreWrite { sequence: None }),
             "E" => hold.ended = Some((at, words.next()? == "held")),
             "X" => hold.released = Some((at, Outcome::parse(words.next()?))),
+            "N" => hold.refused = Some(at),
             "F" => hold.failed = Some((at, words.next()?.to_owned())),
             _ => return None,
         }
@@ -234,6 +243,7 @@ impl Hold {
             lost: None,
             ended: None,
             released: None,
+            refused: None,
             failed: None,
             writes: Vec::new(),
         }

@@ -14,6 +14,8 @@
 
 #[path = "mod.rs"]
 mod chaos;
+#[path = "../judge/mod.rs"]
+mod judge;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeline;

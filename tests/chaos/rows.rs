@@ -72,12 +72,14 @@ pub fn rows() -> Vec<Row> {
             smoke: 2_000,
             node_timeout: LONG,
             variants: vec![
-                steady("1 lock, 90 % reads", 1, 90),
-                steady("1 lock, 50 % reads", 1, 50),
-                steady("100 locks, 90 % reads", 100, 90),
-                steady("100 locks, 50 % reads", 100, 50),
-                steady("10,000 locks, 90 % reads", 10_000, 90),
-                steady("10,000 locks, 50 % reads", 10_000, 50),
+                steady("1 lock, 90 % reads", 1, 90, 0),
+                steady("1 lock, 50 % reads", 1, 50, 0),
+                steady("100 locks, 90 % reads", 100, 90, 0),
+                steady("100 locks, 50 % reads", 100, 50, 0),
+                steady("10,000 locks, 90 % reads", 10_000, 90, 0),
+                steady("10,000 locks, 50 % reads", 10_000, 50, 0),
+                steady("100 locks, 90 % reads, cached", 100, 90, 8),
+                steady("100 locks, 50 % reads, cached", 100, 50, 8),
             ],
         },
         Row {
@@ -248,11 +250,13 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Four processes with short holds on every shard, and locks that are held for long and renewed.
+/// Four processes with short holds on every shard, a third of them by cached handles, and locks
+/// that are held for long and renewed.
 fn usual(replicas: u32) -> Load {
     Load {
         workers: 4,
         tasks: 6,
+        cached: 2,
         names: 30,
         by_shard: true,
         keepers: 6,
@@ -276,7 +280,7 @@ fn brief(replicas: u32) -> Load {
     }
 }
 
-fn steady(name: &'static str, names: usize, reads_percent: u8) -> Variant {
+fn steady(name: &'static str, names: usize, reads_percent: u8, cached: usize) -> Variant {
     Variant {
         name,
         load: Load {
@@ -284,6 +288,7 @@ fn steady(name: &'static str, names: usize, reads_percent: u8) -> Variant {
             reads_percent,
             workers: 3,
             tasks: 8,
+            cached,
             by_shard: false,
             keepers: 0,
             hold: Duration::ZERO,

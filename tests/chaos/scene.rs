@@ -19,6 +19,8 @@ pub struct Load {
     pub workers: usize,
     /// Of each worker.
     pub tasks: usize,
+    /// So many of them use cached handles.
+    pub cached: usize,
     pub names: usize,
     /// Each task keeps to the locks of one shard, so that a sick one does not stop all.
     pub by_shard: bool,
@@ -114,6 +116,7 @@ impl Scene {
             groups,
             keepers: keepers.clone(),
             tasks: load.tasks,
+            cached: load.cached,
             reads_percent: load.reads_percent,
             replicas: load.replicas,
             lease: load.lease,

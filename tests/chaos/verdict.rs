@@ -43,7 +43,8 @@ impl Verdict {
         variant: &Variant,
         seen_elsewhere: &[String],
     ) -> Verdict {
-        let mut excuses = Excuses::default();
+        let lease = variant.load.lease.as_nanos() as Nanos;
+        let mut excuses = Excuses { lease, ..Excuses::default() };
         for fault in faults {
             for name in &fault.out {
                 let spans = excuses.names.entry(*name).or_default();
@@ -103,6 +104,7 @@ impl Verdict {
             "writes": found.writes,
             "overlaps": found.overlaps.count,
             "tokens_out_of_order": found.tokens.count,
+            "denied": found.denied.count,
             "stale_writes_accepted": found.stale.count,
             "writes_refused": found.refused,
             "lost": found.lost.count,
@@ -180,6 +182,7 @@ impl Promise {
 fn always(found: &Findings) -> Vec<String> {
     let kinds = [
         (&found.tokens, "tokens out of order"),
+        (&found.denied, "tries refused with nobody in their way"),
         (&found.stale, "stale writes accepted"),
         (&found.stuck, "stuck"),
         (&found.timed_out, "requests timed out"),

@@ -1,6 +1,7 @@
 //! A process that takes locks: this same program, started again with orders. What it does stands in
 //! its log; it ends when its standard input does.
 
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use rwlease::{Lease, Locks, Mode, Released, Result as LockResult};
+use rwlease::{
+    Cache, CachedRwLock, Lease, LeaseWatch, Locks, Mode, Released, Result as LockResult,
+};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -43,6 +46,8 @@ pub struct Orders {
     /// The locks of the long holds, which are renewed: a task for each.
     pub keepers: Vec<String>,
     pub tasks: usize,
+    /// So many of them use cached handles.
+    pub cached: usize,
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
@@ -50,7 +55,7 @@ pub struct Orders {
     /// The longest of the short holds, and of the long ones.
     pub hold: Duration,
     pub keep: Duration,
-    /// Ends by itself after so many requests.
+    /// Ends by itself after so many acquisitions.
     pub limit: Option<u64>,
     pub seed: u64,
 }
@@ -148,8 +153,11 @@ pub fn work_if_told() -> Option<Result> {
 }
 
 async fn work(orders: Orders, log: &Path) -> Result {
-    let settings =
-        Locks::builder().lease(orders.lease).claim_window(orders.claim).call_timeout(CALL_TIMEOUT);
+    let settings = Locks::builder()
+        .lease(orders.lease)
+        .claim_window(orders.claim)
+        .call_timeout(CALL_TIMEOUT)
+        .cache(Cache::default().replicas(orders.replicas));
     let bench = Rc::new(Bench {
         log: Log::create(log)?,
         locks: settings.connect_to(&orders.urls).await?,
@@ -217,12 +225,22 @@ impl Bench {
         let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_add(number as u64));
         let group = number % orders.groups;
         let names = orders.names.len() / orders.groups;
+        let mut handles = (number < orders.cached).then(Handles::default);
         while self.goes_on() {
             let name = zipf(&mut random, names) * orders.groups + group;
             let mode =
                 if random.u8(..100) < orders.reads_percent { Mode::Read } else { Mode::Write };
             let hold = orders.hold.mul_f64(random.f64());
-            self.round(name, &orders.names[name], mode, hold).await;
+            let id = self.log.request(name, mode);
+            let wanted = Wanted { id, name: &orders.names[name], mode, tries: random.u8(..8) == 0 };
+            let taken = match &mut handles {
+                Some(handles) => {
+                    handles.forget_some(&mut random);
+                    self.cached(&wanted, handles, hold).await
+                }
+                None => self.plain(&wanted, hold).await,
+            };
+            self.over(id, taken).await;
         }
     }
 
@@ -231,17 +249,15 @@ impl Bench {
         let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_sub(number as u64 + 1));
         while self.goes_on() {
             let hold = orders.keep.mul_f64(random.f64());
-            let name = orders.names.len() + number;
-            self.round(name, &orders.keepers[number], Mode::Write, hold).await;
+            let id = self.log.request(orders.names.len() + number, Mode::Write);
+            let name = &orders.keepers[number];
+            let wanted = Wanted { id, name, mode: Mode::Write, tries: false };
+            let taken = self.plain(&wanted, hold).await;
+            self.over(id, taken).await;
         }
     }
 
-    async fn round(&self, number: usize, name: &str, mode: Mode, hold: Duration) {
-        let id = self.log.request(number, mode);
-        let taken = match mode {
-            Mode::Read => self.read(id, name, hold).await,
-            Mode::Write => self.write(id, name, hold).await,
-        };
+    async fn over(&self, id: u64, taken: LockResult<()>) {
         if let Err(error) = taken {
             self.log.note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
             // So that what cannot be had now is not requested without pause.
@@ -249,51 +265,112 @@ impl Bench {
         }
     }
 
-    async fn read(&self, id: u64, name: &str, hold: Duration) -> LockResult<()> {
-        let lock = self.locks.rwlock(name)?;
-        let guard = lock.read().replicas(self.orders.replicas).timeout(LONG).await?;
-        self.granted(id, &guard);
-        let _ = self.store.clone().read(name).await;
-        self.stay(id, &guard, hold).await;
-        self.release(id, &guard.clone(), guard.release()).await;
+    async fn plain(&self, wanted: &Wanted<'_>, hold: Duration) -> LockResult<()> {
+        let lock = self.locks.rwlock(wanted.name)?;
+        let replicas = self.orders.replicas;
+        match wanted.mode {
+            Mode::Read => {
+                let guard = match wanted.tries {
+                    true => lock.try_read().replicas(replicas).await?,
+                    false => Some(lock.read().replicas(replicas).timeout(LONG).await?),
+                };
+                let Some(guard) = guard else { return self.refused(wanted).await };
+                let held = Held::Plain(guard.clone());
+                self.read(wanted, &held, hold).await;
+                self.release(wanted.id, &held, guard.release()).await;
+            }
+            Mode::Write => {
+                let guard = match wanted.tries {
+                    true => lock.try_write().replicas(replicas).await?,
+                    false => Some(lock.write().replicas(replicas).timeout(LONG).await?),
+                };
+                let Some(guard) = guard else { return self.refused(wanted).await };
+                let held = Held::Plain(guard.clone());
+                self.write(wanted, &held, hold).await;
+                self.release(wanted.id, &held, guard.release()).await;
+            }
+        }
         Ok(())
     }
 
-    async fn write(&self, id: u64, name: &str, hold: Duration) -> LockResult<()> {
-        let lock = self.locks.rwlock(name)?;
-        let guard = lock.write().replicas(self.orders.replicas).timeout(LONG).await?;
-        self.granted(id, &guard);
-        let token = guard.token();
+    async fn cached(
+        &self,
+        wanted: &Wanted<'_>,
+        handles: &mut Handles,
+        hold: Duration,
+    ) -> LockResult<()> {
+        let lock = handles.of(&self.locks, wanted.name)?;
+        match wanted.mode {
+            Mode::Read => {
+                let guard = match wanted.tries {
+                    true => lock.try_read().await?,
+                    false => Some(lock.read().timeout(LONG).await?),
+                };
+                let Some(guard) = guard else { return self.refused(wanted).await };
+                let held = Held::Cached(guard.watch());
+                self.read(wanted, &held, hold).await;
+                self.release(wanted.id, &held, guard.release()).await;
+            }
+            Mode::Write => {
+                let guard = match wanted.tries {
+                    true => lock.try_write().await?,
+                    false => Some(lock.write().timeout(LONG).await?),
+                };
+                let Some(guard) = guard else { return self.refused(wanted).await };
+                let held = Held::Cached(guard.watch());
+                self.write(wanted, &held, hold).await;
+                self.release(wanted.id, &held, guard.release()).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn refused(&self, wanted: &Wanted<'_>) -> LockResult<()> {
+        self.log.note(now(), format_args!("N {}", wanted.id));
+        // It counts acquisitions.
+        self.left.store(self.left.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        // So that what cannot be had now is not requested without pause.
+        sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+
+    async fn read(&self, &Wanted { id, name, .. }: &Wanted<'_>, held: &Held, hold: Duration) {
+        self.granted(id, held);
+        let _ = self.store.clone().read(name).await;
+        self.stay(id, held, hold).await;
+    }
+
+    async fn write(&self, &Wanted { id, name, .. }: &Wanted<'_>, held: &Held, hold: Duration) {
+        self.granted(id, held);
+        let token = held.token();
         let mut store = self.store.clone();
         let entered = self.stored(id, store.enter(name, token).await);
-        self.stay(id, &guard, hold).await;
+        self.stay(id, held, hold).await;
         // Whether it still holds or not: it is the store that must refuse.
         if let Some((_, counter)) = entered {
             let written = store.write(name, token, counter + 1).await;
             self.stored(id, written.map(|sequence| sequence.map(|sequence| (sequence, 0))));
         }
-        self.release(id, &guard.clone(), guard.release()).await;
-        Ok(())
     }
 
-    fn granted(&self, id: u64, lease: &Lease) {
-        let (at, token) = (now(), lease.token());
-        let deadline = if lease.is_held() { deadline(lease) } else { at };
-        self.log.note(at, format_args!("G {id} {token} {deadline}"));
+    fn granted(&self, id: u64, held: &Held) {
+        let (at, token) = (now(), held.token());
+        let deadline = if held.is_held() { held.deadline() } else { at };
+        self.log.note(at, format_args!("G {id} {token} {deadline} {}", held.word()));
     }
 
     /// Holds for a while, notes how the deadline moves, and stops when the lease is lost.
-    async fn stay(&self, id: u64, lease: &Lease, hold: Duration) {
+    async fn stay(&self, id: u64, held: &Held, hold: Duration) {
         let until = now() + hold.as_nanos() as u64;
-        let mut noted = deadline(lease);
+        let mut noted = held.deadline();
         while now() < until && !self.stop.load(Ordering::Relaxed) {
             let pause = Duration::from_nanos(until.saturating_sub(now())).min(LOOK);
-            if timeout(pause, lease.lost()).await.is_ok() {
+            if timeout(pause, held.lost()).await.is_ok() {
                 self.log.note(now(), format_args!("L {id}"));
                 return;
             }
-            let moved = deadline(lease);
-            if lease.is_held() && moved > noted + MOVED {
+            let moved = held.deadline();
+            if held.is_held() && moved > noted + MOVED {
                 noted = moved;
                 self.log.note(now(), format_args!("D {id} {moved}"));
             }
@@ -317,12 +394,12 @@ impl Bench {
     async fn release(
         &self,
         id: u64,
-        lease: &Lease,
+        held: &Held,
         release: impl Future<Output = LockResult<Released>>,
     ) {
         // In this order: it held at that moment at least.
         let at = now();
-        let believed = if lease.is_held() { "held" } else { "lost" };
+        let believed = if held.is_held() { "held" } else { "lost" };
         self.log.note(at, format_args!("E {id} {believed}"));
         match release.await {
             Ok(outcome) => self.log.note(now(), format_args!("X {id} {outcome:?}")),
@@ -334,10 +411,80 @@ impl Bench {
 /// More than any fault lasts.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Until when the guard says that it holds; never later than that, as long as it does.
-fn deadline(lease: &Lease) -> Nanos {
-    let at = now();
-    at + lease.remaining().as_nanos() as u64
+/// What a task wants.
+struct Wanted<'a> {
+    /// Its number in the log.
+    id: u64,
+    name: &'a str,
+    mode: Mode,
+    /// Only if nobody is in the way.
+    tries: bool,
+}
+
+/// What a task holds: a lease of its own, or a share of what its process has cached.
+enum Held {
+    Plain(Lease),
+    Cached(LeaseWatch),
+}
+
+impl Held {
+    fn word(&self) -> &'static str {
+        match self {
+            Held::Plain(_) => "own",
+            Held::Cached(_) => "cached",
+        }
+    }
+
+    fn token(&self) -> u64 {
+        match self {
+            Held::Plain(lease) => lease.token(),
+            Held::Cached(watch) => watch.token(),
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        match self {
+            Held::Plain(lease) => lease.is_held(),
+            Held::Cached(watch) => watch.is_held(),
+        }
+    }
+
+    /// Until when it says that it holds; never later than that, as long as it does.
+    fn deadline(&self) -> Nanos {
+        let at = now();
+        let remaining = match self {
+            Held::Plain(lease) => lease.remaining(),
+            Held::Cached(watch) => watch.remaining(),
+        };
+        at + remaining.as_nanos() as u64
+    }
+
+    async fn lost(&self) {
+        match self {
+            Held::Plain(lease) => lease.lost().await,
+            Held::Cached(watch) => watch.ended().await,
+        }
+    }
+}
+
+/// The cached handles of a task. A lock stays cached for as long as there is a handle.
+#[derive(Default)]
+struct Handles(HashMap<String, CachedRwLock>);
+
+impl Handles {
+    fn of(&mut self, locks: &Locks, name: &str) -> LockResult<&CachedRwLock> {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), locks.rwlock(name)?.cached()?);
+        }
+        Ok(&self.0[name])
+    }
+
+    /// Now and then all of them: then what is cached and not used by another task is given back.
+    fn forget_some(&mut self, random: &mut fastrand::Rng) {
+        if random.u8(..) == 0 {
+            self.0.clear();
+        }
+    }
 }
 
 /// Few names are wanted often, many seldom.
@@ -354,7 +501,7 @@ impl Orders {
     fn write(&self, log: &Path) -> Value {
         json!({
             "urls": self.urls, "store": self.store, "names": self.names, "groups": self.groups, "keepers": self.keepers,
-            "tasks": self.tasks, "reads_percent": self.reads_percent, "replicas": self.replicas,
+            "tasks": self.tasks, "cached": self.cached, "reads_percent": self.reads_percent, "replicas": self.replicas,
             "lease_us": self.lease.as_micros() as u64, "claim_us": self.claim.as_micros() as u64, "hold_us": self.hold.as_micros() as u64, "keep_us": self.keep.as_micros() as u64,
             "limit": self.limit, "seed": self.seed, "log": log,
         })
@@ -375,6 +522,7 @@ impl Orders {
             groups: number("groups") as usize,
             keepers: words("keepers"),
             tasks: number("tasks") as usize,
+            cached: number("cached") as usize,
             reads_percent: number("reads_percent") as u8,
             replicas: number("replicas") as u32,
             lease: Duration::from_micros(number("lease_us")),

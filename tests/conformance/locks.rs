@@ -171,6 +171,26 @@ pub async fn tokens_rise(one: &Locks, other: &Locks) {
     }
 }
 
+pub async fn the_lead_is_handed_on_and_watched(one: &Locks, other: &Locks) {
+    let (mine, theirs) = (one.leader("elected").unwrap(), other.leader("elected").unwrap());
+    let mut watch = theirs.watch().every(Duration::from_millis(10));
+    assert!(timeout(LONG, watch.changed()).await.unwrap().unwrap().is_none());
+    let first = mine.campaign().await.unwrap();
+    let told = timeout(LONG, watch.changed()).await.unwrap().unwrap().unwrap();
+    assert_eq!((told.term, told.id.as_str()), (first.term(), first.id()));
+    assert_eq!(told.client_id(), one.client_id());
+    assert!(theirs.try_campaign().await.unwrap().is_none());
+    let next = tokio::spawn(async move { theirs.campaign().await });
+    until_waiting(mine.lock(), 1).await.unwrap();
+    assert_eq!(first.resign().await.unwrap(), Released::Released);
+    let next = timeout(LONG, next).await.unwrap().unwrap().unwrap();
+    assert!(next.is_leading() && next.term() > told.term);
+    let told = timeout(LONG, watch.changed()).await.unwrap().unwrap().unwrap();
+    assert_eq!((told.term, told.client_id()), (next.term(), other.client_id().as_str()));
+    assert_eq!(next.run(async |lease| lease.token()).await.unwrap(), told.term);
+    assert!(timeout(LONG, watch.changed()).await.unwrap().unwrap().is_none());
+}
+
 pub async fn many_tasks_exclude_each_other(one: &Locks, other: &Locks) {
     let inside = Arc::new(Inside::default());
     let tasks = (0..12).map(|number| {

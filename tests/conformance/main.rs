@@ -20,3 +20,5 @@ mod fred;
 mod native;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "native", feature = "redis"))]
+mod sentinel;

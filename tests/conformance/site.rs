@@ -141,6 +141,6 @@ impl<C: Borrow<Cluster>> Servers for (Backend, C) {
     }
 }
 
-fn word(value: Value) -> Result<String> {
+pub fn word(value: Value) -> Result<String> {
     Ok(redis::from_redis_value(value)?)
 }

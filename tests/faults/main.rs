@@ -19,6 +19,8 @@ mod chaos;
 #[macro_use]
 #[path = "../conformance/mod.rs"]
 mod conformance;
+#[path = "../judge/mod.rs"]
+mod judge;
 #[path = "../chaos/known_faults.rs"]
 mod known_faults;
 #[path = "../chaos/smoke.rs"]
@@ -31,6 +33,8 @@ mod failing;
 mod failover;
 mod migration;
 mod redirects;
+#[cfg(any(feature = "native", feature = "redis"))]
+mod sentinels;
 // With URLs TLS needs a feature; with `fred` the application brings its own, here that of
 // `fred-tls`.
 #[cfg(any(all(feature = "tls", any(feature = "native", feature = "redis")), feature = "fred-tls"))]

@@ -659,3 +659,26 @@ async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
         }
     }
 }
+
+/// With servers that speak it among themselves.
+#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_the_servers_that_they_name() -> Result {
+    use crate::support::{Sentinels, Watch};
+
+    let certificates = certificates();
+    let with_tls =
+        || ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
+    let watch = Watch { servers: with_tls(), of_sentinels: with_tls(), ..Watch::default() };
+    let sentinels = Sentinels::start_with(watch).await?;
+    let settings = || Locks::builder().servers([sentinels.url()]);
+    let trusting = settings().tls_roots(certificates.authority.as_str());
+    let locks = connect_by_urls(trusting.call_timeout(Duration::from_secs(20))).await?;
+    for _ in 0..2 {
+        assert_eq!(locks.rwlock("a")?.write().await?.release().await?, Released::Released);
+        sentinels.fail_over().await?;
+    }
+    let error = connect_by_urls(settings()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! Cached locks on servers in this process, in time that flies.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::embedded::Engine;
@@ -69,6 +69,54 @@ async fn a_lock_that_is_used_again_is_granted_without_a_message() {
     }
 }
 
+/// Uses at random times, each shorter than the time between contacts; nobody else wants the lock.
+#[tokio::test(start_paused = true)]
+async fn the_cache_costs_no_more_calls_than_plain_locks() {
+    for seed in 0..20 {
+        let calls = async |cache: bool| {
+            let engine = engine();
+            let locks = client(&engine).await;
+            let (cached, plain) = (cached(&locks).await, plain(&locks).await);
+            let mut random = fastrand::Rng::with_seed(seed);
+            engine.reset_tally();
+            for _ in 0..200 {
+                let mut up_to = |times: [u64; 3]| {
+                    let longest = times[random.usize(0..3)];
+                    Duration::from_millis(random.u64(0..longest))
+                };
+                let (held, pause) = (up_to([2, 300, 900]), up_to([2, 300, 1_500]));
+                match (cache, random.bool()) {
+                    (true, true) => {
+                        let guard = cached.read().await.unwrap();
+                        sleep(held).await;
+                        drop(guard);
+                    }
+                    (true, false) => {
+                        let guard = cached.write().await.unwrap();
+                        sleep(held).await;
+                        drop(guard);
+                    }
+                    (false, true) => {
+                        let guard = plain.read().await.unwrap();
+                        sleep(held).await;
+                        drop(guard);
+                    }
+                    (false, false) => {
+                        let guard = plain.write().await.unwrap();
+                        sleep(held).await;
+                        drop(guard);
+                    }
+                }
+                sleep(pause).await;
+            }
+            sleep(5 * SECOND).await;
+            engine.tally().scripts
+        };
+        let (cached, plain) = (calls(true).await, calls(false).await);
+        assert!(cached <= plain, "seed {seed}: {cached} of {plain}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_client_gets_it_at_once_where_nobody_uses_it() {
     let engine = engine();
@@ -86,6 +134,68 @@ async fn another_client_gets_it_at_once_where_nobody_uses_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failover_brought_back_is_given_up_when_it_is_called_back() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Write).await;
+    let key = b"rwlease:cached";
+    let server = engine.faults().master_of(lock.slot());
+    let [line] = &engine.say(server, &[b"HMGET", key, b"s"])[..] else { panic!("no line") };
+    drop(others.write().await.unwrap());
+    sleep(100 * MS).await;
+    assert!(others.status().await.unwrap().writer.is_none());
+    // The release was lost in a failover.
+    engine.say(server, &[b"HSET", key, b"s", line.as_bytes()]);
+    assert!(others.status().await.unwrap().writer.is_some_and(|writer| writer.cached));
+    let began = Instant::now();
+    drop(others.write().await.unwrap());
+    assert!(began.elapsed() < 100 * MS, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_once_for_all_guards_and_not_where_there_are_none() {
+    let engine = engine();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let builder = Locks::builder().on_lost({
+        let told = told.clone();
+        move |loss| told.lock().unwrap().push((loss.mode, loss.guards))
+    });
+    let here = builder.connect_embedded(&engine).await.unwrap();
+    let there = client(&engine).await;
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Read).await;
+    sleep(500 * MS).await;
+    drop(lock.read().await.unwrap()); // so that the next contact is due, and hears of it
+    others.force_release().await.unwrap();
+    sleep(4 * SECOND).await;
+    assert_eq!(lock.local().hold, None);
+    assert_eq!(told.lock().unwrap()[..], []);
+
+    warm(&lock, Mode::Read).await;
+    let guards = [lock.read().await.unwrap(), lock.read().await.unwrap()];
+    others.force_release().await.unwrap();
+    timeout(2 * SECOND, guards[0].lost()).await.unwrap();
+    assert!(guards.iter().all(|guard| !guard.is_held() && guard.state() == LeaseState::Lost));
+    sleep(4 * SECOND).await;
+    assert_eq!(told.lock().unwrap()[..], [(Mode::Read, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_tells_which_holder_is_cached() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Read).await;
+    let reading = others.read().await.unwrap();
+    let status = others.status().await.unwrap();
+    let mut cached: Vec<bool> = status.reading.iter().map(|holder| holder.cached).collect();
+    cached.sort_unstable();
+    assert_eq!(cached, [false, true]);
+    assert!(status.reading.iter().any(|holder| holder.id == reading.id() && !holder.cached));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_try_gets_what_others_have_only_cached() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
@@ -100,6 +210,48 @@ async fn a_try_gets_what_others_have_only_cached() {
     assert!(began.elapsed() < 100 * MS, "{:?}", began.elapsed());
     assert!(held.is_held());
     assert!(lock.try_read().await.unwrap().is_none(), "a guard of this client is in the way");
+}
+
+/// A closed gate is nobody's lock: the server may grant what it does not.
+#[tokio::test(start_paused = true)]
+async fn a_try_to_read_is_not_refused_because_of_readers() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Read).await;
+    let reading = lock.read().await.unwrap();
+    assert!(others.write().timeout(100 * MS).await.is_err());
+    sleep(10 * MS).await;
+    assert_eq!(lock.local().hold, None, "its gate is closed");
+    assert!(reading.is_held());
+    assert!(lock.try_write().await.unwrap().is_none(), "a reader of this client is in the way");
+    assert!(lock.try_read().await.unwrap().is_some());
+    drop(reading);
+    sleep(10 * MS).await;
+    assert!(lock.try_write().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_locks_at_once_wait_for_what_others_have_only_cached() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let names = ["first", "second", "third"];
+    let cached = names.map(|name| here.rwlock(name).unwrap().cached().unwrap());
+    for lock in &cached[1..] {
+        warm(lock, Mode::Write).await;
+    }
+    let all = || names.iter().fold(there.multi(), |multi, name| multi.write(name));
+    let guard = all().try_all().await.unwrap().expect("nobody uses them");
+    assert_eq!(guard.leases().len(), 3);
+    drop(guard);
+    sleep(20 * SECOND).await;
+    warm(&cached[2], Mode::Write).await;
+    let used = cached[2].write().await.unwrap();
+    assert!(all().try_all().await.unwrap().is_none());
+    drop(used);
+    sleep(20 * SECOND).await;
+    warm(&cached[1], Mode::Write).await;
+    assert!(timeout(SECOND, all().into_future()).await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,6 +287,61 @@ async fn a_guard_keeps_what_is_called_back_until_it_is_dropped() {
     drop(local);
     let (remote, behind) = (remote.await.unwrap(), behind.await.unwrap());
     assert!(token < remote && remote < behind, "{token}, {remote}, {behind}");
+}
+
+/// The minimum hold is over: local requests that keep coming get no more time.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_used_for_long_is_given_up_after_the_guards_that_are_out() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let lock = cached(&here).await;
+    warm(&lock, Mode::Write).await;
+    let busy = tokio::spawn(async move {
+        loop {
+            let guard = lock.write().await.unwrap();
+            sleep(MS).await;
+            drop(guard);
+        }
+    });
+    sleep(50 * MS).await;
+    let began = Instant::now();
+    drop(plain(&there).await.write().await.unwrap());
+    assert!(began.elapsed() < 4 * MS, "{:?}", began.elapsed());
+    busy.abort();
+}
+
+/// Nothing else happens that would wake its keeper.
+#[tokio::test(start_paused = true)]
+async fn a_reader_reads_when_the_minimum_hold_of_a_cached_write_is_over() {
+    let engine = engine();
+    let settings = Locks::builder().cache(Cache::default().min_hold(80 * MS));
+    let (here, there) = (settings.connect_embedded(&engine).await.unwrap(), client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Write).await;
+    let local = lock.read().await.unwrap();
+    let began = Instant::now();
+    let remote = others.read().await.unwrap();
+    assert!(began.elapsed() < 90 * MS, "{:?}", began.elapsed());
+    assert!(began.elapsed() > 50 * MS, "{:?}", began.elapsed());
+    assert!(local.is_held() && remote.is_held());
+}
+
+/// A reader and then a writer want it: the cached write ends, and its readers are left.
+#[tokio::test(start_paused = true)]
+async fn readers_that_are_left_of_a_cached_write_let_others_read() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, reads, writes) = (cached(&here).await, plain(&there).await, plain(&there).await);
+    warm(&lock, Mode::Write).await;
+    sleep(100 * MS).await;
+    let local = lock.read().await.unwrap();
+    let read = tokio::spawn(async move { reads.read().await.unwrap() });
+    sleep(Duration::ZERO).await;
+    let write = tokio::spawn(async move { drop(writes.write().await.unwrap()) });
+    let remote = timeout(100 * MS, read).await.unwrap().unwrap();
+    assert!(!write.is_finished() && local.is_held() && remote.is_held());
+    drop((local, remote));
+    write.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,6 +433,23 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
+/// Its turn has come, and it does not know yet.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_with_its_guard_on_the_way_gives_it_back() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Write).await;
+    let held = lock.write().await.unwrap();
+    let mut waiting = Box::pin(async { lock.write().await });
+    assert!(futures::poll!(&mut waiting).is_pending());
+    drop(held);
+    assert!(lock.local().writer, "it is granted");
+    drop(waiting);
+    assert!(!lock.local().writer);
+    drop(lock.write().timeout(MS).await.unwrap());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_seen_by_every_guard_and_watch() {
     let engine = engine();
@@ -252,6 +476,33 @@ async fn a_loss_is_seen_by_every_guard_and_watch() {
     assert!(next.is_held() && next.token() > watch.token());
 }
 
+/// All begin at once, so all ask the server first. None of them is in the cache's way for long.
+#[tokio::test(start_paused = true)]
+async fn many_tasks_of_one_client_come_to_share_a_cached_lock() {
+    const TASKS: u64 = 64;
+    const EACH: u64 = 100;
+    let engine = engine();
+    let locks = client(&engine).await;
+    engine.reset_tally();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let lock = cached(&locks).await;
+        tasks.spawn(async move {
+            let mut random = fastrand::Rng::with_seed(task);
+            for _ in 0..EACH {
+                match random.u8(..100) < 95 {
+                    true => drop(lock.read().await.unwrap()),
+                    false => drop(lock.write().await.unwrap()),
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let calls = engine.tally().scripts;
+    assert!(calls < 8 * TASKS, "{calls} calls for {} pairs", TASKS * EACH);
+}
+
 #[tokio::test(start_paused = true)]
 async fn more_tokens_than_a_block_are_got_from_the_server() {
     let engine = engine();
@@ -272,6 +523,35 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
     }
     sleep(3 * SECOND).await;
     assert!(plain.write().await.unwrap().token() > last);
+}
+
+/// The last writer of a block has left, and the write is to become a read for another client's sake:
+/// no token of its own is left for the local readers.
+#[tokio::test(start_paused = true)]
+async fn readers_after_the_last_token_have_one_of_the_server() {
+    let engine = engine();
+    let here = Locks::builder().cache(Cache::default().min_hold(Duration::ZERO));
+    let (here, there) = (here.connect_embedded(&engine).await.unwrap(), client(&engine).await);
+    let lock = cached(&here).await;
+    for _ in 0..1_000 {
+        drop(lock.write().await.unwrap());
+    }
+    engine.faults().step_clock(0, -60_000); // from now on there are no blocks
+    let held = plain(&there).await.read().await.unwrap();
+    let (writer, reader, others) = (lock.clone(), lock, plain(&there).await);
+    let writing = tokio::spawn(async move { writer.write().await.unwrap().token() });
+    sleep(20 * MS).await;
+    let reading = tokio::spawn(async move { reader.read().await.unwrap() });
+    let remote = tokio::spawn(async move { others.read().await.unwrap() });
+    sleep(20 * MS).await;
+    held.release().await.unwrap();
+    let written = writing.await.unwrap();
+    let (remote, local) = (remote.await.unwrap(), reading.await.unwrap());
+    let (read, known) = (local.token(), plain(&there).await.status().await.unwrap().token);
+    assert!(written < read && read <= known, "{written}, {read}, {known}");
+    assert_ne!(read, remote.token());
+    drop((remote, local));
+    assert!(plain(&there).await.write().await.unwrap().token() > read);
 }
 
 /// Whoever is blocked asks by the slot's channel. With another tag nobody hears of it; then the next
@@ -299,6 +579,33 @@ async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
     assert!(asked.elapsed() > 20 * MS, "it was not lost");
 }
 
+/// The server has given out tokens beyond its clock, and gives no blocks until it has caught up.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Write).await;
+    engine.faults().step_clock(0, -10_000);
+    sleep(2 * SECOND).await;
+    warm(&lock, Mode::Write).await;
+    engine.reset_tally();
+    let mut last = 0;
+    for _ in 0..50 {
+        let guard = lock.write().timeout(SECOND).await.unwrap();
+        assert!(guard.token() > last, "{last}");
+        last = guard.token();
+        drop(guard);
+        drop(lock.read().timeout(SECOND).await.unwrap());
+    }
+    let scripts = engine.tally().scripts;
+    assert!(scripts <= 50 * 6, "{scripts}");
+    engine.reset_tally();
+    sleep(5 * SECOND).await;
+    let scripts = engine.tally().scripts;
+    assert!(scripts <= 3, "{scripts} calls for what nobody uses");
+}
+
 /// A failover may have lost the lease: so nobody gets in by a lease that the server was silent about
 /// for three seconds.
 #[tokio::test(start_paused = true)]
@@ -318,6 +625,23 @@ async fn without_contact_nobody_new_is_let_in() {
     engine.faults().resume(0);
     drop(lock.read().timeout(SECOND).await.unwrap());
     assert!(held.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_can_be_printed() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Read).await;
+    let guard = lock.read().await.unwrap();
+    let expected = "CachedReadGuard { name: \"cached\", state: Held, .. }";
+    assert_eq!(format!("{guard:?}"), expected);
+    let (watch, request) = (guard.watch(), lock.write());
+    let all = format!("{watch:?} {lock:?} {request:?} {locks:?}");
+    assert!(all.len() < 10_000, "{} bytes: {all}", all.len());
+    drop(guard);
+    let guard = lock.write().await.unwrap();
+    assert!(format!("{guard:?}").starts_with("CachedWriteGuard { name: \"cached\""));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rwlease::embedded::Engine;
-use rwlease::{Builder, ErrorKind, Locks, Quorum, Result, Retry};
+use rwlease::{Builder, Cache, ErrorKind, Locks, Quorum, Result, Retry};
 use tokio::time::{sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -73,13 +73,23 @@ async fn walk(what: &str, settings: Builder) {
         sleep(SECOND).await;
         drop(theirs);
     });
+    match lock.cached() {
+        Ok(cached) => {
+            for _ in 0..3 {
+                let _ = for_a_while(what, cached.write().timeout(SECOND)).await;
+                let _ = for_a_while(what, cached.try_read()).await;
+            }
+            let _ = for_a_while(what, others.try_write().into_future()).await;
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}"),
+    }
     locks.shutdown(3 * SECOND).await;
 }
 
 type Setter = fn(Builder, Duration) -> Builder;
 
 async fn settings_of_a_client(extreme: Duration) {
-    let setters: [(&str, Setter); 8] = [
+    let setters: [(&str, Setter); 10] = [
         ("lease", Builder::lease),
         ("margin", Builder::margin),
         ("poll_interval", Builder::poll_interval),
@@ -88,6 +98,8 @@ async fn settings_of_a_client(extreme: Duration) {
         ("call_timeout", Builder::call_timeout),
         ("connect_timeout", Builder::connect_timeout),
         ("response_timeout", Builder::response_timeout),
+        ("min_hold", |builder, time| builder.cache(Cache::default().min_hold(time))),
+        ("try_wait", |builder, time| builder.cache(Cache::default().try_wait(time))),
     ];
     for (name, set) in setters {
         walk(&format!("{name} {extreme:?}"), set(Locks::builder(), extreme)).await;
@@ -104,6 +116,7 @@ async fn setters_of_requests(extreme: Duration) {
     let other = Locks::builder().connect_embedded(&engine).await.unwrap();
     let (lock, mutex) = (locks.rwlock("extreme").unwrap(), locks.mutex("mutex").unwrap());
     let (others, others_mutex) = (other.rwlock("extreme").unwrap(), other.mutex("mutex").unwrap());
+    let cached = lock.cached().unwrap();
     let mut members = vec![locks.clone()];
     for _ in 0..2 {
         members.push(Locks::embedded().await.unwrap());
@@ -141,6 +154,8 @@ async fn setters_of_requests(extreme: Duration) {
             mutex.lock().timeout(extreme).into_future(),
             mutex.lock().lease(extreme).into_future(),
             mutex.lock().max_hold(extreme).into_future(),
+            cached.read().timeout(extreme),
+            cached.try_write().timeout(extreme),
             lock.try_write().timeout(extreme).into_future(),
             lock.try_write().lease(extreme).into_future(),
             lock.try_read().max_hold(extreme).into_future(),

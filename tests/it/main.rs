@@ -18,12 +18,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "blocking")]
+mod blocking;
 #[cfg(feature = "embedded")]
 mod cached;
 #[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
 mod holding;
+mod leading;
 #[cfg(feature = "embedded")]
 mod leftovers;
 #[cfg(feature = "embedded")]

@@ -91,6 +91,28 @@ fn only_the_holder_of_that_token_upgrades() {
     assert_eq!(lab.state().waiters().len(), 0);
 }
 
+/// The server lacks the downgrade that the holder knows of: a replica took over that lagged.
+#[test]
+fn an_upgrade_whose_downgrade_was_lost_has_a_token_of_its_own() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    lab.pass(100);
+    let again = lab.wait_upgrade("ann1", ann.token).granted();
+    assert!(again.token > ann.token, "{} after {}", again.token, ann.token);
+    assert_eq!(again.deadline, ann.deadline);
+    assert_eq!(lab.state().writes(), Some(id("ann1")));
+    assert_eq!(lab.unchanged(|lab| lab.wait_upgrade("ann1", ann.token)).granted(), again);
+    assert_eq!(lab.downgrade("ann1", ann.token, 10_000).status(), "lost", "it comes late");
+}
+
+#[test]
+fn an_upgrade_whose_downgrade_was_lost_is_not_granted_after_a_revocation() {
+    let mut lab = Lab::new();
+    let ann = lab.write("ann1").granted();
+    lab.revoke().status();
+    assert_eq!(lab.unchanged(|lab| lab.wait_upgrade("ann1", ann.token)).status(), "revoked");
+}
+
 #[test]
 fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     let mut lab = Lab::new();

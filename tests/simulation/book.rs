@@ -7,6 +7,7 @@ use std::time::Duration;
 use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard};
 
 use crate::census::Census;
+use crate::chronicle::Chronicle;
 use crate::court::Court;
 
 /// How long after an assumption was broken a grant may still come of what was before.
@@ -33,6 +34,13 @@ struct Pages {
     stores: BTreeMap<usize, u64>,
     /// Locks whose tokens a clock that was set back has spoilt.
     spoilt: BTreeSet<usize>,
+    /// The greatest token that a server said it has given out, of each lock.
+    fences: BTreeMap<usize, u64>,
+    chronicle: Chronicle,
+    /// Requests under way: the locks, and since when. Those of a client that crashes stay.
+    asking: BTreeMap<u64, (Vec<usize>, Duration)>,
+    /// Acquisitions that their holders have left to the end of their leases.
+    kept: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +108,10 @@ pub struct Claim {
     pub token: u64,
     /// It is confirmed by a replica, and so is each renewal.
     pub is_replicated: bool,
+    /// Readers of its host may have its token too.
+    pub is_shared: bool,
+    /// When it was requested.
+    pub since: Duration,
 }
 
 #[derive(Debug)]
@@ -109,6 +121,11 @@ struct Belief {
     /// It began when an assumption was broken: only the tokens protect from it.
     is_doubtful: bool,
     was_lost: bool,
+    /// The guard was lost when it came.
+    is_late: bool,
+    granted: Duration,
+    /// When it was last seen to believe.
+    seen: Duration,
 }
 
 impl Book {
@@ -124,20 +141,116 @@ impl Book {
         let is_doubtful = now < doubt.all || (now < doubt.unreplicated && !claim.is_replicated);
         pages.next += 1;
         let number = pages.next;
-        pages
-            .beliefs
-            .insert(number, Belief { claim, held: Box::new(held), is_doubtful, was_lost: false });
+        let belief = Belief {
+            claim,
+            is_late: !held.is_held(),
+            held: Box::new(held),
+            is_doubtful,
+            was_lost: false,
+            granted: now,
+            seen: now,
+        };
+        pages.beliefs.insert(number, belief);
         number
+    }
+
+    /// The holder leaves it to the end of its lease.
+    pub fn keep(&self, id: String) {
+        self.pages.lock().unwrap().kept.insert(id);
+    }
+
+    pub fn is_kept(&self, id: &str) -> bool {
+        self.pages.lock().unwrap().kept.contains(id)
+    }
+
+    /// The time of the run.
+    pub fn now(&self) -> Duration {
+        self.court.now()
+    }
+
+    /// A request begins; its number is for `has_asked`.
+    pub fn asks(&self, locks: &[usize]) -> u64 {
+        let now = self.court.now();
+        let mut pages = self.pages.lock().unwrap();
+        pages.next += 1;
+        let number = pages.next;
+        pages.asking.insert(number, (locks.to_vec(), now));
+        number
+    }
+
+    /// It has ended.
+    pub fn has_asked(&self, number: u64) {
+        self.pages.lock().unwrap().asking.remove(&number);
+    }
+
+    /// A request came to nothing, as far as its caller knows.
+    pub fn attempted(&self, lock: usize, since: Duration) {
+        let now = self.court.now();
+        self.pages.lock().unwrap().chronicle.attempted(lock, since, now);
+    }
+
+    /// A try was told that it cannot have the lock.
+    pub fn refused(&self, lock: usize, mode: Mode, since: Duration) {
+        let now = self.court.now();
+        self.pages.lock().unwrap().chronicle.refused(lock, mode, since, now);
+    }
+
+    /// Judges all that has been, at the end of a run.
+    pub fn judge_history(&self) {
+        let mut pages = self.pages.lock().unwrap();
+        let pages = &mut *pages;
+        let left = std::mem::take(&mut pages.beliefs);
+        left.into_values().for_each(|belief| pages.record(&belief, self.is_strict));
+        let now = self.court.now();
+        for (locks, since) in std::mem::take(&mut pages.asking).into_values() {
+            locks.into_iter().for_each(|lock| pages.chronicle.attempted(lock, since, now));
+        }
+        pages.chronicle.judge(&pages.spoilt, &self.court, &self.census);
+    }
+
+    /// A server has given out the tokens of this lock up to this one.
+    pub fn saw_fence(&self, lock: usize, fence: u64) {
+        let mut pages = self.pages.lock().unwrap();
+        let greatest = pages.fences.entry(lock).or_default();
+        *greatest = fence.max(*greatest);
+    }
+
+    /// A client has given out this token by itself.
+    pub fn check_token(&self, claim: &Claim) {
+        let fence = self.pages.lock().unwrap().fences.get(&claim.lock).copied().unwrap_or(0);
+        if claim.token > fence {
+            self.court.accuse("no token is past the last one of its server", || {
+                format!("{claim:?} after {fence}")
+            });
+        }
+    }
+
+    /// Whether a user of this host relies on the lock.
+    pub fn is_used(&self, lock: usize, host: usize) -> bool {
+        let pages = self.pages.lock().unwrap();
+        pages.beliefs.values().any(|Belief { claim, .. }| (claim.lock, claim.host) == (lock, host))
     }
 
     /// A user no longer relies on a lease.
     pub fn leave(&self, number: u64) {
-        self.pages.lock().unwrap().beliefs.remove(&number);
+        let now = self.court.now();
+        let mut pages = self.pages.lock().unwrap();
+        if let Some(mut belief) = pages.beliefs.remove(&number) {
+            if belief.held.is_held() && !belief.was_lost {
+                belief.seen = now;
+            }
+            pages.record(&belief, self.is_strict);
+        }
     }
 
     /// The users of a host are no more.
     pub fn forget_host(&self, host: usize) {
-        self.pages.lock().unwrap().beliefs.retain(|_, belief| belief.claim.host != host);
+        let mut pages = self.pages.lock().unwrap();
+        let all = std::mem::take(&mut pages.beliefs);
+        let (gone, kept) = all.into_iter().partition(|(_, belief)| belief.claim.host == host);
+        pages.beliefs = kept;
+        let gone: BTreeMap<u64, Belief> = gone;
+        gone.values().for_each(|belief| pages.record(belief, self.is_strict));
     }
 
     /// An assumption is broken for this lock: what is held now, and what is granted until then, may
@@ -182,6 +295,7 @@ impl Book {
     /// At most one writer and no reader beside it, among the users that believe to hold; and who has
     /// ceased to believe does so for good.
     pub fn judge(&self) {
+        let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
         for belief in pages.beliefs.values_mut() {
             let is_held = belief.held.is_held();
@@ -189,6 +303,9 @@ impl Book {
                 self.court.accuse("what is lost stays lost", || belief.tell());
             }
             belief.was_lost = !is_held;
+            if is_held {
+                belief.seen = now;
+            }
         }
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
         let trusted =
@@ -236,6 +353,18 @@ impl Book {
             }
         } else {
             *greatest = belief.claim.token;
+        }
+    }
+}
+
+impl Pages {
+    fn record(&mut self, belief: &Belief, is_strict: bool) {
+        let Belief { claim, granted, seen, .. } = belief;
+        // From one that is not trusted only its token protects.
+        if belief.is_late || (belief.is_doubtful && !is_strict) {
+            self.chronicle.attempted(claim.lock, claim.since, *seen);
+        } else {
+            self.chronicle.held(claim, *granted, *seen);
         }
     }
 }

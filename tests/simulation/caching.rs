@@ -22,27 +22,30 @@ impl Users {
             let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..6) == 0;
             let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..300_000)));
             let timeout = Duration::from_millis(rng.u64(20..6_000));
+            let since = self.book.now();
             match rng.u8(0..12) {
                 0 => {
-                    if let Some(Some(guard)) = self.within(wait_limit, handle.try_read()).await {
-                        self.read_cached(rng, handle, lock, guard).await;
+                    let request = handle.try_read();
+                    if let Some(guard) = self.tried(lock, Mode::Read, wait_limit, request).await {
+                        self.read_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 1 => {
-                    if let Some(Some(guard)) = self.within(wait_limit, handle.try_write()).await {
-                        self.write_cached(rng, handle, lock, guard).await;
+                    let request = handle.try_write();
+                    if let Some(guard) = self.tried(lock, Mode::Write, wait_limit, request).await {
+                        self.write_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 2..8 => {
                     let request = handle.read().timeout(timeout);
-                    if let Some(guard) = self.within(wait_limit, request).await {
-                        self.read_cached(rng, handle, lock, guard).await;
+                    if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
+                        self.read_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 _ => {
                     let request = handle.write().timeout(timeout);
-                    if let Some(guard) = self.within(wait_limit, request).await {
-                        self.write_cached(rng, handle, lock, guard).await;
+                    if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
+                        self.write_cached(rng, handle, lock, since, guard).await;
                     }
                 }
             }
@@ -56,10 +59,11 @@ impl Users {
         rng: &mut Rng,
         handle: &CachedRwLock,
         lock: usize,
+        since: Duration,
         guard: CachedReadGuard,
     ) {
         self.count_local(handle);
-        let number = self.believe(lock, Mode::Read, guard.watch());
+        let number = self.believe(lock, Mode::Read, since, guard.watch());
         self.hold_cached(rng, guard.watch(), number, false).await;
         self.book.leave(number);
         if !self.drops(rng) {
@@ -72,16 +76,18 @@ impl Users {
         rng: &mut Rng,
         handle: &CachedRwLock,
         lock: usize,
+        since: Duration,
         guard: CachedWriteGuard,
     ) {
         self.count_local(handle);
-        let number = self.believe(lock, Mode::Write, guard.watch());
+        let number = self.believe(lock, Mode::Write, since, guard.watch());
         self.hold_cached(rng, guard.watch(), number, true).await;
         self.book.leave(number);
         if rng.u8(0..5) == 0 {
+            let since = self.book.now();
             if let Ok(guard) = guard.downgrade().await {
                 self.census.count("a cached write was downgraded");
-                self.read_cached(rng, handle, lock, guard).await;
+                self.read_cached(rng, handle, lock, since, guard).await;
             }
         } else if !self.drops(rng) {
             self.count(guard.release().await);
@@ -101,9 +107,17 @@ impl Users {
         }
     }
 
-    fn believe(&self, lock: usize, mode: Mode, watch: LeaseWatch) -> u64 {
-        let token = watch.token();
-        let claim = Claim { lock, host: self.host.number(), mode, token, is_replicated: false };
+    fn believe(&self, lock: usize, mode: Mode, since: Duration, watch: LeaseWatch) -> u64 {
+        let claim = Claim {
+            lock,
+            host: self.host.number(),
+            mode,
+            token: watch.token(),
+            is_replicated: false,
+            is_shared: true,
+            since,
+        };
+        self.book.check_token(&claim);
         self.book.enter(claim, watch)
     }
 

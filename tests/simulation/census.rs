@@ -12,6 +12,10 @@ impl Census {
         *self.0.lock().unwrap().entry(name).or_default() += 1;
     }
 
+    pub fn count_many(&self, name: &'static str, count: u64) {
+        *self.0.lock().unwrap().entry(name).or_default() += count;
+    }
+
     pub fn all(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().unwrap().clone()
     }

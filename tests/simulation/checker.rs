@@ -326,6 +326,7 @@ impl Rules {
             replica_lags: self.lagging.contains(&served.server()),
             trusts_clocks: self.trusts_clocks,
         };
+        self.book.saw_fence(lock, after.fence);
         if served.calls() > MOST_CALLS {
             let calls = served.calls();
             self.court.accuse("bounded work", || format!("{} made {calls} calls", step.script));
@@ -437,7 +438,8 @@ impl Rules {
         let leases = step.after.leases(step.now).map(|(id, _, _)| id);
         for id in leases.chain(step.after.waiters.keys().map(String::as_str)) {
             let client = id.get(..CLIENT).and_then(|id| self.clients.get(id));
-            if client.is_some_and(|client| !client.knows(id)) && !self.storm.has_doubled(id) {
+            let is_unknown = client.is_some_and(|client| !client.knows(id));
+            if is_unknown && !self.storm.has_doubled(id) && !self.book.is_kept(id) {
                 let (lock, script) = (step.lock, step.script);
                 self.court.accuse("no call in doubt is granted later", || {
                     format!("lock {lock} after {script}: {id}, which its client has forgotten")

@@ -101,6 +101,15 @@ impl Clients {
         })
     }
 
+    /// The running host whose client has this acquisition.
+    pub fn host_of(&self, id: &str) -> Option<usize> {
+        let is_its = |locks: &Locks| id.starts_with(&locks.client_id());
+        let of = |client: &Client| {
+            client.host.is_running() && client.locks.lock().unwrap().iter().any(is_its)
+        };
+        self.hosts.iter().find(|(_, client)| of(client)).map(|(number, _)| *number)
+    }
+
     pub fn stop(&self) {
         self.stops.store(true, Ordering::Relaxed);
     }
@@ -182,10 +191,10 @@ async fn connect(plan: &Plan, host: &Host, prefix: &str) -> rwlease::Result<Lock
     settings
         .prefix(prefix)
         .margin(plan.margin)
-        .lease(Duration::from_secs(2))
+        .lease(plan.lease)
         .max_waiters(plan.max_waiters)
-        .poll_interval(Duration::from_millis(150))
-        .waiter_ttl(Duration::from_secs(2))
+        .poll_interval(plan.poll_interval)
+        .waiter_ttl(plan.waiter_ttl)
         .claim_window(plan.window)
         .call_timeout(Duration::from_secs(4))
         .connect_timeout(Duration::from_millis(500))

@@ -12,10 +12,13 @@ mod book;
 mod caching;
 mod census;
 mod checker;
+mod chronicle;
 mod clients;
 mod contract;
 mod court;
 mod hash;
+#[path = "../judge/mod.rs"]
+mod judge;
 #[path = "../support/line.rs"]
 mod line;
 mod mutants;
@@ -25,8 +28,12 @@ mod plan;
 mod published;
 mod queue;
 mod reached;
+mod reentrant;
 mod report;
 mod runs;
+mod sample;
+#[path = "../judge/search.rs"]
+mod search;
 mod shrink;
 mod users;
 mod watchdog;
@@ -41,7 +48,7 @@ use plan::{Fault, Plan};
 use runs::{Until, runs};
 
 /// The runs of the short form.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 120;
 
 /// How long a violation may take to be found where an assumption is broken on purpose.
 const SOON: Duration = Duration::from_secs(60);
@@ -150,19 +157,22 @@ fn long() {
     let first = setting("FIRST").unwrap_or_else(|| fastrand::u64(1_000_000..1_000_000_000));
     println!("from seed {first} on");
     let started = Instant::now();
-    let told = std::sync::Mutex::new(started);
-    let total =
-        runs(first, Until::Time(Duration::from_secs(60 * minutes)), Plan::from_seed, |total| {
-            let mut told = told.lock().unwrap();
-            if told.elapsed() > Duration::from_secs(10) {
-                *told = Instant::now();
-                let (seconds, violations) = (started.elapsed().as_secs(), total.violations.len());
-                println!(
-                    "{seconds:>5} s  {:>8} runs  {:>12} steps  {violations} violations",
-                    total.runs, total.steps
-                );
-            }
-        });
+    let told = std::sync::Mutex::new((started, 0));
+    let length = Duration::from_secs(60 * minutes);
+    let total = runs(first, Until::Time(length), Plan::from_seed, |total| {
+        let (at, known) = &mut *told.lock().unwrap();
+        let new = total.violations.iter().skip(*known);
+        new.for_each(|outcome| println!("seed {}: {:?}", outcome.plan.seed, outcome.violation));
+        *known = total.violations.len();
+        if at.elapsed() > Duration::from_secs(10) {
+            *at = Instant::now();
+            let seconds = started.elapsed().as_secs();
+            println!(
+                "{seconds:>5} s  {:>8} runs  {:>12} steps  {known} violations",
+                total.runs, total.steps
+            );
+        }
+    });
     report::total(&total, started.elapsed());
     total.violations.iter().take(3).for_each(report::violation);
     assert_eq!(total.violations.len(), 0);
@@ -179,6 +189,13 @@ fn mutants() {
     let mut files = if only { Vec::new() } else { mutants::files() };
     files.extend(further.iter().flat_map(|files| files.split(' ')).map(PathBuf::from));
     assert_eq!(mutants::try_all(&files), 0, "survived");
+}
+
+/// `make mutation-sample`
+#[test]
+#[ignore = "takes hours"]
+fn mutation_sample() {
+    mutants::try_sample(setting("LUA").unwrap_or(300) as usize, setting("SEED").unwrap_or(1));
 }
 
 /// A process of the mutants.

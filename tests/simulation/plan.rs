@@ -150,6 +150,11 @@ pub struct Plan {
     pub margin: Duration,
     /// How long a grant that was told of waits for its claim.
     pub window: Duration,
+    /// A client's own lease: that of what is requested without one.
+    pub lease: Duration,
+    /// How often who waits asks the server, and how long one that does not stays in the queue.
+    pub poll_interval: Duration,
+    pub waiter_ttl: Duration,
     /// The limit of a queue.
     pub max_waiters: u64,
     /// Its masters die often while their replicas lag.
@@ -206,6 +211,7 @@ impl Plan {
         let small_skew_ms = rng.i64(SMALL_SKEWS_MS);
         // Half of them have no more than they need.
         let spare_ms = LEAST_SPARE_MS + [0, 0, 20, 90][rng.usize(0..4)];
+        let poll_interval = Duration::from_millis(rng.u64(100..300));
         Plan {
             seed,
             is_quorum,
@@ -217,6 +223,9 @@ impl Plan {
             drift_ppm: 300,
             margin: Duration::from_millis((2 * small_skew_ms + spare_ms).unsigned_abs()),
             window: Duration::from_millis(rng.u64(250..1_500)),
+            lease: Duration::from_millis(rng.u64(1_000..3_000)),
+            poll_interval,
+            waiter_ttl: poll_interval.mul_f64(3.0 + 17.0 * rng.f64()),
             is_strict: false,
             scripts: None,
             tells_all: false,

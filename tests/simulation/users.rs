@@ -30,9 +30,13 @@ pub struct Users {
 
 /// What a user has got.
 #[derive(Clone, Copy)]
-struct Held {
-    lock: usize,
-    is_replicated: bool,
+pub struct Held {
+    pub lock: usize,
+    pub is_replicated: bool,
+    /// It has the token that it had as a writer.
+    pub was_writer: bool,
+    /// When it was requested.
+    pub since: Duration,
 }
 
 impl Users {
@@ -52,6 +56,7 @@ impl Users {
                 5..40 if caches => self.use_cached(&mut rng, &cached[lock], lock).await,
                 0 => self.crowd(&mut rng, lock).await,
                 1..5 => self.several(&mut rng).await,
+                40..45 => self.reenter(&mut rng, lock).await,
                 _ => self.request(&mut rng, lock).await,
             }
         }
@@ -68,7 +73,8 @@ impl Users {
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
-        let held = Held { lock, is_replicated: replicas > 0 };
+        let held =
+            Held { lock, is_replicated: replicas > 0, was_writer: false, since: self.book.now() };
         match rng.u8(0..40) {
             0..4 => {
                 let request = rwlock
@@ -77,13 +83,17 @@ impl Users {
                     .renewal(renewal)
                     .fairness(fairness)
                     .replicas(replicas);
-                if let Some(Some(guard)) = self.within(wait_limit, request.into_future()).await {
+                if let Some(guard) =
+                    self.tried(lock, Mode::Read, wait_limit, request.into_future()).await
+                {
                     self.read(rng, held, guard).await;
                 }
             }
             4..8 => {
                 let request = rwlock.try_write().lease(lease).renewal(renewal).replicas(replicas);
-                if let Some(Some(guard)) = self.within(wait_limit, request.into_future()).await {
+                if let Some(guard) =
+                    self.tried(lock, Mode::Write, wait_limit, request.into_future()).await
+                {
                     self.write(rng, held, guard).await;
                 }
             }
@@ -91,7 +101,7 @@ impl Users {
                 let request =
                     rwlock.read().lease(lease).renewal(renewal).fairness(fairness).timeout(timeout);
                 if let Some(guard) =
-                    self.within(wait_limit, request.replicas(replicas).into_future()).await
+                    self.asked(&[lock], wait_limit, request.replicas(replicas).into_future()).await
                 {
                     self.read(rng, held, guard).await;
                 }
@@ -104,15 +114,16 @@ impl Users {
                     .fairness(fairness)
                     .timeout(timeout);
                 if let Some(guard) =
-                    self.within(wait_limit, request.replicas(replicas).into_future()).await
+                    self.asked(&[lock], wait_limit, request.replicas(replicas).into_future()).await
                 {
                     self.write(rng, held, guard).await;
                 }
             }
             35..38 => {
                 let request = rwlock.write().lease(lease); // waits as long as it takes
-                if let Some(guard) = self.within(wait_limit, request.into_future()).await {
-                    self.write(rng, Held { lock, is_replicated: false }, guard).await;
+                let request = request.into_future();
+                if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
+                    self.write(rng, Held { is_replicated: false, ..held }, guard).await;
                 }
             }
             38 => {
@@ -140,7 +151,8 @@ impl Users {
             .timeout(Duration::from_millis(rng.u64(20..6_000)));
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
-        let Some(guard) = self.within(wait_limit, request.into_future()).await else {
+        let since = self.book.now();
+        let Some(guard) = self.asked(&[lock], wait_limit, request.into_future()).await else {
             return;
         };
         self.census.count("most members were held");
@@ -151,6 +163,8 @@ impl Users {
             mode: if writes { Mode::Write } else { Mode::Read },
             token: guard.token().unwrap_or(0),
             is_replicated: false,
+            is_shared: writes,
+            since,
         };
         let number = self.book.enter(claim, Arc::clone(&guard));
         let longest = [300, 20_000, 400_000, 2_500_000][rng.usize(0..4)];
@@ -182,11 +196,16 @@ impl Users {
         }
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
         let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
-        let Some(guard) = self.within(wait_limit, request.into_future()).await else {
+        let since = self.book.now();
+        let guard = self.asked(&locks, wait_limit, request.into_future()).await;
+        // Some may have been held meanwhile, and given back again.
+        locks.iter().for_each(|lock| self.book.attempted(*lock, since));
+        let Some(guard) = guard else {
             return;
         };
         self.census.count("several were held");
-        let numbers: Vec<u64> = guard.leases().map(|lease| self.enter_by_name(lease)).collect();
+        let numbers: Vec<u64> =
+            guard.leases().map(|lease| self.enter_by_name(lease, since)).collect();
         for (number, lease) in numbers.iter().zip(guard.leases()) {
             self.hold(rng, lease, *number, lease.mode() == Some(Mode::Write)).await;
         }
@@ -200,18 +219,52 @@ impl Users {
     async fn crowd(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
+        let since = self.book.now();
         let requests = (0..rng.usize(20..50)).map(|_| {
             let request = rwlock.read().lease(lease).renewal(Renewal::Manual);
             request.timeout(Duration::from_millis(3_000)).into_future()
         });
+        let asks = self.book.asks(&[lock]);
         let guards = futures::future::join_all(requests).await;
-        let numbers: Vec<u64> = guards
-            .iter()
-            .flatten()
-            .map(|guard| self.enter(Held { lock, is_replicated: false }, guard))
-            .collect();
+        self.book.has_asked(asks);
+        self.book.attempted(lock, since);
+        let held = Held { lock, is_replicated: false, was_writer: false, since };
+        let numbers: Vec<u64> =
+            guards.iter().flatten().map(|guard| self.enter(held, guard)).collect();
         self.host.sleep(lease.mul_f64(rng.f64() * 1.5)).await;
         numbers.into_iter().for_each(|number| self.book.leave(number));
+    }
+
+    /// The guard of a request that waits for these locks, if it got one.
+    pub async fn asked<T>(
+        &self,
+        locks: &[usize],
+        wait_limit: Option<Duration>,
+        request: impl Future<Output = rwlease::Result<T>> + Send + Unpin,
+    ) -> Option<T> {
+        let (since, number) = (self.book.now(), self.book.asks(locks));
+        let granted = self.within(wait_limit, request).await;
+        self.book.has_asked(number);
+        if granted.is_none() {
+            locks.iter().for_each(|lock| self.book.attempted(*lock, since));
+        }
+        granted
+    }
+
+    /// The guard of a try, if it got one.
+    pub async fn tried<T>(
+        &self,
+        lock: usize,
+        mode: Mode,
+        wait_limit: Option<Duration>,
+        request: impl Future<Output = rwlease::Result<Option<T>>> + Send + Unpin,
+    ) -> Option<T> {
+        let since = self.book.now();
+        let granted = self.asked(&[lock], wait_limit, request).await?;
+        if granted.is_none() {
+            self.book.refused(lock, mode, since);
+        }
+        granted
     }
 
     /// The outcome of a request, unless its caller loses interest first.
@@ -254,6 +307,10 @@ impl Users {
             return self.upgrade(rng, held, number, guard).await;
         }
         self.book.leave(number);
+        if rng.u8(0..12) == 0 {
+            self.book.keep(guard.id().to_string());
+            return self.count_kept(guard.keep().await);
+        }
         if !self.drops(rng) {
             self.count(guard.release().await);
         }
@@ -263,8 +320,12 @@ impl Users {
     /// was refused.
     async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, mut guard: ReadGuard) {
         for _ in 0..rng.u8(1..4) {
+            let since = self.book.now();
+            let held = Held { was_writer: false, since, ..held };
+            let asks = self.book.asks(&[held.lock]);
             match self.become_writer(rng, guard).await {
                 Some(Ok(guard)) => {
+                    self.book.has_asked(asks);
                     self.census.count("upgraded");
                     self.book.leave(number);
                     let number = self.enter(held, &guard);
@@ -273,8 +334,14 @@ impl Users {
                     return self.count(guard.release().await);
                 }
                 Some(Err(reading)) => guard = reading,
-                None => return self.book.leave(number),
+                None => {
+                    self.book.has_asked(asks);
+                    self.book.attempted(held.lock, since);
+                    return self.book.leave(number);
+                }
             }
+            self.book.has_asked(asks);
+            self.book.attempted(held.lock, since);
             self.census.count("read on after a refused upgrade");
             self.hold(rng, &guard, number, false).await;
         }
@@ -322,6 +389,7 @@ impl Users {
         if next == 0 {
             self.to_and_fro(rng, held, guard).await;
         } else if next == 1 {
+            let held = Held { was_writer: true, since: self.book.now(), ..held };
             if let Ok(guard) = guard.downgrade().await {
                 self.census.count("downgraded");
                 let number = self.enter(held, &guard);
@@ -334,6 +402,9 @@ impl Users {
                 self.book.leave(number);
                 self.count(guard.release().await);
             }
+        } else if next == 2 && rng.bool() {
+            self.book.keep(guard.id().to_string());
+            self.count_kept(guard.keep().await);
         } else if !self.drops(rng) {
             self.count(guard.release().await);
         }
@@ -346,8 +417,12 @@ impl Users {
                 return;
             };
             self.census.count("downgraded");
-            let Ok(writing) = reading.upgrade().timeout(Duration::from_secs(1)).await else {
-                return;
+            let held = Held { since: self.book.now(), ..held };
+            let asks = self.book.asks(&[held.lock]);
+            let upgraded = reading.upgrade().timeout(Duration::from_secs(1)).await;
+            self.book.has_asked(asks);
+            let Ok(writing) = upgraded else {
+                return self.book.attempted(held.lock, held.since);
             };
             self.census.count("upgraded");
             guard = writing;
@@ -359,7 +434,7 @@ impl Users {
         self.count(guard.release().await);
     }
 
-    async fn hold(&self, rng: &mut Rng, lease: &Lease, number: u64, writes: bool) {
+    pub async fn hold(&self, rng: &mut Rng, lease: &Lease, number: u64, writes: bool) {
         let longest = [300, 20_000, 400_000, 2_500_000][rng.usize(0..4)];
         for _ in 0..rng.u8(1..4) {
             self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
@@ -375,21 +450,23 @@ impl Users {
         }
     }
 
-    fn enter(&self, held: Held, lease: &Lease) -> u64 {
+    pub fn enter(&self, held: Held, lease: &Lease) -> u64 {
         let claim = Claim {
             lock: held.lock,
             host: self.host.number(),
             mode: lease.mode().unwrap_or(Mode::Read),
             token: lease.token(),
             is_replicated: held.is_replicated,
+            is_shared: held.was_writer || lease.mode() == Some(Mode::Write),
+            since: held.since,
         };
         self.book.enter(claim, lease.clone())
     }
 
-    fn enter_by_name(&self, lease: &Lease) -> u64 {
+    fn enter_by_name(&self, lease: &Lease, since: Duration) -> u64 {
         let lock = (0..self.plan.locks).find(|lock| name(*lock) == lease.name());
-        let held =
-            Held { lock: lock.expect("one of those that were requested"), is_replicated: false };
+        let lock = lock.expect("one of those that were requested");
+        let held = Held { lock, is_replicated: false, was_writer: false, since };
         self.enter(held, lease)
     }
 
@@ -399,6 +476,10 @@ impl Users {
             self.census.count(Fault::Drop.name());
         }
         drops
+    }
+
+    fn count_kept(&self, kept: rwlease::Result<Duration>) {
+        self.census.count(if kept.is_ok() { "kept to its end" } else { "could not be kept" });
     }
 
     pub fn count(&self, released: rwlease::Result<Released>) {

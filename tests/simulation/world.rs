@@ -13,6 +13,7 @@ use crate::census::Census;
 use crate::checker::Checker;
 use crate::clients::Clients;
 use crate::court::{Court, Violation};
+use crate::hash::Record;
 use crate::nemesis::{Nemesis, server_ms};
 use crate::panics;
 use crate::plan::{Fault, Plan};
@@ -23,9 +24,16 @@ use crate::weather::Storm;
 /// How long after the last fault everything must be as if there had been none.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// The longest time that a lock is free and a living waiter does not get it: a third of the ttl,
-/// and a look.
-const FALLBACK: Duration = Duration::from_millis(800);
+/// A lock can be free, and a living waiter without it, until that polls, which is a third of its
+/// time to live; and so much longer, for the look.
+const LOOK: Duration = Duration::from_millis(130);
+
+/// The longest time that a client keeps what none of its users relies on: a contact that finds it
+/// used, the next one, which does not, and the release.
+const UNUSED: Duration = Duration::from_millis(2_000);
+
+/// The same of what was called back.
+const CALLED_BACK: Duration = Duration::from_millis(1_200);
 
 /// How long users may take to come to their end when nothing goes wrong any more.
 const LAST_WAITS: Duration = Duration::from_secs(120);
@@ -89,6 +97,9 @@ struct World {
     quiet_since: Duration,
     /// Since when a lock is free and a living waiter waits for it.
     idle_since: BTreeMap<usize, Duration>,
+    /// Since when a client has a lock cached that none of its users relies on; and since when it is
+    /// called back.
+    unused_since: BTreeMap<(usize, String, bool), Duration>,
 }
 
 impl World {
@@ -128,6 +139,7 @@ impl World {
             is_storm: false,
             quiet_since: started,
             idle_since: BTreeMap::new(),
+            unused_since: BTreeMap::new(),
         }
     }
 
@@ -201,6 +213,9 @@ impl World {
         if keys > 0 {
             self.court.accuse("nothing is left behind", || format!("{keys} keys"));
         }
+        if !self.plan.is_quorum {
+            self.book.judge_history();
+        }
     }
 
     /// Lets happen what happens until then.
@@ -262,6 +277,7 @@ impl World {
     fn check_idle(&mut self, now: Duration) {
         if self.is_storm || now < self.quiet_since + RECOVERY {
             self.idle_since.clear();
+            self.unused_since.clear();
             return;
         }
         for lock in 0..self.plan.locks {
@@ -270,6 +286,7 @@ impl World {
             let Some(hash) = self.checker.seen(lock, server) else {
                 continue;
             };
+            self.check_unused(now, lock, hash.leases(ms).filter(|(_, _, it)| it.is_cached()));
             // An upgrader of a lock that nobody holds has lost its read, and there is nothing to
             // give it.
             let waits = hash.waiters.iter().any(|(id, waiter)| {
@@ -280,9 +297,43 @@ impl World {
                 continue;
             }
             let since = *self.idle_since.entry(lock).or_insert(now);
-            if now - since > FALLBACK {
+            if now - since > self.plan.waiter_ttl / 3 + LOOK {
                 self.court.accuse("a free lock is given to who waits", || {
                     format!("lock {lock} since {since:?}: {hash:?}")
+                });
+            }
+        }
+    }
+}
+
+impl World {
+    /// No client keeps for long what it does not use.
+    fn check_unused<'a>(
+        &mut self,
+        now: Duration,
+        lock: usize,
+        cached: impl Iterator<Item = (&'a str, bool, Record)>,
+    ) {
+        // A failover can bring back what was released, to a server whose clock is behind: nobody
+        // knows of it, and it is long until its lease ends.
+        if self.plan.has(Fault::LossyFailover) && self.plan.has(Fault::ClockStep) {
+            return;
+        }
+        let mut unused = Vec::new();
+        for (id, _, record) in cached {
+            let host = self.clients.host_of(id);
+            if host.is_some_and(|host| !self.book.is_used(lock, host)) {
+                unused.push((lock, id.to_owned(), false));
+                unused.extend((record.state == 'c').then(|| (lock, id.to_owned(), true)));
+            }
+        }
+        self.unused_since.retain(|of, _| of.0 != lock || unused.contains(of));
+        for of in unused {
+            let most = if of.2 { CALLED_BACK } else { UNUSED };
+            let since = *self.unused_since.entry(of.clone()).or_insert(now);
+            if now - since > most {
+                self.court.accuse("what is not used is given back", || {
+                    format!("{} of lock {lock}, called back: {}, since {since:?}", of.1, of.2)
                 });
             }
         }

@@ -79,10 +79,11 @@ impl Backend {
 /// The settings that go with URLs, each alone, and what it is called: other ways to connect refuse
 /// them.
 #[cfg(any(feature = "native", feature = "redis"))]
-pub fn settings_beside_urls() -> [(&'static str, Builder); 5] {
+pub fn settings_beside_urls() -> [(&'static str, Builder); 6] {
     let settings = Locks::builder;
     [
         ("servers", settings().servers(["redis://127.0.0.1:1"])),
+        ("sentinel", settings().sentinel(rwlease::Sentinel::new("mymaster").node("127.0.0.1:1"))),
         ("credentials", settings().credentials(rwlease::Credentials::password("secret"))),
         ("client_name", settings().client_name("name")),
         ("tls_roots", settings().tls_roots("PEM")),

@@ -56,6 +56,8 @@ pub struct ServerSettings {
     pub tls: Option<Certificates>,
     /// Whether it is a node of a cluster.
     pub cluster: bool,
+    /// Whether it is no server but a sentinel.
+    pub sentinel: bool,
     /// An address of this machine other than 127.0.0.1.
     pub host: Option<String>,
     /// What goes before the command: to start it in another network, with another clock.
@@ -98,6 +100,7 @@ pub struct Server {
     port: u16,
     password: Option<String>,
     tls: bool,
+    sentinel: bool,
     before: Vec<String>,
     folder: PathBuf,
     container: Option<Container>,
@@ -149,6 +152,7 @@ impl Server {
             port,
             password: None,
             tls: false,
+            sentinel: false,
             before: Vec::new(),
             folder: PathBuf::new(),
             process: Mutex::new(Process::Running(Body::Container(container.clone()))),
@@ -345,6 +349,7 @@ impl Server {
             port,
             password: settings.password.clone(),
             tls: settings.tls.is_some(),
+            sentinel: settings.sentinel,
             before: settings.before.clone(),
             folder,
             container: None,
@@ -362,7 +367,9 @@ impl Server {
         let log: File =
             OpenOptions::new().create(true).append(true).open(self.folder.join("server.log"))?;
         let before = self.before.iter().map(OsStr::new);
-        let mut words = before.chain([self.binary.as_os_str(), OsStr::new("server.conf")]);
+        let sentinel = self.sentinel.then_some(OsStr::new("--sentinel"));
+        let mut words =
+            before.chain([self.binary.as_os_str(), OsStr::new("server.conf")]).chain(sentinel);
         let child = Command::new(words.next().unwrap_or_default())
             .args(words)
             .current_dir(&self.folder)
@@ -450,7 +457,7 @@ fn signal(child: &Child, signal: Signal) -> Result {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }
 
-/// The configuration file: nothing on disk, replicas in step at once.
+/// The configuration file.
 fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> String {
     let host = settings.host.as_deref().unwrap_or(LOOPBACK);
     let mut lines: Vec<String> = vec![
@@ -458,17 +465,16 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
         format!("port {port}"),
         "protected-mode no".into(),
         "daemonize no".into(),
-        "save \"\"".into(),
-        "appendonly no".into(),
-        "repl-diskless-sync yes".into(),
-        "repl-diskless-sync-delay 0".into(),
     ];
+    if !settings.sentinel {
+        lines.extend(data_lines());
+    }
     if settings.cluster {
         lines.push("cluster-enabled yes".into());
         lines.push("cluster-config-file nodes.conf".into());
         lines.push(format!("cluster-announce-ip {host}"));
     }
-    if version.major >= 7 {
+    if version.major >= 7 && !settings.sentinel {
         lines.push("enable-debug-command local".into());
         if settings.cluster {
             lines.push(format!("cluster-port {}", port + BUS));
@@ -491,10 +497,18 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
     }
     if let Some(password) = &settings.password {
         lines.push(format!("requirepass {password}"));
-        lines.push(format!("masterauth {password}"));
+        if !settings.sentinel {
+            lines.push(format!("masterauth {password}"));
+        }
     }
     lines.extend(settings.lines.iter().cloned());
     lines.join("\n") + "\n"
+}
+
+/// Nothing on disk, replicas in step at once.
+fn data_lines() -> [String; 4] {
+    ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
+        .map(String::from)
 }
 
 /// A port that is free now, and those that belong to it; it is taken until the listener is dropped.

@@ -10,7 +10,7 @@ use crate::show;
 const SLOTS: usize = 16_384;
 
 /// The lease and the margin of a client that sets none.
-const LEASE: Duration = Duration::from_secs(30);
+pub const LEASE: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// A failover takes so many times the node timeout, measured; some more in the worst case.
@@ -26,7 +26,7 @@ const LAG: u64 = 10;
 const OF_DOCTOR: &str = "to the user of the doctor";
 
 /// What the user may do without: what it is for, and what is missing.
-const NEEDED_FOR: [(&str, &str); 8] = [
+const NEEDED_FOR: [(&str, &str); 9] = [
     (
         "INFO",
         "the hand-off by push, so waiters poll, and a look at the version, the memory and its policy, and the replicas here: give +info",
@@ -37,7 +37,11 @@ const NEEDED_FOR: [(&str, &str); 8] = [
     ),
     (
         "SSUBSCRIBE",
-        "the hand-off by push, so waiters poll: give +ssubscribe +sunsubscribe and the channels",
+        "pushes, so waiters poll, and cached locks are plain here: give +ssubscribe +sunsubscribe and the channels",
+    ),
+    (
+        "SPUBLISH",
+        "pushes, so waiters poll, and a cached lock is called back only once a second: give +spublish and the channels",
     ),
     ("WAIT 0 1", "`--replicas`: give +wait"),
     ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
@@ -88,6 +92,12 @@ fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
 }
 
 fn shape(deployment: &Deployment) -> Finding {
+    if deployment.sentinels.is_some() {
+        return Finding::new(
+            Level::Note,
+            "a single server that sentinels watch: a failover can lose the last locks, unless replicas have confirmed them",
+        );
+    }
     if !deployment.is_cluster {
         return Finding::new(
             Level::Note,
@@ -233,7 +243,9 @@ fn version(facts: &Facts) -> Option<Finding> {
         ),
         (6, _) => Finding::new(
             Level::Warning,
-            format!("{name} {version} has no sharded pub/sub: waiters poll; 7.0 or later pushes"),
+            format!(
+                "{name} {version} has no sharded pub/sub: waiters poll, and cached locks are plain; 7.0 or later pushes"
+            ),
         ),
         _ => Finding::new(Level::Fine, format!("{name} {version}")),
     })
@@ -363,7 +375,7 @@ mod tests {
             master(port, Facts { clock, ..Facts::default() })
         };
         let nodes = vec![node(1, ahead[0]), node(2, ahead[1])];
-        Deployment { is_cluster: true, nodes, named: Vec::new() }
+        Deployment { is_cluster: true, nodes, named: Vec::new(), sentinels: None }
     }
 
     fn with_info(fields: &[(&str, &str)]) -> Facts {
@@ -391,8 +403,10 @@ mod tests {
             };
             master_with_map(port, vec![range])
         };
-        let agree =
-            |nodes| agreement(&Deployment { is_cluster: true, nodes, named: Vec::new() }).is_none();
+        let agree = |nodes| {
+            agreement(&Deployment { is_cluster: true, nodes, named: Vec::new(), sentinels: None })
+                .is_none()
+        };
         assert!(agree(vec![says(1, "a", 3), says(2, "a", 4)]), "replicas may differ");
         assert!(!agree(vec![says(1, "a", 3), says(2, "b", 3)]));
         assert!(!agree(vec![says(1, "a", 3), master_with_map(2, Vec::new())]));

@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn cluster(named: Vec<Named>) -> Deployment {
-        Deployment { is_cluster: true, nodes: Vec::new(), named }
+        Deployment { is_cluster: true, nodes: Vec::new(), named, sentinels: None }
     }
 
     #[test]
@@ -256,6 +256,7 @@ mod tests {
                 is_cluster: false,
                 nodes: vec![Node { address: address(1), role: Role::Single, facts: Ok(facts) }],
                 named: vec![Named { resolved: resolved.collect(), ..named(1, who) }],
+                sentinels: None,
             };
             levels(&deployment)
         };

@@ -15,6 +15,7 @@ use redis::{
 use rwlease::Slot;
 
 use super::clock::Ahead;
+use super::sentinels::Sentinels;
 use super::who::{Named, Who, resolve};
 use crate::args::Servers;
 use crate::connect::{Certificates, NAME};
@@ -31,6 +32,8 @@ pub struct Deployment {
     pub nodes: Vec<Node>,
     /// The URLs, in their order.
     pub named: Vec<Named>,
+    /// Who watches the server, if the URL says so.
+    pub sentinels: Option<Sentinels>,
 }
 
 pub struct Node {
@@ -99,7 +102,15 @@ pub struct Range {
 /// Queries every node that the first server knows, and every replica that the masters know: the
 /// servers' map leaves out those that have nothing yet.
 pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
-    let entrance = Entrance::new(servers)?;
+    let sentinels = match servers.sentinels()? {
+        Some(url) => Some(Sentinels::look(servers, &url).await?),
+        None => None,
+    };
+    let urls = match &sentinels {
+        Some(sentinels) => vec![sentinels.master_url()],
+        None => servers.urls()?,
+    };
+    let entrance = Entrance::new(servers, urls)?;
     let (is_cluster, known) = entrance.nodes().await?;
     let origin = Instant::now();
     let mut nodes = entrance.ask(known, origin).await;
@@ -110,7 +121,7 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let more = more.map(|address| (address, Role::Replica)).collect();
     nodes.extend(entrance.ask(more, origin).await);
     let named = join_all(entrance.seeds.iter().map(|seed| entrance.named(seed, &nodes))).await;
-    Ok(Deployment { is_cluster, nodes, named })
+    Ok(Deployment { is_cluster, nodes, named, sentinels })
 }
 
 /// As the node itself says.
@@ -134,11 +145,11 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    fn new(servers: &Servers) -> Result<Entrance, Failure> {
+    pub fn new(servers: &Servers, urls: Vec<String>) -> Result<Entrance, Failure> {
         let mut seeds = Vec::new();
         let mut session = RedisConnectionInfo::default();
         let mut tls = false;
-        for url in servers.urls()? {
+        for url in urls {
             let wrong = |error: RedisError| {
                 Failure::new(
                     USAGE,
@@ -172,6 +183,22 @@ impl Entrance {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         Ok(Entrance { seeds, session, certificates })
+    }
+
+    /// As another user.
+    pub fn with_credentials(mut self, user: Option<String>, password: Option<String>) -> Self {
+        self.session = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        if let Some(user) = user {
+            self.session = self.session.set_username(user);
+        }
+        if let Some(password) = password {
+            self.session = self.session.set_password(password);
+        }
+        self
+    }
+
+    pub fn seeds(&self) -> &[Address] {
+        &self.seeds
     }
 
     async fn ask(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
@@ -328,7 +355,7 @@ impl Facts {
         }
     }
 
-    /// To a channel such as waiters have.
+    /// To a channel such as waiters have, and publishes there.
     async fn try_subscribe(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -340,14 +367,17 @@ impl Facts {
         };
         let Some(slot) = slot else { return Ok(()) };
         let channel = format!("{{{}}}rwlease:doctor", slot.tag());
-        match ask::<Value>(connection, &format!("SSUBSCRIBE {channel}")).await {
-            Ok(_) => Ok(()), // it ends with the connection
-            Err(error) if error.code() == Some("NOPERM") => {
-                self.refused.push("SSUBSCRIBE");
-                Ok(())
+        // The subscription ends with the connection; nobody else knows the channel.
+        for (name, words) in [
+            ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
+            ("SPUBLISH", format!("SPUBLISH {channel} x")),
+        ] {
+            match ask::<Value>(connection, &words).await {
+                Err(error) if error.code() == Some("NOPERM") => self.refused.push(name),
+                _ => {} // a server without it: its version says so
             }
-            Err(_) => Ok(()), // a server without it: its version says so
         }
+        Ok(())
     }
 }
 

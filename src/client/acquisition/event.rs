@@ -57,9 +57,16 @@ pub(crate) enum Event {
     /// It is given up, whatever it has.
     Drop,
 
+    /// A message says that a forced release has ended the lease with this token.
+    Ended {
+        token: u64,
+    },
+
     // Of the worker.
     /// The time to look at it has come.
     Look,
+    /// The token by which the server says that it holds, if it does.
+    Asked(Outcome<Option<u64>>),
     Renewed(Outcome<Renewed>),
     Downgraded(Outcome<Renewed>),
     Released {
@@ -73,6 +80,7 @@ impl Event {
     pub(super) fn has_more(&self) -> bool {
         match self {
             Event::Acquired(Ok(Told { envelope, .. }))
+            | Event::Asked(Ok(Told { envelope, .. }))
             | Event::Renewed(Ok(Told { envelope, .. }))
             | Event::Downgraded(Ok(Told { envelope, .. }))
             | Event::Released { outcome: Ok(Told { envelope, .. }), .. }
@@ -114,7 +122,7 @@ pub(crate) struct Effects {
     pub(crate) note: Option<Note>,
     /// The hold has ended in this way, after so long.
     pub(crate) held: Option<(Mode, &'static str, Duration)>,
-    /// What the worker is to send: at most a renewal, and a change or a release.
+    /// What the worker is to send: at most a renewal or a question, and a change or a release.
     pub(crate) sends: [Option<Sending>; 2],
     /// How the request goes on.
     pub(crate) next: Option<Next>,
@@ -134,6 +142,8 @@ pub(crate) struct Lost {
     pub(crate) held: Duration,
     /// It ended before its time.
     pub(crate) taken: bool,
+    /// Its guards are counted by its cache, which tells of the loss.
+    pub(crate) cached: bool,
 }
 
 impl Lost {
@@ -143,7 +153,7 @@ impl Lost {
 
     pub(crate) fn of(self, lock: &LockKey) -> Loss {
         let Lost { mode, token, held, .. } = self;
-        Loss { lock: lock.name.clone(), slot: lock.slot, mode, token, held }
+        Loss { lock: lock.name.clone(), slot: lock.slot, mode, token, held, guards: 1 }
     }
 }
 
@@ -166,6 +176,10 @@ pub(crate) enum Sending {
     Renew {
         renew: Renew,
         replicas: u32,
+        ends: Moment,
+    },
+    /// Whether it holds; it is of use until the lease ends.
+    Ask {
         ends: Moment,
     },
     Downgrade(Downgrade),

@@ -32,6 +32,7 @@ pub(crate) struct Holding {
     standing: Standing,
     pub(super) renewals: Renewals,
     pub(super) renewal: NextRenewal,
+    question: Question,
     /// Of calls that are over.
     pub(super) in_doubt: Option<InDoubt>,
     /// An upgrade is under way.
@@ -81,6 +82,13 @@ pub(super) enum NextRenewal {
     Sent(Moment),
 }
 
+/// Whether the server is to be asked if it still holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Question {
+    is_due: bool,
+    is_sent: bool,
+}
+
 impl Holding {
     /// The lease that a request was granted.
     pub(super) fn new(request: &Acquiring, granted: Granted, at: &Context<'_>) -> (Holding, Next) {
@@ -107,6 +115,7 @@ impl Holding {
             standing: Standing::Good,
             renewals,
             renewal: NextRenewal::Never,
+            question: Question::default(),
             in_doubt: request.in_doubt(),
             upgrade: None,
             pending: None,
@@ -151,7 +160,7 @@ impl Holding {
     }
 
     /// From here on it is in use, and not to be called back.
-    pub(super) fn uncache(&mut self) {
+    pub(crate) fn uncache(&mut self) {
         self.options.cached = false;
     }
 
@@ -221,7 +230,11 @@ impl Holding {
             }
             _ if !self.is_held(at.now) => self.lose(false, at, fx),
             _ => {
-                fx.sends = [self.due_renewal(horizon, at.now), self.due_change(horizon, at.now)];
+                // The answer to a renewal answers the question as well.
+                let renewal = self.due_renewal(horizon, at.now);
+                self.question.is_due &= renewal.is_none();
+                let asks = renewal.or_else(|| self.due_question());
+                fx.sends = [asks, self.due_change(horizon, at.now)];
                 fx.look_by(self.next_due());
             }
         }
@@ -242,6 +255,15 @@ impl Holding {
         self.renewal = NextRenewal::Sent(due);
         let (renew, replicas) = (self.renew(now), self.options.replicas);
         Some(Sending::Renew { renew, replicas, ends: self.ends })
+    }
+
+    fn due_question(&mut self) -> Option<Sending> {
+        let Question { is_due, is_sent } = self.question;
+        if !is_due || is_sent {
+            return None;
+        }
+        self.question = Question { is_due: false, is_sent: true };
+        Some(Sending::Ask { ends: self.ends })
     }
 
     fn due_change(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
@@ -371,6 +393,38 @@ impl Holding {
 
     // Its end.
 
+    /// A message says that it was ended by force. Whoever may publish can say so, and a failover may
+    /// have lost that end since: the server is asked.
+    pub(super) fn doubt(&mut self, token: u64, at: &Context<'_>, fx: &mut Effects) {
+        if token >= self.token && self.standing != Standing::Releasing && self.is_held(at.now) {
+            self.question.is_due = true;
+            fx.look_by(at.now);
+        }
+    }
+
+    /// Takes in what the server says: only an answer that it does not hold, or by another token,
+    /// counts. Else the next renewal tells.
+    pub(super) fn asked(
+        &mut self,
+        outcome: Outcome<Option<u64>>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) {
+        self.question.is_sent = false;
+        if self.standing == Standing::Releasing || !self.is_held(at.now) {
+            return;
+        }
+        if let Ok(Told { what, sent, .. }) = outcome {
+            let is_this_one = what.is_some_and(|token| self.is_named_by(token, sent));
+            if !is_this_one {
+                return self.lose(what.is_some(), at, fx);
+            }
+        }
+        if self.question.is_due {
+            fx.look_by(at.now);
+        }
+    }
+
     /// Its end may have passed.
     pub(super) fn expire(&mut self, at: &Context<'_>, fx: &mut Effects) {
         if self.standing != Standing::Releasing && !self.is_held(at.now) {
@@ -405,6 +459,7 @@ impl Holding {
             token: self.token,
             held: at.now.since(self.since),
             taken: at.now < self.ends,
+            cached: self.contact.is_some(),
         });
         if replaced {
             fx.look_by(at.now);

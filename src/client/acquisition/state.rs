@@ -65,6 +65,8 @@ impl State {
             (Event::GivenBack(told), State::Held(holding)) => holding.given_back(told, at, fx),
             (Event::Keep, State::Held(holding)) => holding.keep(at, fx),
             (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
+            (Event::Ended { token }, State::Held(holding)) => holding.doubt(token, at, fx),
+            (Event::Asked(outcome), State::Held(holding)) => holding.asked(outcome, at, fx),
             (Event::Look, State::Held(holding)) => holding.look(at, fx),
             (Event::Look, State::Releasing(releasing)) => releasing.look(at, fx),
             (Event::Renewed(outcome), State::Held(holding)) => holding.renewed(outcome, at, fx),

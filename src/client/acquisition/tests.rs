@@ -107,6 +107,11 @@ impl Bench {
         self.on(Event::Renewed(Ok(told)))
     }
 
+    fn asked(&mut self, token: Option<u64>) -> Effects {
+        let told = self.told(token);
+        self.on(Event::Asked(Ok(told)))
+    }
+
     fn given_back(&mut self, what: Ended) -> Effects {
         let told = self.told(what);
         self.on(Event::GivenBack(told))
@@ -807,4 +812,102 @@ fn an_end_means_nothing_to_what_is_over() {
         assert!(!effects.over && !effects.ended && effects.look.is_none());
     }
     assert_eq!(kind_of(bench.call()), ErrorKind::Cancelled);
+}
+
+// A message that a lease was ended by force.
+
+/// Whether the worker asks the server.
+fn asks(effects: &Effects) -> bool {
+    matches!(effects.sends, [Some(Sending::Ask { .. }), None])
+}
+
+#[test]
+fn what_is_said_to_be_ended_is_lost_by_the_answer_of_the_server_alone() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let heard = bench.on(Event::Ended { token: 5 });
+    assert_eq!(heard.look, Some(bench.now), "long before a renewal is due");
+    assert!(!bench.is_lost());
+    assert!(asks(&bench.on(Event::Look)));
+    assert!(!asks(&bench.on(Event::Look)), "it is on its way");
+    let ends = bench.ends();
+    // A failover has brought it back, or somebody else has said so.
+    assert!(bench.asked(Some(5)).lost.is_none());
+    assert_eq!((bench.is_lost(), bench.ends()), (false, ends));
+    bench.on(Event::Ended { token: 5 });
+    assert!(asks(&bench.on(Event::Look)));
+    assert!(bench.on(Event::Asked(no_answer())).lost.is_none());
+    assert!(!asks(&bench.on(Event::Look)), "the next renewal tells");
+    bench.on(Event::Ended { token: 5 });
+    assert!(asks(&bench.on(Event::Look)));
+    let lost = bench.asked(None);
+    assert!(lost.ended && lost.lost.is_some_and(|lost| lost.taken));
+    assert!(bench.is_lost());
+}
+
+/// A message that comes while the server is asked may be of what has happened since.
+#[test]
+fn the_server_is_asked_once_more_of_what_is_heard_meanwhile() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    bench.on(Event::Ended { token: 5 });
+    assert!(asks(&bench.on(Event::Look)));
+    for _ in 0..3 {
+        bench.on(Event::Ended { token: 5 });
+        assert!(!asks(&bench.on(Event::Look)), "one question at a time");
+    }
+    assert_eq!(bench.asked(Some(5)).look, Some(bench.now));
+    assert!(asks(&bench.on(Event::Look)));
+    bench.asked(Some(5));
+    assert!(!asks(&bench.on(Event::Look)));
+}
+
+/// The user renews it, or nobody does: it is asked about without being made longer.
+#[test]
+fn a_lease_that_nobody_renews_is_asked_about_and_not_made_longer() {
+    let mut bench = Bench::holding(Mode::Read, 5, |options| options.renewal = Renewal::Manual);
+    bench.on(Event::Ended { token: 5 });
+    assert!(asks(&bench.on(Event::Look)));
+    bench.asked(None);
+    assert!(bench.is_lost());
+}
+
+#[test]
+fn a_renewal_that_is_due_is_the_question() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    bench.after(4_000).on(Event::Ended { token: 5 });
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+    bench.renewed(Renewed::Lost);
+    assert!(bench.is_lost());
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+}
+
+#[test]
+fn what_is_said_of_another_lease_asks_nothing() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    bench.on(Event::Ended { token: 4 });
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    // One that gives it back, or whose request is under way.
+    bench.on(Event::Release);
+    bench.on(Event::Ended { token: 5 });
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    let mut bench = Bench::waiting(Mode::Write);
+    bench.call();
+    bench.on(Event::Ended { token: 5 });
+    assert!(matches!(bench.state, State::Acquiring(_)));
+}
+
+/// The upgrade may have been granted, and ended by force, and nothing of it heard yet.
+#[test]
+fn an_upgrade_that_was_ended_by_force_is_asked_about() {
+    let mut bench = Bench::upgrading(5);
+    bench.on(Event::Ended { token: 6 });
+    assert!(asks(&bench.on(Event::Look)));
+    bench.asked(Some(6));
+    assert!(!bench.is_lost(), "it was granted");
+    // Another lease of this acquisition stands in its place: it is released.
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    bench.on(Event::Ended { token: 5 });
+    bench.on(Event::Look);
+    bench.asked(Some(6));
+    assert!(bench.is_lost());
+    assert_eq!(bench.on(Event::Look).sends, [None, Some(RELEASE)]);
 }

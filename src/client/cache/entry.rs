@@ -1,5 +1,6 @@
 //! One cached lock of this client: its hold, and the local requests for it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::client::acquisition::{Acquisition, out_of_time};
 use crate::client::cache::hold::{Hold, Share};
 use crate::client::cache::policy::Policy;
 use crate::client::cache::queue::{Queue, Sender, Turn};
-use crate::client::cache::{Times, keeper};
+use crate::client::cache::{PlainBecause, Times, keeper, telemetry};
 use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::client::{WaitingIn, acquire};
 use crate::clock::Moment;
@@ -21,7 +22,6 @@ use crate::protocol::{LockKey, Mode};
 use crate::slot::Slot;
 
 /// One for each lock that this client caches; it is found once, when a handle is made.
-#[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) client: Arc<Client>,
     pub(super) lock: LockKey,
@@ -30,8 +30,17 @@ pub(crate) struct Entry {
     local: Mutex<Local>,
     /// Wakes the keeper.
     wake: Notify,
+    /// Requests that are at the server by themselves.
+    plain: AtomicUsize,
     /// Handles of users. Without any, an idle hold is given back at once.
     handles: AtomicUsize,
+}
+
+/// Without its hold, which has the entry in turn.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("lock", &self.lock).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +50,7 @@ struct Local {
     /// The keeper runs.
     kept: bool,
     /// Closed holds with guards.
-    draining: usize,
+    draining: Vec<Arc<Hold>>,
     /// While the client subscribes in the lock's slot, so that a hold can be called back there.
     subscribed: Option<WaitingIn>,
 }
@@ -61,13 +70,13 @@ pub(crate) struct Status {
     pub(crate) writer: bool,
     pub(crate) waiting: usize,
     pub(crate) hold: Option<Mode>,
-    pub(crate) plain_because: Option<&'static str>,
+    pub(crate) plain_because: Option<PlainBecause>,
 }
 
 /// How a request begins.
 enum Begun {
     Share(Share),
-    Plain,
+    Plain(PlainBecause),
     Waits(u64, oneshot::Receiver<Turn>),
 }
 
@@ -79,6 +88,7 @@ impl Entry {
             current: RwLock::default(),
             local: Mutex::default(),
             wake: Notify::new(),
+            plain: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
         }
     }
@@ -124,15 +134,8 @@ impl Entry {
         let hold = self.current();
         let look = hold.as_ref().map(|hold| hold.look());
         let mode = look.map(|look| if look.may_write() { Mode::Write } else { Mode::Read });
-        let plain_because = match (&hold, &local.subscribed) {
-            (Some(_), _) => None,
-            _ if local.policy.is_in_penalty(now) => Some("others called it back too soon"),
-            (None, Some(_)) if self.client.router.joined_at(self.lock.slot).is_none() => {
-                Some("there is no subscription by which it could be called back")
-            }
-            _ if !self.client.may_cache_more() => Some("as many locks are cached as may be"),
-            _ => None,
-        };
+        let is_plain = hold.is_none() && !local.kept;
+        let plain_because = if is_plain { self.plain_because(&local, now) } else { None };
         Status {
             readers: look.map_or(0, |look| look.readers()),
             writer: look.is_some_and(|look| look.has_writer()),
@@ -146,8 +149,9 @@ impl Entry {
 
     /// The fast way: out of the hold, without a message, an allocation or a wait.
     pub(crate) fn enter(&self, mode: Mode) -> Option<Share> {
-        let hold = self.current()?;
-        hold.enter(mode, self.client.clock.now())
+        let now = self.client.clock.now();
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.as_ref()?.enter(mode, now)
     }
 
     /// Takes the lock, and waits for its turn: locally where a hold can serve it.
@@ -164,11 +168,12 @@ impl Entry {
             Begun::Share(share) => return Ok(Granted::Local(share)),
             Begun::Waits(ticket, turn) => {
                 let mut place = Place { entry: self, mode, ticket, turn: Some(turn) };
-                if let Turn::Share(share) = place.turn(until).await? {
-                    return Ok(Granted::Local(share));
+                match place.turn(until).await? {
+                    Turn::Share(share) => return Ok(Granted::Local(share)),
+                    Turn::Plain => self.note_turned_loose(),
                 }
             }
-            Begun::Plain => {}
+            Begun::Plain(why) => telemetry::plain(why),
         }
         let taken = self.take_plain(mode, WaitPolicy::Queue { until }).await?;
         let taken = taken.ok_or_else(|| Error::invalid("a queue does not refuse"))?;
@@ -186,15 +191,25 @@ impl Entry {
         if let Some(share) = self.enter(mode) {
             return Ok(Some(Granted::Local(share)));
         }
-        if self.is_in_use() {
+        if self.excludes(mode) {
             return Ok(None);
         }
+        telemetry::plain_try();
         let for_cached = self.client.settings.cache.try_wait;
         let taken = self.take_plain(mode, WaitPolicy::Try { until, for_cached }).await?;
         Ok(taken.map(Granted::Plain))
     }
 
+    fn note_turned_loose(&self) {
+        let now = self.client.clock.now();
+        match self.local().policy.is_in_penalty(now) {
+            true => telemetry::plain(PlainBecause::CalledBack),
+            false => telemetry::plain_after_failure(),
+        }
+    }
+
     async fn take_plain(&self, mode: Mode, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
+        let _here = Plain::new(&self.plain);
         let options = LeaseOptions { renewal: Renewal::Automatic, ..self.options(false) };
         acquire::take(&self.client, &self.lock, mode, &options, policy).await
     }
@@ -211,13 +226,18 @@ impl Entry {
     /// A plain lease that was taken here is given back.
     pub(crate) fn plain_released(&self) {
         let now = self.client.clock.now();
-        self.local().policy.released(now);
+        self.local().policy.used_plainly(now);
     }
 
-    fn is_in_use(&self) -> bool {
-        let used = self.current().is_some_and(|hold| !hold.look().is_unused());
-        let local = self.local();
-        used || local.draining > 0 || !local.queue.is_empty()
+    /// Whether somebody here is in the way of a try. Readers are in no reader's way: the server
+    /// may grant what a closed gate does not.
+    fn excludes(&self, mode: Mode) -> bool {
+        let excludes = |hold: &Arc<Hold>| match mode {
+            Mode::Read => hold.look().has_writer(),
+            Mode::Write => !hold.look().is_unused(),
+        };
+        let (local, current) = (self.local(), self.current());
+        local.draining.iter().chain(&current).any(excludes) || local.queue.excludes(mode)
     }
 
     fn begin(self: &Arc<Entry>, mode: Mode) -> Result<Begun> {
@@ -231,8 +251,8 @@ impl Entry {
         {
             return Ok(Begun::Share(share));
         }
-        if local.policy.is_in_penalty(now) || (!local.kept && !self.may_cache(&mut local, now)) {
-            return Ok(Begun::Plain);
+        if let Some(why) = self.refusal(&mut local, now) {
+            return Ok(Begun::Plain(why));
         }
         let limit = self.client.settings.max_waiters;
         if local.queue.len() as u64 >= limit {
@@ -250,21 +270,42 @@ impl Entry {
         grant(grants);
         if starts {
             tokio::spawn(keeper::keep(self.clone()));
-        } else {
+        } else if hold.is_none_or(|hold| !hold.goes_on_to_serve(mode, now)) {
             self.wake();
         }
         Ok(Begun::Waits(ticket, receiver))
     }
 
-    /// Whether a hold is worth acquiring, and can be called back.
-    fn may_cache(&self, local: &mut Local, now: Moment) -> bool {
-        let times = Times::of(self.options(true).lease);
-        if self.is_disowned() || !local.policy.caches(now, times.contact) {
-            return false;
+    /// Why a request is to go to the server by itself, if it is. A lock that is worth it is
+    /// subscribed for.
+    fn refusal(&self, local: &mut Local, now: Moment) -> Option<PlainBecause> {
+        if local.kept {
+            return local.policy.is_in_penalty(now).then_some(PlainBecause::CalledBack);
         }
-        let subscribed = &mut local.subscribed;
-        subscribed.get_or_insert_with(|| self.client.wait_in_slot(self.lock.slot));
-        self.client.router.joined_at(self.lock.slot).is_some() && self.client.may_cache_more()
+        let why = self.plain_because(local, now);
+        if why == Some(PlainBecause::Unsubscribed) && local.subscribed.is_none() {
+            local.subscribed = Some(self.client.wait_in_slot(self.lock.slot));
+            return self.plain_because(local, now);
+        }
+        why
+    }
+
+    /// Why no hold is acquired: it is not worth it, or could not be called back.
+    fn plain_because(&self, local: &Local, now: Moment) -> Option<PlainBecause> {
+        let times = Times::of(self.options(true).lease);
+        if local.policy.is_in_penalty(now) {
+            Some(PlainBecause::CalledBack)
+        } else if self.is_disowned() || !local.policy.caches(now, times.contact) {
+            Some(PlainBecause::Unused)
+        } else if self.client.router.joined_at(self.lock.slot).is_none()
+            || local.subscribed.is_none()
+        {
+            Some(PlainBecause::Unsubscribed)
+        } else if !self.client.may_cache_more() {
+            Some(PlainBecause::Limit)
+        } else {
+            None
+        }
     }
 
     // Turns.
@@ -388,13 +429,15 @@ impl Entry {
         }
         drop(current);
         let is_unused = hold.word.close().is_unused();
-        local.draining += usize::from(!is_unused);
+        if !is_unused {
+            local.draining.push(hold.clone());
+        }
         is_unused
     }
 
     /// A closed hold has no guards any more.
-    pub(super) fn drained(&self) {
-        self.local().draining -= 1;
+    pub(super) fn drained(&self, hold: &Arc<Hold>) {
+        self.local().draining.retain(|other| !Arc::ptr_eq(other, hold));
     }
 
     pub(super) fn released(&self) {
@@ -404,7 +447,18 @@ impl Entry {
 
     pub(super) fn called_back(&self, served: u32, took: Duration) {
         let now = self.client.clock.now();
-        self.local().policy.called_back(served, took, now);
+        let mut local = self.local();
+        // Requests of this client that went to the server before there was a hold are served by
+        // the next one when they come again.
+        if self.plain.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let penalty = local.policy.called_back(served, took, now);
+        drop(local);
+        telemetry::given(&self.lock, true, took);
+        if let Some(time) = penalty {
+            telemetry::penalty(&self.lock, served, time);
+        }
     }
 
     /// All local requests go on by themselves.
@@ -439,6 +493,22 @@ fn grant(grants: Vec<(Sender, Share)>) {
 fn turn_loose(all: Vec<Sender>) {
     for sender in all {
         drop(sender.send(Turn::Plain));
+    }
+}
+
+/// A request that is at the server by itself.
+struct Plain<'a>(&'a AtomicUsize);
+
+impl<'a> Plain<'a> {
+    fn new(all: &'a AtomicUsize) -> Plain<'a> {
+        all.fetch_add(1, Ordering::Relaxed);
+        Plain(all)
+    }
+}
+
+impl Drop for Plain<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

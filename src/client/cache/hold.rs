@@ -18,6 +18,8 @@ pub(crate) struct Hold {
     /// No local grant is given later; 0 once it is lost.
     grant_until: AtomicU64,
     pub(super) acquisition: Arc<Acquisition>,
+    /// How it was granted.
+    pub(super) mode: Mode,
     entry: Arc<Entry>,
     /// When it was granted.
     pub(super) since: Moment,
@@ -52,6 +54,7 @@ impl Hold {
             },
             grant_until: AtomicU64::new(0),
             acquisition,
+            mode,
             entry,
             since,
             left: Notify::new(),
@@ -80,6 +83,14 @@ impl Hold {
             Mode::Write => self.word.write_in_turn() && self.begin_write(),
         };
         entered.then(|| self.share(mode))
+    }
+
+    /// Whether those that are in it let a request of this mode in when they leave: then the keeper
+    /// has nothing to do for it.
+    pub(super) fn goes_on_to_serve(&self, mode: Mode, now: Moment) -> bool {
+        let look = self.look();
+        let serves = mode == Mode::Read || (look.may_write() && !self.is_used_up());
+        serves && look.is_open() && !look.is_unused() && self.is_fresh(now)
     }
 
     /// The first share, for the request that the hold was acquired for.
@@ -118,9 +129,25 @@ impl Hold {
         self.tokens.phase.load(Ordering::Acquire) + u64::from(used)
     }
 
+    /// The greatest token that somebody may have.
+    pub(super) fn last_token(&self) -> u64 {
+        self.tokens.phase.load(Ordering::Acquire)
+    }
+
+    /// The last token that it owns.
+    pub(super) fn end_of_block(&self) -> u64 {
+        self.tokens.last.load(Ordering::Acquire)
+    }
+
     /// Whether no token is left for another phase.
     pub(super) fn is_used_up(&self) -> bool {
         self.next_token() > self.tokens.last.load(Ordering::Acquire)
+    }
+
+    /// Whether the phase's token is one of its own: readers share it, and take no other. The last
+    /// writer of a block leaves none.
+    pub(super) fn has_token_to_read(&self) -> bool {
+        self.last_token() <= self.end_of_block()
     }
 
     /// Whether it is time to get more tokens.
@@ -173,6 +200,10 @@ impl Share {
     pub(crate) fn token(&self) -> u64 {
         self.hold.tokens.used.store(true, Ordering::Release);
         self.hold.tokens.phase.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.hold.entry
     }
 
     pub(crate) fn acquisition(&self) -> &Arc<Acquisition> {

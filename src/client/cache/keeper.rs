@@ -9,10 +9,11 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, OptionFuture, select};
 
 use crate::client::acquisition::{Acquisition, Contact, Event, Holding};
-use crate::client::cache::Times;
 use crate::client::cache::entry::Entry;
 use crate::client::cache::hold::Hold;
+use crate::client::cache::telemetry::{self, Why};
 use crate::client::cache::word::Look;
+use crate::client::cache::{Times, losing};
 use crate::client::reply::read;
 use crate::client::request::WaitPolicy;
 use crate::client::{Client, acquire, renewal};
@@ -54,6 +55,7 @@ impl Drop for Stop {
             if let Some(hold) = &self.hold {
                 self.entry.close(hold);
                 hold.lose();
+                self.entry.drained(hold);
                 give_back(&self.entry.client, &hold.acquisition);
             }
             self.entry.turn_loose(false);
@@ -127,8 +129,10 @@ struct Keeper {
     entry: Arc<Entry>,
     hold: Arc<Hold>,
     times: Times,
-    /// How many guards had come out of it at the last contact.
+    /// How many guards had come out of it at the last contact. The grant was one, for the first.
     served: u32,
+    /// How many of them have been told of, which the first need not be.
+    told: u32,
     /// A contact under way.
     contact: Option<BoxFuture<'static, ()>>,
     contact_due: Moment,
@@ -136,6 +140,11 @@ struct Keeper {
     again_at: Moment,
     /// More tokens are not asked for before: the server has no more of them than its clock says.
     tokens_due: Moment,
+    /// When more tokens were asked for last, and the last one by then; until that is answered.
+    asked: Option<(Moment, u64)>,
+    /// There were no more: the server's clock is behind its last token. Then an acquisition gets
+    /// one token, and no more.
+    barren: bool,
     /// Since when it is known that others want it.
     called_back: Option<Moment>,
     /// The write is to become a read, or has.
@@ -151,11 +160,14 @@ impl Keeper {
             entry,
             hold,
             times,
-            served: 0,
+            served: 1,
+            told: 1,
             contact: None,
             contact_due,
             again_at: hold_since,
             tokens_due: hold_since,
+            asked: None,
+            barren: false,
             called_back: None,
             downgrades: false,
         }
@@ -179,7 +191,7 @@ impl Keeper {
                 }
                 Step::Close => return self.close(now),
                 Step::Lost => {
-                    self.hold.lose();
+                    losing::lose(&self.entry, &self.hold, now);
                     return self.close(now);
                 }
             };
@@ -211,6 +223,13 @@ impl Keeper {
         };
         self.hold.set_grant_until(bound);
         self.contact_due = seen.contact.sent.after(self.times.contact).max(self.again_at);
+        self.asked.take_if(|(asked, last)| {
+            let is_answered = seen.contact.sent >= *asked;
+            if is_answered {
+                self.barren = self.hold.end_of_block() == *last;
+            }
+            is_answered
+        });
         Some(seen)
     }
 
@@ -234,11 +253,15 @@ impl Keeper {
         if mode == Mode::Read && look.may_write() {
             hold.word.only_reads(); // the server has made it a read
         }
+        if !hold.has_token_to_read() && !hold.look().may_write() {
+            return Step::Close; // a read gets no more of them
+        }
         if contact.claimed && !look.is_open() && !(hold.is_used_up() && look.may_write()) {
             hold.word.open();
         }
         entry.go_on(&hold);
         let (look, head) = (hold.look(), entry.head());
+        let is_used_up = look.may_write() && hold.is_used_up();
         let is_idle = look.is_unused() && head.is_none();
         if is_revoked || (is_idle && contact.claimed && entry.is_disowned()) {
             return Step::Close;
@@ -246,22 +269,28 @@ impl Keeper {
         if !contact.claimed {
             return Step::Sleep(ends); // the answer to the claim wakes it
         }
+        let waits_for_token = is_used_up && (head == Some(Mode::Write) || !look.is_open());
+        if self.barren && waits_for_token && head.is_some() {
+            return Step::Close; // another acquisition gets one
+        }
         let mut until = ends;
         match self.recall(&contact, mode) {
             Some(recall) => {
+                let over = hold.since.after(entry.client.settings.cache.min_hold);
                 if self.called_back.is_none() {
                     self.called_back = Some(now);
                     hold.word.call_back();
+                    let (pushed, waits) = (hold.acquisition.recalled().is_some(), now < over);
+                    telemetry::recalled(&entry.lock, recall, pushed, waits && !is_idle);
                     // The last guard may have left before it knew that it was to tell.
                     return self.step(now);
                 }
-                let over = hold.since.after(entry.client.settings.cache.min_hold);
                 if is_idle {
                     return Step::Close;
                 } else if now < over {
                     hold.set_grant_until(hold.grant_until().min(over));
                     until = until.min(over);
-                } else if recall == Mode::Write {
+                } else if recall == Mode::Write || !hold.has_token_to_read() {
                     return Step::Close;
                 } else if !hold.word.only_reads().has_writer() && !self.downgrades {
                     self.downgrades = true;
@@ -271,34 +300,66 @@ impl Keeper {
             None if head == Some(Mode::Write) && !look.may_write() => {
                 return Step::Close; // there is no upgrade: it asks for a write
             }
-            None => self.called_back = None,
+            None => {
+                if let Some(since) = self.called_back.take() {
+                    telemetry::given(&entry.lock, false, now.since(since));
+                }
+            }
         }
-        self.contact(now, look, is_idle, until)
+        self.contact(now, look, is_idle, waits_for_token && head.is_some(), until)
     }
 
     /// Whether it is time for a contact, or to give back a hold that nobody has used since the last
     /// one.
-    fn contact(&mut self, now: Moment, look: Look, is_idle: bool, until: Moment) -> Step {
+    fn contact(
+        &mut self,
+        now: Moment,
+        look: Look,
+        is_idle: bool,
+        waits_for_token: bool,
+        until: Moment,
+    ) -> Step {
         if self.contact.is_some() {
             return Step::Sleep(until);
         }
         let hold = &self.hold;
         let (is_due, was_used) = (now >= self.contact_due, look.served() != self.served);
-        let needs_tokens =
-            look.may_write() && (hold.is_used_up() || (was_used && hold.is_short_of_tokens()));
+        let is_short = look.may_write() && was_used && hold.is_short_of_tokens();
+        let needs_tokens = (is_short || waits_for_token) && !self.barren;
+        let tokens_due = match self.asked {
+            None => self.tokens_due,
+            Some(_) => self.tokens_due.max(self.again_at), // it failed
+        };
         let mut until = until.min(self.contact_due);
-        if is_due && is_idle && !was_used {
+        let why = if is_due && is_idle && !was_used {
             return Step::Close;
-        } else if is_due || (needs_tokens && now >= self.tokens_due) || hold.acquisition.take_look()
-        {
-            self.served = look.served();
-            self.tokens_due = now.after(MORE_TOKENS);
-            self.again_at = now.after(self.times.contact / 4);
-            return Step::Contact;
-        } else if needs_tokens {
-            until = until.min(self.tokens_due);
+        } else if is_due {
+            Why::Due
+        } else if needs_tokens && now >= tokens_due {
+            Why::Tokens
+        } else if hold.acquisition.take_look() {
+            Why::Look
+        } else {
+            if needs_tokens {
+                until = until.min(tokens_due);
+            }
+            return Step::Sleep(until);
+        };
+        self.served = look.served();
+        self.tokens_due = now.after(MORE_TOKENS);
+        self.again_at = now.after(self.times.contact / 4);
+        self.asked = Some((now, hold.end_of_block()));
+        telemetry::contact(why);
+        self.tell_grants(look);
+        Step::Contact
+    }
+
+    fn tell_grants(&mut self, look: Look) {
+        let grants = look.served().wrapping_sub(self.told);
+        self.told = look.served();
+        if grants > 0 {
+            telemetry::granted(self.hold.mode, grants);
         }
-        Step::Sleep(until)
     }
 
     fn begin_contact(&mut self) {
@@ -313,13 +374,14 @@ impl Keeper {
     }
 
     /// Closes the gate. A hold with guards drains by itself.
-    fn close(self, now: Moment) {
+    fn close(mut self, now: Moment) {
+        let is_unused = self.entry.close(&self.hold);
+        let look = self.hold.look();
+        self.tell_grants(look);
         let Keeper { entry, hold, called_back, .. } = self;
-        let served = hold.look().served();
-        let is_unused = entry.close(&hold);
         hold.acquisition.uncache();
         if let Some(since) = called_back {
-            entry.called_back(served, now.since(since));
+            entry.called_back(look.served(), now.since(since));
         }
         if is_unused {
             end(&entry, &hold);
@@ -363,6 +425,9 @@ async fn drain(entry: Arc<Entry>, hold: Arc<Hold>, closed: Moment) {
         let ends = acquisition.holding(|held| held.is_held(now).then_some(held.ends)).flatten();
         let look = hold.look();
         let Some(ends) = ends.filter(|_| !look.is_unused()) else {
+            if ends.is_none() {
+                losing::lose(&entry, &hold, now);
+            }
             break;
         };
         let mut renewing = None;
@@ -385,6 +450,6 @@ async fn drain(entry: Arc<Entry>, hold: Arc<Hold>, closed: Moment) {
             () = sleep => {}
         }
     }
-    entry.drained();
+    entry.drained(&hold);
     end(&entry, &hold);
 }

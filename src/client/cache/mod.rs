@@ -8,10 +8,14 @@
 mod entry;
 mod hold;
 mod keeper;
+mod losing;
 mod policy;
 mod queue;
+pub(crate) mod stray;
+pub(crate) mod telemetry;
 mod word;
 
+use std::fmt;
 use std::time::Duration;
 
 pub(crate) use entry::{Entry, Granted};
@@ -26,6 +30,45 @@ const FRESH: Duration = Duration::from_secs(3);
 
 /// The shortest lease of a cached lock. Below, a contact is too near to a round trip.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// Why a lock is not cached at the moment: each request for it goes to the server by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PlainBecause {
+    /// It was not used in the last second.
+    Unused,
+    /// Others called it back too soon, and it is not cached again for a while.
+    CalledBack,
+    /// The client has no subscription by which it could be called back.
+    Unsubscribed,
+    /// As many locks are cached as may be.
+    Limit,
+}
+
+impl PlainBecause {
+    /// As metrics name it.
+    fn word(self) -> &'static str {
+        match self {
+            PlainBecause::Unused => "unused",
+            PlainBecause::CalledBack => "called_back",
+            PlainBecause::Unsubscribed => "unsubscribed",
+            PlainBecause::Limit => "limit",
+        }
+    }
+}
+
+impl fmt::Display for PlainBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PlainBecause::Unused => "it was not used in the last second",
+            PlainBecause::CalledBack => "others called it back too soon",
+            PlainBecause::Unsubscribed => {
+                "there is no subscription by which it could be called back"
+            }
+            PlainBecause::Limit => "as many locks are cached as may be",
+        })
+    }
+}
 
 /// The times of holds with a lease of this length.
 #[derive(Clone, Copy, Debug)]

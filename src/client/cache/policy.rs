@@ -15,6 +15,8 @@ const MANY: u32 = 16;
 /// The penalty for the first miss, in times of a recall, so that recalls cost a tenth at the most.
 /// Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Locks" (2019), have this factor.
 const PENALTY: u32 = 9;
+/// The same in uses, where they are further apart than that.
+const PLAIN_USES: u32 = 9;
 const LEAST_RECALL: Duration = Duration::from_micros(500);
 const LONGEST_PENALTY: Duration = Duration::from_secs(10);
 
@@ -24,6 +26,9 @@ pub(super) struct Policy {
     released: Option<Moment>,
     misses: u32,
     plain_until: Option<Moment>,
+    /// After that it is plain for so many uses more, if they come before the longest penalty ends.
+    plain_uses: u32,
+    forgotten: Option<Moment>,
 }
 
 impl Policy {
@@ -36,22 +41,42 @@ impl Policy {
 
     pub(super) fn is_in_penalty(&self, now: Moment) -> bool {
         self.plain_until.is_some_and(|until| now < until)
+            || (self.plain_uses > 0 && self.forgotten.is_some_and(|until| now < until))
     }
 
+    /// A hold was given back.
     pub(super) fn released(&mut self, now: Moment) {
         self.released = Some(now);
     }
 
+    /// A plain lease was given back.
+    pub(super) fn used_plainly(&mut self, now: Moment) {
+        self.plain_uses = self.plain_uses.saturating_sub(1);
+        self.released(now);
+    }
+
     /// A hold was given back that had served so many guards, because others wanted it: they had it
-    /// `took` after that.
-    pub(super) fn called_back(&mut self, served: u32, took: Duration, now: Moment) {
+    /// `took` after that. The time for which the lock is plain, if it was a miss.
+    pub(super) fn called_back(
+        &mut self,
+        served: u32,
+        took: Duration,
+        now: Moment,
+    ) -> Option<Duration> {
         if served >= MANY {
             self.misses = 0;
+            None
         } else if served < FEW {
             self.misses = self.misses.saturating_add(1);
             let doubled = 1u32.checked_shl(self.misses - 1).unwrap_or(u32::MAX);
             let penalty = took.max(LEAST_RECALL).saturating_mul(PENALTY).saturating_mul(doubled);
-            self.plain_until = Some(now.after(penalty.min(LONGEST_PENALTY)));
+            let penalty = penalty.min(LONGEST_PENALTY);
+            self.plain_until = Some(now.after(penalty));
+            self.plain_uses = PLAIN_USES.saturating_mul(doubled);
+            self.forgotten = Some(now.after(LONGEST_PENALTY));
+            Some(penalty)
+        } else {
+            None
         }
     }
 }
@@ -74,20 +99,39 @@ mod tests {
         assert!(policy.caches(at(1_100), R) && !policy.caches(at(1_101), R));
     }
 
+    fn use_plainly(policy: &mut Policy, uses: u32) {
+        (0..uses).for_each(|_| policy.used_plainly(at(0)));
+    }
+
+    #[test]
+    fn uses_that_are_far_apart_count_as_well() {
+        let mut policy = Policy::default();
+        policy.called_back(1, Duration::from_millis(1), at(0));
+        use_plainly(&mut policy, 8);
+        assert!(policy.is_in_penalty(at(1_000)));
+        use_plainly(&mut policy, 1);
+        assert!(!policy.is_in_penalty(at(1_000)));
+        policy.called_back(1, Duration::from_millis(1), at(2_000));
+        assert!(policy.is_in_penalty(at(11_999)) && !policy.is_in_penalty(at(12_000)));
+    }
+
     #[test]
     fn misses_cost_a_growing_penalty_and_use_forgives_them() {
         let mut policy = Policy::default();
         let took = Duration::from_millis(1);
         policy.released(at(0));
         policy.called_back(3, took, at(0));
+        use_plainly(&mut policy, 9);
         assert!(policy.is_in_penalty(at(8)) && !policy.is_in_penalty(at(9)));
         policy.called_back(3, took, at(10));
+        use_plainly(&mut policy, 18);
         assert!(policy.is_in_penalty(at(27)) && !policy.caches(at(27), R));
         assert!(policy.caches(at(28), R));
         policy.called_back(4, took, at(30));
         assert!(!policy.is_in_penalty(at(30)), "neither a miss nor forgiven");
         policy.called_back(16, took, at(30));
         policy.called_back(0, took, at(40));
+        use_plainly(&mut policy, 9);
         assert!(!policy.is_in_penalty(at(49)), "it was forgiven");
         for _ in 0..60 {
             policy.called_back(0, took, at(50));

@@ -38,6 +38,11 @@ impl Queue {
         self.readers.len() + self.writers.len()
     }
 
+    /// Whether one that does not wait would barge past somebody.
+    pub(super) fn excludes(&self, mode: Mode) -> bool {
+        !self.writers.is_empty() || (mode == Mode::Write && !self.readers.is_empty())
+    }
+
     /// Who is next.
     pub(super) fn head(&self) -> Option<Mode> {
         match (self.readers.front(), self.writers.front()) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::client::acquisition::{Event, Pushed};
+use crate::client::cache::stray;
 use crate::client::telemetry;
 use crate::protocol::Message;
 use crate::router;
@@ -19,7 +20,7 @@ pub(crate) fn listen(client: &Arc<Client>) {
     }));
 }
 
-fn hear(client: &Client, event: router::Event) {
+fn hear(client: &Arc<Client>, event: router::Event) {
     match event {
         router::Event::Poll { slot } => {
             for acquisition in client.waiters_in(slot) {
@@ -27,12 +28,20 @@ fn hear(client: &Client, event: router::Event) {
             }
             client.look_for_recalls(slot);
         }
-        router::Event::Message { address, payload, received, .. } => {
+        router::Event::Message { slot, address, payload, received } => {
             let push = match Message::read(&payload) {
                 Some(Message::Grants(push)) => push,
-                Some(Message::Recall { id, mode }) => {
+                Some(Message::Ended { id, token }) => {
                     if let Some(acquisition) = client.find(&id) {
-                        acquisition.recall(mode);
+                        client.on(&acquisition, Event::Ended { token });
+                    }
+                    return;
+                }
+                Some(Message::Recall { id, mode }) => {
+                    match (client.find(&id), client.own_id(&id)) {
+                        (Some(acquisition), _) => acquisition.recall(mode),
+                        (None, Some(over)) => stray::release(client, slot, over),
+                        (None, None) => {}
                     }
                     return;
                 }
@@ -61,13 +70,14 @@ fn hear(client: &Client, event: router::Event) {
 
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
-    #![allow(clippy::disallowed_methods)]
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
     use std::time::Duration;
 
     use super::*;
     use crate::Locks;
     use crate::embedded::Engine;
+    use crate::node::Address;
 
     const WAITERS: usize = 100;
 
@@ -92,5 +102,165 @@ mod tests {
         assert!((5..=15).contains(&soon), "{soon} of {WAITERS} in 10 ms");
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(engine.tally().scripts, WAITERS as u64);
+    }
+
+    /// A client that caches the lock, and two of whose tasks wait for it while another client holds
+    /// it.
+    async fn waits_to_cache() -> (Engine, Locks, crate::WriteGuard) {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
+        let (locks, others) = (connect().await, connect().await);
+        let cached = locks.rwlock("cached").unwrap().cached().unwrap();
+        for _ in 0..20 {
+            drop(cached.write().await.unwrap());
+        }
+        let held = others.rwlock("cached").unwrap().write().await.unwrap();
+        for cached in [cached.clone(), cached] {
+            tokio::spawn(async move {
+                drop(cached.write().await.unwrap());
+                std::future::pending::<()>().await; // it keeps the handle
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        (engine, locks, held)
+    }
+
+    /// The only waiter hears this of itself.
+    fn hear_of_the_waiter(locks: &Locks, payload: impl FnOnce(&str) -> String) {
+        let client = &locks.client.0;
+        let slot = locks.rwlock("cached").unwrap().slot();
+        let [waiter] = &client.waiters_in(slot)[..] else { panic!("not one waits") };
+        let address = Address { host: "embedded".into(), port: 7000 };
+        let payload = payload(waiter.id.as_str()).into();
+        hear(
+            client,
+            router::Event::Message { slot, address, payload, received: client.clock.now() },
+        );
+    }
+
+    fn cached(locks: &Locks) -> crate::LocalStatus {
+        locks.rwlock("cached").unwrap().cached().unwrap().local()
+    }
+
+    /// What is called back before its grant is known serves who waits for it, and is given back.
+    #[tokio::test(start_paused = true)]
+    async fn a_recall_that_comes_before_the_grant_is_obeyed_after_it() {
+        let (engine, locks, held) = waits_to_cache().await;
+        hear_of_the_waiter(&locks, |id| format!("0 w {id}"));
+        engine.reset_tally();
+        held.release().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let local = cached(&locks);
+        assert_eq!((local.hold, local.waiting), (None, 0), "it has served, and is given back");
+        // A release, which grants it to the waiter, the claim, and the waiter's release.
+        assert_eq!(engine.tally().scripts, 3);
+    }
+
+    /// A recall may have been among what was missed.
+    #[tokio::test(start_paused = true)]
+    async fn who_may_have_missed_something_asks_the_server() {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let cached = locks.rwlock("cached").unwrap().cached().unwrap();
+        for _ in 0..20 {
+            drop(cached.read().await.unwrap());
+            tokio::time::sleep(Duration::from_millis(1)).await; // until it has subscribed
+        }
+        assert_eq!(cached.local().hold, Some(crate::Mode::Read));
+        engine.reset_tally();
+        hear(&locks.client.0, router::Event::Poll { slot: cached.slot() });
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(engine.tally().scripts, 1);
+    }
+
+    /// A push is for the request that waits longest, as for a plain lock. The others share what it
+    /// has got when the server has said that it is cached.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_shares_a_grant_that_is_not_claimed() {
+        let (engine, locks, held) = waits_to_cache().await;
+        engine.faults().pause(0);
+        let (now, token) = (engine.now(), held.token() + 1);
+        let (now, ends) = (now.as_millis(), (now + Duration::from_secs(10)).as_millis());
+        hear_of_the_waiter(&locks, |id| format!("{now} 0 {id} {token} {ends}"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let local = cached(&locks);
+        assert_eq!((local.hold, local.waiting), (Some(crate::Mode::Write), 1));
+        engine.faults().resume(0);
+    }
+
+    /// A lease of a minute, and a renewal every 20 s.
+    async fn holding(waits: bool) -> (Engine, Locks, crate::WriteGuard) {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let settings = Locks::builder().lease(Duration::from_secs(60));
+        let locks = settings.connect_embedded(&engine).await.unwrap();
+        let others = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let held = match waits {
+            true => Some(others.rwlock("taken").unwrap().write().await.unwrap()),
+            false => None,
+        };
+        let lock = locks.rwlock("taken").unwrap();
+        let writing = tokio::spawn(async move { lock.write().await.unwrap() });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(held);
+        let guard = writing.await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await; // its claim is over
+        engine.reset_tally();
+        (engine, others, guard)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_subscribed_learns_of_a_forced_release_at_once() {
+        let (engine, others, guard) = holding(true).await;
+        let locks = guard.client.clone();
+        others.rwlock("taken").unwrap().force_release().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(guard.state(), crate::LeaseState::Lost);
+        // Those of the operator, and the question.
+        assert_eq!(engine.tally().scripts, 3);
+        drop((guard, locks));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_not_subscribed_learns_of_it_at_its_renewal() {
+        let (_engine, others, guard) = holding(false).await;
+        others.rwlock("taken").unwrap().force_release().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(guard.state(), crate::LeaseState::Held);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(guard.state(), crate::LeaseState::Lost);
+    }
+
+    /// Whoever may publish can say so.
+    #[tokio::test(start_paused = true)]
+    async fn a_message_alone_ends_nothing() {
+        let (engine, _others, guard) = holding(true).await;
+        let client = &guard.client;
+        let (id, token, slot) = (guard.id(), guard.token(), guard.slot());
+        for payload in [format!("0 f {id} {token}"), format!("0 f {id} {}", token - 1)] {
+            let address = Address { host: "embedded".into(), port: 7000 };
+            let (payload, received) = (payload.into(), client.clock.now());
+            hear(client, router::Event::Message { slot, address, payload, received });
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(guard.state(), crate::LeaseState::Held);
+        assert_eq!(engine.tally().scripts, 1, "the server was asked");
+    }
+
+    /// Cached, in use, and in the hands of one that will release it: all guards are lost.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_cached_is_lost_at_once_too() {
+        let engine = Engine::builder().masters(1).replicas(0).build();
+        let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
+        let (locks, others) = (connect().await, connect().await);
+        let cached = locks.rwlock("cached").unwrap().cached().unwrap();
+        for _ in 0..20 {
+            drop(cached.write().await.unwrap());
+            tokio::time::sleep(Duration::from_millis(1)).await; // until it has subscribed
+        }
+        let guard = cached.write().await.unwrap();
+        assert_eq!(cached.local().hold, Some(crate::Mode::Write));
+        others.rwlock("cached").unwrap().force_release().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(guard.state(), crate::LeaseState::Lost);
     }
 }

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::client::acquisition::{Acquisition, Event, Sending};
 use crate::client::reply::read;
 use crate::clock::Moment;
-use crate::protocol::{Release, Renewed};
+use crate::protocol::{Holds, Release, Renewed};
 use crate::router::{Answer, Call, CallError};
 
 pub(super) type Batch = Vec<(Arc<Acquisition>, Sending)>;
@@ -17,6 +17,7 @@ pub(super) type Batch = Vec<(Arc<Acquisition>, Sending)>;
 pub(super) enum Kind {
     /// So many replicas must confirm it.
     Renewal(u32),
+    Question,
     Downgrade,
     Release {
         only_wait: bool,
@@ -27,6 +28,7 @@ impl Kind {
     pub(super) fn of(sending: &Sending) -> Kind {
         match sending {
             Sending::Renew { replicas, .. } => Kind::Renewal(*replicas),
+            Sending::Ask { .. } => Kind::Question,
             Sending::Downgrade(_) => Kind::Downgrade,
             Sending::Release(Release { only_wait }) => Kind::Release { only_wait: *only_wait },
         }
@@ -60,15 +62,16 @@ fn call(client: &Client, acquisition: &Acquisition, sending: &Sending) -> Call {
     let (scripts, id, lock) = (client.scripts, acquisition.id, &acquisition.lock);
     match sending {
         Sending::Renew { renew, .. } => renew.call(scripts, id, lock),
+        Sending::Ask { .. } => Holds { id: id.as_str() }.call(scripts, lock),
         Sending::Downgrade(downgrade) => downgrade.call(scripts, id, lock),
         Sending::Release(release) => release.call(scripts, id, lock),
     }
 }
 
-/// A renewal that comes late is of no use.
+/// A renewal or an answer that comes late is of no use.
 fn of_use_until(sending: &Sending, latest: Moment) -> Moment {
     match sending {
-        Sending::Renew { ends, .. } => latest.min(*ends),
+        Sending::Renew { ends, .. } | Sending::Ask { ends } => latest.min(*ends),
         _ => latest,
     }
 }
@@ -76,6 +79,7 @@ fn of_use_until(sending: &Sending, latest: Moment) -> Moment {
 fn answered(sending: &Sending, result: Result<Answer, CallError>) -> Event {
     match sending {
         Sending::Renew { .. } => Event::Renewed(read(result, Renewed::read)),
+        Sending::Ask { .. } => Event::Asked(read(result, Holds::read)),
         Sending::Downgrade(_) => Event::Downgraded(read(result, Renewed::read)),
         Sending::Release(Release { only_wait }) => {
             Event::Released { only_wait: *only_wait, outcome: read(result, Release::read) }

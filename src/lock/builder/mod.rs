@@ -4,6 +4,8 @@
 mod embedded;
 #[cfg(feature = "fred")]
 mod fred;
+#[cfg(any(feature = "native", feature = "redis"))]
+pub(crate) mod sentinel;
 #[cfg(feature = "cluster-async")]
 mod shared;
 #[cfg(any(feature = "native", feature = "redis"))]

@@ -4,19 +4,21 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::sentinel::{Sentinel, Servers};
 use super::{Builder, refuse};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 use crate::lock::locks::Locks;
-use crate::node::Connector;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::node::dialer::TlsFiles;
-use crate::node::dialer::{Dialer, Server};
+use crate::node::dialer::{Dialer, SentinelUrl, Server};
 #[cfg(feature = "native")]
 use crate::node::native::NativeConnector;
 #[cfg(feature = "redis")]
 use crate::node::redis::RedisConnector;
+use crate::node::{Address, Connector};
 use crate::protocol::Scripts;
+use crate::router::SentinelSettings;
 
 /// What [`Builder::connect`] connects by.
 #[cfg(not(feature = "redis"))]
@@ -27,6 +29,7 @@ use RedisConnector as Usual;
 #[derive(Clone, Default)]
 pub(super) struct UrlSettings {
     urls: Vec<String>,
+    sentinel: Option<Sentinel>,
     dialer: Dialer,
 }
 
@@ -35,6 +38,7 @@ impl fmt::Debug for UrlSettings {
         // Not the URLs: they may have passwords in them.
         f.debug_struct("UrlSettings")
             .field("urls", &self.urls.len())
+            .field("sentinel", &self.sentinel)
             .field("dialer", &self.dialer)
             .finish()
     }
@@ -44,7 +48,7 @@ impl fmt::Debug for UrlSettings {
 impl UrlSettings {
     /// One that was given: all of them go with URLs, and are said elsewhere where there are none.
     pub(super) fn given(&self) -> Option<&'static str> {
-        let UrlSettings { urls, dialer } = self;
+        let UrlSettings { urls, sentinel, dialer } = self;
         let Dialer {
             tls,
             credentials,
@@ -52,11 +56,13 @@ impl UrlSettings {
                 sessions: _,
             database: _, // the URLs' own
             client_name,
+            channels: _, // all are to servers
         } = dialer;
         let files = |TlsFiles { roots, client }: &TlsFiles| (roots.is_some(), client.is_some());
         let (roots, client) = tls.as_ref().map(files).unwrap_or_default();
         let settings = [
             ("servers", !urls.is_empty()),
+            ("sentinel", sentinel.is_some()),
             ("credentials", credentials.is_some()),
             ("client_name", client_name.is_some()),
             ("tls_roots", roots),
@@ -67,9 +73,19 @@ impl UrlSettings {
 }
 
 impl Builder {
-    /// The servers to begin with, by URL: any one node of the cluster is enough.
+    /// The servers to begin with, by URL: any one node of the cluster is enough. Or the sentinels of
+    /// a server, as [`Sentinel`] says.
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
+        self
+    }
+
+    /// The sentinels that say which server is the master, in place of [`servers`](Self::servers).
+    ///
+    /// The client asks them for the master each time it connects, and when there is trouble, and
+    /// subscribes to what they tell of changes. `docs/deployments.md` says what holds in a failover.
+    pub fn sentinel(mut self, sentinel: Sentinel) -> Self {
+        self.urls.sentinel = Some(sentinel);
         self
     }
 
@@ -107,16 +123,16 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or URLs that are none
-    /// or differ in what they say beside the address;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached;
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, URLs that are none or
+    /// differ in what they say beside the address, or a master's name that no sentinel knows;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server or no sentinel can be reached;
     /// [`Refused`](crate::ErrorKind::Refused) if it does not let this client in.
     ///
     /// # Cancel safety
     ///
     /// Dropped, no lock was taken yet, and what was opened is closed.
     pub async fn connect(self) -> Result<Locks> {
-        self.connect_by("connect", |dialer| Arc::new(Usual { dialer })).await
+        self.connect_by("connect", |dialer| Arc::new(Usual { dialer }) as _).await
     }
 
     /// Connects as [`connect`](Builder::connect) does, but by connections of this library's own.
@@ -126,19 +142,34 @@ impl Builder {
     /// As [`connect`](Builder::connect).
     #[cfg(feature = "native")]
     pub async fn connect_native(self) -> Result<Locks> {
-        self.connect_by("connect_native", |dialer| Arc::new(NativeConnector { dialer })).await
+        self.connect_by("connect_native", |dialer| Arc::new(NativeConnector { dialer }) as _).await
     }
 
     async fn connect_by(
         mut self,
         name: &str,
-        connector: impl FnOnce(Dialer) -> Arc<dyn Connector>,
+        connector: impl Fn(Dialer) -> Arc<dyn Connector>,
     ) -> Result<Locks> {
         refuse(self.given_scripts(), name)?;
         self.settings.check()?;
-        let UrlSettings { urls, dialer } = std::mem::take(&mut self.urls);
-        let (servers, dialer) = settled(&urls, dialer)?;
-        self.router.seeds = servers.into_iter().map(|server| server.address).collect();
+        let UrlSettings { urls, sentinel, dialer } = std::mem::take(&mut self.urls);
+        let dialer = match sentinel_of(&urls, sentinel)? {
+            Some(sentinel) => {
+                let dialer = dialer_to(&sentinel.servers, sentinel.uses_tls(), dialer)?;
+                self.router.sentinels = Some(SentinelSettings {
+                    master: sentinel.master()?.into(),
+                    nodes: sentinel.nodes()?,
+                    connector: connector(sentinel.dialer(&dialer)),
+                });
+                // Where certificates are for the sentinels alone.
+                Dialer { tls: dialer.tls.clone().filter(|_| sentinel.servers.tls), ..dialer }
+            }
+            None => {
+                let (seeds, dialer) = settled(&urls, dialer)?;
+                self.router.seeds = seeds;
+                dialer
+            }
+        };
         Locks::start(
             connector(dialer),
             Arc::new(SystemClock),
@@ -150,9 +181,30 @@ impl Builder {
     }
 }
 
+/// The sentinels that were named, by URL or otherwise.
+fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sentinel>> {
+    let mut of_sentinels = urls.iter().filter(|url| SentinelUrl::is_one(url)).peekable();
+    let Some(first) = of_sentinels.next_if(|_| sentinel.is_none()) else {
+        return match sentinel {
+            Some(_) if !urls.is_empty() => {
+                Err(Error::invalid("give `servers` or `sentinel`, not both"))
+            }
+            sentinel => Ok(sentinel),
+        };
+    };
+    if urls.iter().any(|url| !SentinelUrl::is_one(url)) {
+        return Err(Error::invalid("give URLs of servers or of sentinels, not both"));
+    }
+    let mut sentinel: Sentinel = first.parse()?;
+    for url in of_sentinels {
+        sentinel.join(url.parse()?)?;
+    }
+    Ok(Some(sentinel))
+}
+
 /// The servers, and how all of them are dialled: as the URLs say, which have to agree in that, and
 /// the settings beside them.
-fn settled(urls: &[String], mut dialer: Dialer) -> Result<(Vec<Server>, Dialer)> {
+fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
     let mut servers = Vec::new();
     for url in urls {
         let server: Server = url
@@ -171,15 +223,22 @@ fn settled(urls: &[String], mut dialer: Dialer) -> Result<(Vec<Server>, Dialer)>
     if !servers.iter().all(as_first) {
         return Err(Error::invalid("the URLs differ in credentials, TLS or database"));
     }
-    if first.tls {
+    let Server { tls, credentials, database, .. } = first.clone();
+    let dialer = dialer_to(&Servers { tls, credentials, database }, tls, dialer)?;
+    Ok((servers.into_iter().map(|server| server.address).collect(), dialer))
+}
+
+/// How these servers are dialled, with the settings beside the URLs.
+fn dialer_to(servers: &Servers, uses_tls: bool, mut dialer: Dialer) -> Result<Dialer> {
+    if uses_tls {
         dialer.tls.get_or_insert_default();
     } else if dialer.tls.is_some() {
         return Err(Error::invalid("certificates need URLs with rediss://"));
     }
-    dialer.database = first.database;
-    if !provided {
+    dialer.database = servers.database;
+    if dialer.credentials.is_none() {
         dialer.credentials =
-            first.credentials.clone().map(|credentials| Arc::new(credentials) as _);
+            servers.credentials.clone().map(|credentials| Arc::new(credentials) as _);
     }
-    Ok((servers, dialer))
+    Ok(dialer)
 }

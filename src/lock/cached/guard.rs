@@ -1,5 +1,6 @@
 //! Guards of a cached lock.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,37 +15,57 @@ use crate::lock::lease::{Lease, LeaseState};
 use crate::protocol::Mode;
 
 /// What a guard has: a share of the cached lease, or a lease of its own.
-#[derive(Debug)]
 pub struct Held {
     /// Cancelled when the guard ends; made for the first watch.
     over: OnceLock<CancellationToken>,
     by: By,
-    entry: Arc<Entry>,
 }
 
-#[derive(Debug)]
 enum By {
     Share(Share),
-    Lease(Hold),
+    Lease(Hold, Arc<Entry>),
     /// It was given back.
     Nothing,
 }
 
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe("Held", f)
+    }
+}
+
 impl Held {
+    fn describe(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its token is not asked for: that would spend it.
+        f.debug_struct(what)
+            .field("name", &self.entry().map_or("", Entry::name))
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+
     pub(super) fn new(entry: &Arc<Entry>, granted: Granted) -> Held {
         let by = match granted {
             Granted::Local(share) => By::Share(share),
             Granted::Plain(acquisition) => {
-                By::Lease(Hold(Lease::new(entry.client().clone(), acquisition)))
+                let lease = Lease::new(entry.client().clone(), acquisition);
+                By::Lease(Hold(lease), entry.clone())
             }
         };
-        Held { over: OnceLock::new(), by, entry: entry.clone() }
+        Held { over: OnceLock::new(), by }
+    }
+
+    fn entry(&self) -> Option<&Entry> {
+        match &self.by {
+            By::Share(share) => Some(share.entry()),
+            By::Lease(_, entry) => Some(entry),
+            By::Nothing => None,
+        }
     }
 
     fn token(&self) -> u64 {
         match &self.by {
             By::Share(share) => share.token(),
-            By::Lease(hold) => hold.0.token(),
+            By::Lease(hold, _) => hold.0.token(),
             By::Nothing => 0,
         }
     }
@@ -52,11 +73,11 @@ impl Held {
     fn remaining(&self) -> Duration {
         match &self.by {
             By::Share(share) => {
-                let now = self.entry.client().clock.now();
+                let now = share.entry().client().clock.now();
                 let left = |held: &Holding| if held.is_lost() { now } else { held.ends };
                 share.acquisition().holding(left).unwrap_or(now).since(now)
             }
-            By::Lease(hold) => hold.0.remaining(),
+            By::Lease(hold, _) => hold.0.remaining(),
             By::Nothing => Duration::ZERO,
         }
     }
@@ -76,9 +97,10 @@ impl Held {
     fn lease(&self) -> Option<Lease> {
         match &self.by {
             By::Share(share) => {
-                Some(Lease::new(self.entry.client().clone(), share.acquisition().clone()))
+                let client = share.entry().client().clone();
+                Some(Lease::new(client, share.acquisition().clone()))
             }
-            By::Lease(hold) => Some(hold.0.clone()),
+            By::Lease(hold, _) => Some(hold.0.clone()),
             By::Nothing => None,
         }
     }
@@ -108,9 +130,9 @@ impl Held {
     async fn release(mut self) -> Result<Released> {
         let was_held = self.is_held();
         match std::mem::replace(&mut self.by, By::Nothing) {
-            By::Lease(hold) => {
+            By::Lease(hold, entry) => {
                 let released = hold.release().await;
-                self.entry.plain_released();
+                entry.plain_released();
                 released
             }
             _ if was_held => Ok(Released::Released),
@@ -121,7 +143,7 @@ impl Held {
     async fn downgrade(&mut self) -> Result<()> {
         match &mut self.by {
             By::Share(share) => share.downgrade(),
-            By::Lease(hold) => {
+            By::Lease(hold, _) => {
                 hold.0.client.on(&hold.0.acquisition, Event::Downgrade);
                 hold.0.downgraded().await?;
             }
@@ -136,8 +158,8 @@ impl Drop for Held {
         if let Some(over) = self.over.get() {
             over.cancel();
         }
-        if let By::Lease(_) = &self.by {
-            self.entry.plain_released();
+        if let By::Lease(_, entry) = &self.by {
+            entry.plain_released();
         }
     }
 }
@@ -162,8 +184,13 @@ macro_rules! guard {
         /// It is not a [`Lease`](crate::Lease), which can be cloned and outlives its guard: the next
         /// local holder has the same lease.
         #[must_use = "the lock is given back as soon as the guard is dropped"]
-        #[derive(Debug)]
         pub struct $name(Held);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.describe(stringify!($name), f)
+            }
+        }
 
         impl $name {
             /// The fencing token: greater than every one that another local or remote writer had

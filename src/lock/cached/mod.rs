@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::client::Handle;
-use crate::client::cache::{Entry, SHORTEST_LEASE};
+use crate::client::cache::{Entry, PlainBecause, SHORTEST_LEASE};
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedReadGuard, CachedWriteGuard};
 use crate::lock::cached::request::{CachedAcquire, TryCached};
@@ -65,7 +65,7 @@ pub struct LocalStatus {
     /// The lease that is cached, if there is one.
     pub hold: Option<Mode>,
     /// Why there is none, and will be none by the next request.
-    pub plain_because: Option<&'static str>,
+    pub plain_because: Option<PlainBecause>,
 }
 
 impl RwLock {

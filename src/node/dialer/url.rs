@@ -5,12 +5,28 @@ use std::net::Ipv6Addr;
 use crate::node::{Address, Credentials};
 
 const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// What marks the URL of sentinels.
+const OF_SENTINELS: &str = "+sentinel";
 
 /// What the URL of a server says: `redis://[[user]:password@]host[:port][/database]`, or
 /// `rediss://` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) address: Address,
+    pub(crate) tls: bool,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) database: i64,
+}
+
+/// What the URL of sentinels says:
+/// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database]`, or
+/// `rediss+sentinel://` for TLS, to them and to the servers. The credentials are for the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SentinelUrl {
+    pub(crate) sentinels: Vec<Address>,
+    pub(crate) master: String,
     pub(crate) tls: bool,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: i64,
@@ -25,29 +41,73 @@ impl std::str::FromStr for Server {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Server, UrlError> {
-        let (scheme, rest) = url.split_once("://").ok_or(UrlError("it has no scheme"))?;
-        let tls = is_tls(scheme)?;
-        if let Some((_, fragment)) = rest.split_once('#') {
-            return Err(UrlError(match fragment {
-                "insecure" => "a certificate that is not checked protects nothing",
-                _ => "it has a fragment",
-            }));
-        }
-        if rest.contains('?') {
-            return Err(UrlError("it has a query"));
-        }
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (user, place) = match authority.rsplit_once('@') {
-            Some((user, place)) => (Some(user), place),
-            None => (None, authority),
-        };
+        let Parts { scheme, user, place, path } = parts(url)?;
         Ok(Server {
-            address: address(place)?,
-            tls,
+            tls: is_tls(scheme)?,
+            address: address(place, PORT)?,
             credentials: user.map(credentials).transpose()?.flatten(),
-            database: database(path.trim_end_matches('/'))?,
+            database: database(path)?,
         })
     }
+}
+
+impl SentinelUrl {
+    /// Whether that is meant to be one.
+    pub(crate) fn is_one(url: &str) -> bool {
+        url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with(OF_SENTINELS))
+    }
+}
+
+impl std::str::FromStr for SentinelUrl {
+    type Err = UrlError;
+
+    fn from_str(url: &str) -> Result<SentinelUrl, UrlError> {
+        let Parts { scheme, user, place, path } = parts(url)?;
+        let scheme = scheme.strip_suffix(OF_SENTINELS).ok_or(UrlError("it names no sentinels"))?;
+        let (master, path) = path.split_once('/').unwrap_or((path, ""));
+        let master = decoded(master)?;
+        if master.is_empty() {
+            return Err(UrlError("it does not name the master, as in `/mymaster`"));
+        }
+        Ok(SentinelUrl {
+            tls: is_tls(scheme)?,
+            sentinels: place.split(',').map(sentinel).collect::<Result<_, _>>()?,
+            master,
+            credentials: user.map(credentials).transpose()?.flatten(),
+            database: database(path)?,
+        })
+    }
+}
+
+/// A sentinel: `host`, `host:port`, or the same with an IPv6 address in brackets.
+pub(crate) fn sentinel(place: &str) -> Result<Address, UrlError> {
+    address(place, SENTINEL_PORT)
+}
+
+struct Parts<'a> {
+    scheme: &'a str,
+    user: Option<&'a str>,
+    place: &'a str,
+    path: &'a str,
+}
+
+fn parts(url: &str) -> Result<Parts<'_>, UrlError> {
+    let (scheme, rest) = url.split_once("://").ok_or(UrlError("it has no scheme"))?;
+    if let Some((_, fragment)) = rest.split_once('#') {
+        return Err(UrlError(match fragment {
+            "insecure" => "a certificate that is not checked protects nothing",
+            _ => "it has a fragment",
+        }));
+    }
+    if rest.contains('?') {
+        return Err(UrlError("it has a query"));
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, place) = match authority.rsplit_once('@') {
+        Some((user, place)) => (Some(user), place),
+        None => (None, authority),
+    };
+    Ok(Parts { scheme, user, place, path: path.trim_end_matches('/') })
 }
 
 fn is_tls(scheme: &str) -> Result<bool, UrlError> {
@@ -72,7 +132,7 @@ fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
 }
 
 /// `host`, `host:port`, or the same with an IPv6 address in brackets.
-fn address(place: &str) -> Result<Address, UrlError> {
+fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or(UrlError("a bracket is open"))?;
@@ -91,7 +151,7 @@ fn address(place: &str) -> Result<Address, UrlError> {
         return Err(UrlError("nobody can be reached at a wildcard address"));
     }
     let port = match (port, port.strip_prefix(':')) {
-        ("" | ":", _) => PORT,
+        ("" | ":", _) => usual_port,
         (_, Some(digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
             digits.parse().map_err(|_| UrlError("no port has that number"))?
         }
@@ -212,6 +272,36 @@ mod tests {
             !server("redis://user:secret@host:port").unwrap_err().to_string().contains("secret")
         );
         assert!(server("rediss://host/#insecure").is_err());
+    }
+
+    #[test]
+    fn urls_of_sentinels() {
+        let parse = |url: &str| url.parse::<SentinelUrl>();
+        let url = parse("redis+sentinel://user:p%40ss@s1,s2:1,[::1]:2/my%20master/3").unwrap();
+        let sentinels: Vec<_> = url.sentinels.iter().map(ToString::to_string).collect();
+        assert_eq!(sentinels, ["s1:26379", "s2:1", "[::1]:2"]);
+        assert_eq!((&*url.master, url.database, url.tls), ("my master", 3, false));
+        assert_eq!(url.credentials, Some(Credentials::new("user", "p@ss")));
+        assert_eq!(parse("valkey+sentinel://s/m/").map(|url| url.database), Ok(0));
+        assert_eq!(
+            parse("rediss+sentinel://s/m").map(|url| url.tls).ok(),
+            cfg!(feature = "tls").then_some(true)
+        );
+        for (wrong, why) in [
+            ("redis+sentinel://s", "does not name the master"),
+            ("redis+sentinel://s/", "does not name the master"),
+            ("redis+sentinel://s/m/x", "database"),
+            ("redis+sentinel:///m", "no host"),
+            ("redis+sentinel://s,/m", "no host"),
+            ("redis+sentinel://s/m?db=1", "query"),
+            ("redis+sentinel://s#m", "fragment"),
+            ("http+sentinel://s/m", "TCP"),
+            ("redis://s/m", "no sentinels"),
+        ] {
+            let error = parse(wrong).unwrap_err().to_string();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+        assert!(SentinelUrl::is_one("http+sentinel://x") && !SentinelUrl::is_one("redis://x"));
     }
 
     #[test]

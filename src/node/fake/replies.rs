@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::{Act, FakeSentinel, refusal};
 use crate::node::{Address, Reply, ServerError};
 
 pub(crate) fn address(host: &str) -> Address {
@@ -39,4 +40,40 @@ pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> Reply {
         Reply::List(vec![Reply::Int(first.into()), Reply::Int(last.into()), node])
     };
     Reply::List(ranges.iter().map(range).collect())
+}
+
+/// What a sentinel at that host answers to a subcommand of `SENTINEL`.
+pub(super) fn of_sentinel(host: &str, sentinel: Option<FakeSentinel>, subcommand: &str) -> Act {
+    let Some(FakeSentinel { id, epoch, takes, master, run_id, peers }) = sentinel else {
+        return refusal("ERR unknown command 'SENTINEL'");
+    };
+    let peers: Vec<&str> = peers.iter().copied().filter(|peer| *peer != host).collect();
+    let list = |words: &[&str]| Reply::List(words.iter().map(|word| text(word)).collect());
+    let unknown = || refusal("ERR No such master with that name");
+    let Some(master) = master else {
+        return match subcommand {
+            "MYID" => Act::Answer(text(&id_of(host))),
+            "GET-MASTER-ADDR-BY-NAME" => Act::Answer(Reply::Nil),
+            _ => unknown(),
+        };
+    };
+    Act::Late(
+        takes,
+        match subcommand {
+            "MYID" => text(&id_of(id.unwrap_or(host))),
+            "GET-MASTER-ADDR-BY-NAME" => list(&[master, "1"]),
+            "MASTER" => {
+                let (epoch, others) = (epoch.to_string(), peers.len().to_string());
+                let own = format!("{master}-0123456789abcdef");
+                let run_id = run_id.unwrap_or(&own);
+                let place = ["ip", master, "port", "1", "runid", run_id];
+                let rest = ["config-epoch", &epoch, "num-other-sentinels", &others];
+                list(&[&place[..], &rest].concat())
+            }
+            _ => {
+                let peer = |peer: &&str| list(&["runid", &id_of(peer), "ip", peer, "port", "1"]);
+                Reply::List(peers.iter().map(peer).collect())
+            }
+        },
+    )
 }

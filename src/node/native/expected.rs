@@ -112,17 +112,17 @@ impl Expectations {
         let mut text = || texts.next().flatten();
         let (kind, channel) = (text()?, text()?);
         match &*kind {
-            b"ssubscribe" => {
+            b"ssubscribe" | b"subscribe" => {
                 self.take(|expected| matches!(expected, Expected::Join(one) if *one == channel));
                 Some(Notice::Joined { channel })
             }
-            b"sunsubscribe" => {
+            b"sunsubscribe" | b"unsubscribe" => {
                 // The server may have said so unasked just before. Then the answer follows, and is
                 // no answer to anything.
                 self.take(|expected| matches!(expected, Expected::Leave(one) if *one == channel));
                 Some(Notice::Left { channel })
             }
-            b"smessage" => Some(Notice::Message { channel, payload: text()? }),
+            b"smessage" | b"message" => Some(Notice::Message { channel, payload: text()? }),
             _ => None,
         }
     }
@@ -217,6 +217,8 @@ mod tests {
         let payload = channel("payload");
         let expected = Notice::Message { channel: channel("c"), payload };
         assert_eq!(notice(expectations.hear(message).unwrap()), expected);
+        let message = Said::Push(vec![text("message"), text("c"), text("payload")]);
+        assert_eq!(notice(expectations.hear(message).unwrap()), expected, "of a sentinel");
         assert!(expectations.hear(Said::Push(vec![Reply::Int(1)])).unwrap().is_none());
         assert!(expectations.hear(push("invalidate", "c")).unwrap().is_none());
     }

@@ -6,18 +6,24 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use futures::FutureExt;
 
+use crate::node::dialer::Channels;
 use crate::node::native::Connection;
 use crate::node::native::expected::Expected;
 use crate::node::{Command, MessageHandler, NodeFuture, Reply, Subscription};
 
 pub(super) struct NativeSubscription {
     connection: Connection,
+    channels: Channels,
     handler: Arc<OnceLock<MessageHandler>>,
 }
 
 impl NativeSubscription {
-    pub(super) fn new(connection: Connection, handler: Arc<OnceLock<MessageHandler>>) -> Self {
-        NativeSubscription { connection, handler }
+    pub(super) fn new(
+        connection: Connection,
+        channels: Channels,
+        handler: Arc<OnceLock<MessageHandler>>,
+    ) -> Self {
+        NativeSubscription { connection, channels, handler }
     }
 }
 
@@ -42,7 +48,7 @@ impl Subscription for NativeSubscription {
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         let prefix = asking.then(|| (Command::new().word("ASKING"), Expected::Anything));
-        let join = Command::new().word("SSUBSCRIBE").word(channel);
+        let join = self.channels.join(channel);
         let joined = Expected::Join(Bytes::copy_from_slice(channel));
         let (commands, expected): (Vec<_>, Vec<_>) =
             prefix.into_iter().chain([(join, joined)]).unzip();
@@ -50,7 +56,7 @@ impl Subscription for NativeSubscription {
     }
 
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
-        let leave = Command::new().word("SUNSUBSCRIBE").word(channel);
+        let leave = self.channels.leave(channel);
         let left = Expected::Leave(Bytes::copy_from_slice(channel));
         async move { self.connection.wire.put(&[leave], [left]) }.boxed()
     }

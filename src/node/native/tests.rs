@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::node::Notice;
+use crate::node::dialer::Channels;
 
 const ROOM: usize = 1 << 16;
 
@@ -196,7 +197,7 @@ async fn messages_go_to_the_handler_and_the_rest_is_told() {
     let listener = Listener { notify, handler: handler.clone() };
     let connection = Connection::over_halves(tokio::io::split(ours), Some(listener));
     let subscription: Arc<dyn crate::node::Subscription> =
-        Arc::new(NativeSubscription::new(connection, handler));
+        Arc::new(NativeSubscription::new(connection, Channels::Sharded, handler));
     subscription.join(b"c", true).await.unwrap();
     let message = b">3\r\n+smessage\r\n+c\r\n+early\r\n";
     server.write_all(b"+OK\r\n>3\r\n+ssubscribe\r\n+c\r\n:1\r\n").await.unwrap();

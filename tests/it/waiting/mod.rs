@@ -1,7 +1,7 @@
 //! Waiting on a real cluster: in what order locks are granted, how waiters are told, and
 //! that nobody who has gone, or who loses interest, leaves anything behind.
 
-mod child;
+pub mod child;
 mod counts;
 mod deaf;
 mod dropping;

@@ -1,0 +1,195 @@
+//! The sentinels that watch the server: where they say that it is, and whether they could replace
+//! it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::checks::LEASE;
+use super::finding::{Finding, Level};
+use super::probe::{Address, Deployment, Entrance, ask};
+use crate::args::Servers;
+use crate::exit::{Failure, UNAVAILABLE, USAGE};
+use crate::show;
+
+/// With fewer, the death of one can leave none that may replace the master.
+const FEWEST: usize = 3;
+
+/// What an election and the news of it take beside the silence, measured; some more in the worst
+/// case.
+const ELECTION: Duration = Duration::from_secs(3);
+
+pub struct Sentinels {
+    /// The user and its password for the servers, as in the URL, with the scheme before it.
+    start: String,
+    /// The database, with a slash before it.
+    end: String,
+    master: Address,
+    all: Vec<Sentinel>,
+}
+
+struct Sentinel {
+    address: Address,
+    /// What it says of the master, or why it says nothing.
+    says: Result<BTreeMap<String, String>, String>,
+}
+
+impl Sentinels {
+    /// Asks all of them.
+    pub async fn look(servers: &Servers, url: &str) -> Result<Sentinels, Failure> {
+        let wrong = || {
+            let message = "not the URL of sentinels; give redis+sentinel://HOST[:PORT]/MASTER";
+            Failure::new(USAGE, message)
+        };
+        let (scheme, rest) = url.split_once("+sentinel://").ok_or_else(wrong)?;
+        let (authority, path) = rest.split_once('/').ok_or_else(wrong)?;
+        let (user, places) = match authority.rsplit_once('@') {
+            Some((user, places)) => (format!("{user}@"), places),
+            None => (String::new(), authority),
+        };
+        let (name, database) = match path.split_once('/') {
+            Some((name, database)) => (name, format!("/{database}")),
+            None => (path, String::new()),
+        };
+        let urls = places.split(',').map(|place| match place.rsplit_once(':') {
+            Some((_, port)) if !port.contains(']') => format!("{scheme}://{place}"),
+            _ => format!("{scheme}://{place}:26379"),
+        });
+        let (user_there, password) = servers.sentinel_credentials()?.unzip();
+        let entrance = Entrance::new(servers, urls.collect())?
+            .with_credentials(user_there.flatten(), password);
+        let entrance = &entrance;
+        let asked = entrance.seeds().iter().map(|address| async move {
+            Sentinel { address: address.clone(), says: say(entrance, address, name).await }
+        });
+        let all = join_all(asked).await;
+        let named = all.iter().filter_map(|sentinel| {
+            let says = sentinel.says.as_ref().ok()?;
+            Some((epoch(says), master(says)?))
+        });
+        let Some((_, master)) = named.max_by_key(|(epoch, _)| *epoch) else {
+            let whys = all.iter().filter_map(|sentinel| {
+                Some(format!("{}: {}", sentinel.address, sentinel.says.as_ref().err()?))
+            });
+            let whys = whys.collect::<Vec<_>>().join(", ");
+            return Err(Failure::new(
+                UNAVAILABLE,
+                format!(
+                    "no sentinel names the master `{name}`: {whys}; see that they run and that --redis names them"
+                ),
+            ));
+        };
+        Ok(Sentinels { start: format!("{scheme}://{user}"), end: database, master, all })
+    }
+
+    pub fn master_url(&self) -> String {
+        format!("{}{}{}", self.start, self.master, self.end)
+    }
+}
+
+/// The fields that it tells of the master, with the address that it gives to clients.
+async fn say(
+    entrance: &Entrance,
+    address: &Address,
+    name: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let said = async {
+        let connection = &mut entrance.open(address).await?;
+        let mut says: BTreeMap<String, String> =
+            ask(connection, &format!("SENTINEL MASTER {name}")).await?;
+        let named: Option<(String, String)> =
+            ask(connection, &format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}")).await?;
+        if let Some((host, port)) = named {
+            says.extend([("ip".to_owned(), host), ("port".to_owned(), port)]);
+        }
+        Ok(says)
+    };
+    said.await.map_err(|error: redis::RedisError| error.to_string())
+}
+
+fn master(says: &BTreeMap<String, String>) -> Option<Address> {
+    let port = says.get("port")?.parse().ok()?;
+    Some(Address { host: says.get("ip")?.clone(), port })
+}
+
+fn epoch(says: &BTreeMap<String, String>) -> u64 {
+    number(says, "config-epoch").unwrap_or(0)
+}
+
+fn number(says: &BTreeMap<String, String>, field: &str) -> Option<u64> {
+    says.get(field).and_then(|digits| digits.parse().ok())
+}
+
+pub fn all(deployment: &Deployment) -> Vec<Finding> {
+    let Some(sentinels) = &deployment.sentinels else {
+        return Vec::new();
+    };
+    let mut findings: Vec<Finding> =
+        sentinels.all.iter().map(|sentinel| at_sentinel(sentinel, &sentinels.master)).collect();
+    findings.extend(number_of(sentinels));
+    findings.extend(failover(sentinels));
+    findings.extend(cut_off(deployment));
+    findings
+}
+
+fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Finding {
+    let finding = match sentinel.says.as_ref().map(master) {
+        Err(why) => Finding::new(
+            Level::Warning,
+            format!("this sentinel cannot be queried: {why}; see that it runs"),
+        ),
+        Ok(Some(master)) if master == *agreed => {
+            Finding::new(Level::Fine, format!("names the master {agreed}"))
+        }
+        Ok(_) => Finding::new(
+            Level::Warning,
+            format!(
+                "names another master than {agreed}, which a newer failover made one; look again in a few seconds"
+            ),
+        ),
+    };
+    finding.at(sentinel.address.to_string())
+}
+
+fn number_of(sentinels: &Sentinels) -> Option<Finding> {
+    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.says.as_ref().ok());
+    let others = says.filter_map(|says| number(says, "num-other-sentinels"));
+    let count = others.max()? as usize + 1;
+    (count < FEWEST).then(|| {
+        let counted = show::count(count as u64, "sentinel watches", "sentinels watch");
+        let advice = "have three at least, on machines of their own";
+        Finding::new(
+            Level::Warning,
+            format!("{counted} the server: without one of them it may not be replaced; {advice}"),
+        )
+    })
+}
+
+fn failover(sentinels: &Sentinels) -> Option<Finding> {
+    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.says.as_ref().ok());
+    let silence = says.filter_map(|says| number(says, "down-after-milliseconds")).max()?;
+    let takes = Duration::from_millis(silence) + ELECTION;
+    (takes > LEASE).then(|| {
+        let (takes, lease) = (show::time(takes), show::time(LEASE));
+        let advice = "set lower down-after-milliseconds or take longer leases";
+        Finding::new(
+            Level::Warning,
+            format!("a failover takes up to {takes}: shorter leases are lost in it, {lease} unless set; {advice}"),
+        )
+    })
+}
+
+/// Redis tells how many good replicas there are only where it needs some.
+fn cut_off(deployment: &Deployment) -> Option<Finding> {
+    let facts = deployment.nodes.first()?.facts.as_ref().ok()?;
+    let is_told = facts.info.contains_key("connected_slaves");
+    let is_set = facts.info.contains_key("min_slaves_good_slaves");
+    (is_told && !is_set).then(|| {
+        let advice = "set min-replicas-to-write 1, or take locks that a replica confirms";
+        Finding::new(
+            Level::Warning,
+            format!("a master that is cut off from its replicas goes on granting while another takes over; {advice}"),
+        )
+    })
+}

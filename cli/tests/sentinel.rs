@@ -1,0 +1,77 @@
+//! A server that sentinels watch.
+
+use crate::support::{Result, Sentinels, ServerSettings, Watch};
+use crate::tool::{self, Tool};
+
+#[tokio::test]
+async fn the_command_finds_the_master_by_its_sentinels() -> Result {
+    let sentinels = Sentinels::start_with(Watch {
+        servers: ServerSettings::default().password("of-servers").line("appendonly yes"),
+        of_sentinels: ServerSettings::default().password("of-sentinels"),
+        ..Watch::default()
+    })
+    .await?;
+    let tool = Tool::new([sentinels.url()]);
+    let ran = async |args: &[&str]| {
+        let mut command = tool.command(args);
+        command.env("RWLEASE_SENTINEL_PASSWORD", "of-sentinels");
+        tool::ran(command).await
+    };
+    let held = ran(&["run", "a", "--", "echo", "held"]).await?;
+    assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
+    let old = sentinels.master().await?;
+    let new = sentinels.fail_over().await?;
+    assert_ne!(old, new);
+    let held = ran(&["run", "a", "--", "echo", "again"]).await?;
+    assert_eq!((held.status, held.out.as_str()), (Some(0), "again\n"), "{held:?}");
+
+    let looked = ran(&["doctor"]).await?;
+    assert_eq!(looked.status, Some(0), "{looked:?}");
+    let master = sentinels.server(new).address();
+    for line in [
+        "a single server that sentinels watch",
+        &format!("names the master {master}"),
+        "a lock was taken, handed over and given back",
+        "1 replica in step",
+        "set min-replicas-to-write 1",
+    ] {
+        assert!(looked.out.contains(line), "{line}: {}", looked.out);
+    }
+    assert!(!looked.out.contains("down-after"), "{}", looked.out);
+
+    let locked_out = tool.run(&["status", "a"]).await?;
+    assert_eq!(locked_out.status, Some(77), "{locked_out:?}");
+    let wrong = sentinels.url_of(sentinels.sentinels(), "another");
+    let unknown = ran(&["status", "a", "--redis", &wrong]).await?;
+    assert_eq!(unknown.status, Some(64), "{unknown:?}");
+    assert!(unknown.err.contains("`another`"), "{unknown:?}");
+    let unknown = ran(&["doctor", "--redis", &wrong]).await?;
+    assert_eq!(unknown.status, Some(69), "{unknown:?}");
+    let both = format!("{},{}", sentinels.url(), sentinels.server(new).url());
+    let both = ran(&["status", "a", "--redis", &both]).await?;
+    assert_eq!(both.status, Some(64), "{both:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_doctor_looks_at_the_sentinels() -> Result {
+    let sentinels = Sentinels::start_with(Watch {
+        sentinels: 2,
+        servers: ServerSettings::default().line("min-replicas-to-write 1"),
+        ..Watch::default()
+    })
+    .await?;
+    for sentinel in sentinels.sentinels() {
+        sentinel.say::<()>("SENTINEL SET mymaster down-after-milliseconds 30000").await?;
+    }
+    let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("2 sentinels watch the server"), "{}", ran.out);
+    assert!(ran.out.contains("a failover takes up to 33s"), "{}", ran.out);
+    assert!(!ran.out.contains("min-replicas-to-write"), "{}", ran.out);
+    sentinels.sentinel(1).kill()?;
+    let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("this sentinel cannot be queried"), "{}", ran.out);
+    Ok(())
+}

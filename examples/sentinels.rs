@@ -1,0 +1,31 @@
+//! A lock on a server that sentinels watch. A replica confirms it, so that it outlives the master.
+//!
+//! `RWLEASE_URL=redis+sentinel://s1,s2,s3/mymaster`, and `SENTINEL_PASSWORD` if the sentinels have
+//! one of their own; without a URL, on servers in this process.
+
+use std::env::var;
+use std::time::Duration;
+
+use rwlease::{Credentials, Locks, Result, Sentinel};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let locks = match var("RWLEASE_URL") {
+        Ok(url) => Locks::builder().sentinel(sentinels(&url)?).connect().await?,
+        Err(_) => Locks::embedded().await?,
+    };
+    // Longer than a failover takes.
+    let lease = Duration::from_secs(30);
+    let order = locks.rwlock("order:{42}")?.write().replicas(1).lease(lease).await?;
+    println!("held, and a replica knows: token {}", order.token());
+    order.release().await?;
+    Ok(())
+}
+
+fn sentinels(url: &str) -> Result<Sentinel> {
+    let sentinels: Sentinel = url.parse()?;
+    Ok(match var("SENTINEL_PASSWORD") {
+        Ok(password) => sentinels.credentials(Credentials::password(password)),
+        Err(_) => sentinels,
+    })
+}

@@ -1,0 +1,76 @@
+//! A lease, with a wait for its loss.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+
+use crate::blocking::runner::{run, spawn};
+use crate::error::Result;
+use crate::lock::lease;
+
+/// A lease on a lock: derefs to [`rwlease::Lease`](crate::Lease), for what needs no waiting.
+///
+/// A clone can be passed to other threads, and does not keep the lock.
+#[derive(Clone, Debug)]
+pub struct Lease(pub(super) lease::Lease);
+
+impl Lease {
+    /// Waits until the lease is lost or given back. See [`Lease::lost`](crate::Lease::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    pub fn lost(&self) -> Result<()> {
+        run(self.0.lost())
+    }
+
+    /// Waits until the lease is lost or given back, but no longer than `limit`: whether it is by
+    /// then.
+    ///
+    /// # Errors
+    ///
+    /// As [`lost`](Self::lost).
+    pub fn lost_within(&self, limit: Duration) -> Result<bool> {
+        run(async {
+            let clock = &self.0.client.clock;
+            let limit = clock.sleep_until(clock.now().after(limit));
+            matches!(select(std::pin::pin!(self.0.lost()), limit).await, Either::Left(_))
+        })
+    }
+
+    /// Calls `told` when the lease is lost, and not if it is given back before: in the background,
+    /// where it must not block, and may wake the thread that works under the lock. For the losses
+    /// of all leases of a client there is [`Builder::on_lost`](crate::Builder::on_lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the system has no thread for the
+    /// background.
+    pub fn on_lost(&self, told: impl FnOnce() + Send + 'static) -> Result<()> {
+        let lease = self.0.clone();
+        spawn(async move {
+            lease.lost().await;
+            if lease.with(|_| ()).is_some() {
+                told();
+            }
+        })
+    }
+
+    /// As [`Lease::renew`](crate::Lease::renew).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    pub fn renew(&self) -> Result<()> {
+        run(self.0.renew())?
+    }
+}
+
+impl Deref for Lease {
+    type Target = lease::Lease;
+
+    fn deref(&self) -> &lease::Lease {
+        &self.0
+    }
+}

@@ -1,0 +1,145 @@
+//! A client of one cluster, for a program without a runtime.
+
+use std::time::Duration;
+
+use crate::blocking::leader::Leader;
+use crate::blocking::mutex::Mutex;
+use crate::blocking::request::Request;
+use crate::blocking::runner::run;
+use crate::blocking::rwlock::RwLock;
+use crate::blocking::together::Reentrant;
+use crate::error::Result;
+use crate::lock::multi::Multi;
+use crate::lock::{list, locks};
+
+/// [`Locks`](crate::Locks).
+#[derive(Clone, Debug)]
+pub struct Locks(pub(super) locks::Locks);
+
+impl Locks {
+    /// As [`Locks::connect`](crate::Locks::connect).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    #[cfg(any(feature = "native", feature = "redis"))]
+    pub fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Locks> {
+        Locks::connect_by(locks::Locks::connect(urls))
+    }
+
+    /// As [`Locks::embedded`](crate::Locks::embedded).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Result<Locks> {
+        Locks::connect_by(locks::Locks::embedded())
+    }
+
+    /// A client with settings of its own, connected in whatever way: awaits what a
+    /// [`Builder`](crate::Builder) gives.
+    ///
+    /// ```no_run
+    /// # #[cfg(any(feature = "native", feature = "redis"))]
+    /// # fn example() -> rwlease::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// use rwlease::blocking::Locks;
+    ///
+    /// let settings = rwlease::Locks::builder().servers(["redis://127.0.0.1:7000"]);
+    /// let locks = Locks::connect_by(settings.lease(Duration::from_secs(10)).connect())?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    pub fn connect_by(connecting: impl Future<Output = Result<locks::Locks>>) -> Result<Locks> {
+        run(connecting)?.map(Locks)
+    }
+
+    /// As [`Locks::rwlock`](crate::Locks::rwlock).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
+        self.0.rwlock(name).map(RwLock)
+    }
+
+    /// As [`Locks::mutex`](crate::Locks::mutex).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        self.0.mutex(name).map(Mutex)
+    }
+
+    /// As [`Locks::leader`](crate::Locks::leader).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
+        self.0.leader(name).map(Leader::new)
+    }
+
+    /// As [`Locks::multi`](crate::Locks::multi).
+    pub fn multi(&self) -> Request<Multi> {
+        Request(self.0.multi())
+    }
+
+    /// As [`Locks::reentrant`](crate::Locks::reentrant).
+    pub fn reentrant(&self) -> Reentrant {
+        Reentrant(self.0.reentrant())
+    }
+
+    /// As [`Locks::list`](crate::Locks::list).
+    pub fn list(&self, start: impl AsRef<str>) -> Listing {
+        Listing(self.0.list(start))
+    }
+
+    /// As [`Locks::client_id`](crate::Locks::client_id).
+    pub fn client_id(&self) -> String {
+        self.0.client_id()
+    }
+
+    /// As [`Locks::shutdown`](crate::Locks::shutdown).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    pub fn shutdown(&self, within: Duration) -> Result<Vec<String>> {
+        run(self.0.shutdown(within))
+    }
+}
+
+/// The async client, for the threads of a program that have a runtime.
+impl AsRef<locks::Locks> for Locks {
+    fn as_ref(&self) -> &locks::Locks {
+        &self.0
+    }
+}
+
+/// [`Listing`](crate::Listing).
+#[must_use = "a listing sends nothing until it is read"]
+#[derive(Debug)]
+pub struct Listing(list::Listing);
+
+impl Listing {
+    /// As [`Listing::step`](crate::Listing::step).
+    pub fn step(self, keys: u32) -> Self {
+        Listing(self.0.step(keys))
+    }
+
+    /// As [`Listing::next_page`](crate::Listing::next_page).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    pub fn next_page(&mut self) -> Result<Option<Vec<String>>> {
+        run(self.0.next_page())?
+    }
+}

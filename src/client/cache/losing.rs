@@ -1,0 +1,36 @@
+//! The loss of a hold.
+
+use crate::client::acquisition::Event;
+use crate::client::cache::entry::Entry;
+use crate::client::cache::hold::Hold;
+use crate::client::cache::telemetry;
+use crate::client::lost::Loss;
+use crate::client::telemetry::lost;
+use crate::clock::Moment;
+
+/// Nobody holds by it any more. Told once for all guards, and not to users if there are none.
+pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
+    hold.lose();
+    let look = hold.look();
+    let guards = look.readers() + u64::from(look.has_writer());
+    let held = hold.acquisition.holding(|holding| (holding.mode, holding.ends));
+    // Where another history of the lock is served by now, the lease stands there all the same.
+    entry.client.on_at(now, &hold.acquisition, Event::Drop);
+    let Some((mode, ends)) = held else {
+        return; // by the end of the client
+    };
+    telemetry::lost(&entry.lock, guards > 0);
+    if guards > 0 {
+        let outcome = if now < ends { "taken" } else { "expired" };
+        let loss = Loss {
+            lock: entry.lock.name.clone(),
+            slot: entry.lock.slot,
+            mode,
+            token: hold.last_token(),
+            held: now.since(hold.since),
+            guards,
+        };
+        lost(&loss, outcome);
+        entry.client.settings.on_lost.tell(&loss);
+    }
+}

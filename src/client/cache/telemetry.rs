@@ -1,0 +1,145 @@
+//! What the caches of a client tell.
+
+use std::time::Duration;
+
+use tracing::debug;
+
+use crate::client::cache::PlainBecause;
+use crate::client::telemetry::word;
+use crate::protocol::{LockKey, Mode};
+use crate::telemetry::{count, count_each, measure};
+
+/// How a cached lease was lost.
+const IDLE: &str = "idle";
+const USED: &str = "used";
+
+/// What the metrics are, for exporters that tell.
+#[cfg(feature = "metrics")]
+pub(crate) fn describe() {
+    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+    describe_gauge!("rwlease_cache_leases", "Leases that are cached");
+    describe_counter!("rwlease_cache_grants_total", "Grants out of cached leases, in memory");
+    describe_counter!(
+        "rwlease_cache_plain_total",
+        "Requests for cached locks that went to the server by themselves"
+    );
+    describe_counter!("rwlease_cache_contacts_total", "Renewals of cached leases");
+    describe_counter!("rwlease_cache_recalls_total", "Recalls that came");
+    describe_histogram!(
+        "rwlease_cache_recall_seconds",
+        Unit::Seconds,
+        "From a recall to the end of the cached lease, or to its downgrade"
+    );
+    describe_counter!(
+        "rwlease_cache_min_holds_total",
+        "Recalls that came within the minimum hold of a lease in use"
+    );
+    describe_histogram!(
+        "rwlease_cache_penalty_seconds",
+        Unit::Seconds,
+        "For how long a lock is plain that was called back too soon"
+    );
+    describe_counter!("rwlease_cache_lost_total", "Cached leases that were lost");
+    // A rate sees only what has been there before.
+    for outcome in [IDLE, USED] {
+        metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
+    }
+    metrics::counter!("rwlease_cache_min_holds_total").increment(0);
+}
+
+/// So many cached leases more, or less.
+pub(crate) fn leases(change: isize) {
+    #[cfg(feature = "metrics")]
+    metrics::gauge!("rwlease_cache_leases").increment(change as f64);
+    #[cfg(not(feature = "metrics"))]
+    let _ = change;
+}
+
+/// So many grants out of a lease with this mode.
+pub(super) fn granted(mode: Mode, grants: u32) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("rwlease_cache_grants_total", "lease" => word(mode)).increment(grants.into());
+    #[cfg(not(feature = "metrics"))]
+    let _ = (mode, grants);
+}
+
+/// A request goes to the server by itself.
+pub(super) fn plain(why: PlainBecause) {
+    plain_for(why.word());
+}
+
+/// The same, of a request that had waited for a cached lease which could not be acquired.
+pub(super) fn plain_after_failure() {
+    plain_for("failed");
+}
+
+/// The same, of a try: it acquires no lease that is cached.
+pub(super) fn plain_try() {
+    plain_for("try");
+}
+
+fn plain_for(reason: &'static str) {
+    count_each!("rwlease_cache_plain_total", "reason" => reason, [
+        "unused",
+        "called_back",
+        "unsubscribed",
+        "limit",
+        "failed",
+        "try",
+    ]);
+}
+
+/// Why the server is contacted about a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Why {
+    /// It is used.
+    Due,
+    /// Its block of tokens comes to an end.
+    Tokens,
+    /// A recall may have been lost.
+    Look,
+}
+
+pub(super) fn contact(why: Why) {
+    let reason = match why {
+        Why::Due => "due",
+        Why::Tokens => "tokens",
+        Why::Look => "look",
+    };
+    count_each!("rwlease_cache_contacts_total", "reason" => reason, ["due", "tokens", "look"]);
+}
+
+/// Others want the lock: to read it, or to write.
+pub(super) fn recalled(lock: &LockKey, wanted: Mode, pushed: bool, within_min_hold: bool) {
+    let outcome = if pushed { "push" } else { "answer" };
+    let mode = word(wanted);
+    debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, mode, outcome);
+    count!("rwlease_cache_recalls_total", "mode" => mode, "way" => outcome);
+    if within_min_hold {
+        count!("rwlease_cache_min_holds_total");
+    }
+}
+
+/// What was called back is given, `took` after the recall was heard.
+pub(super) fn given(lock: &LockKey, released: bool, took: Duration) {
+    let (outcome, seconds) = (if released { "released" } else { "downgraded" }, took.as_secs_f64());
+    debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, outcome, seconds);
+    measure!("rwlease_cache_recall_seconds", took, "outcome" => outcome);
+}
+
+/// It was called back before it had served enough: the lock is plain for so long.
+pub(super) fn penalty(lock: &LockKey, served: u32, time: Duration) {
+    let seconds = time.as_secs_f64();
+    debug!(name: "rwlease.penalty", lock = %lock.name, slot = %lock.slot, served, seconds);
+    measure!("rwlease_cache_penalty_seconds", time);
+}
+
+/// A cached lease was lost, with guards or without.
+pub(super) fn lost(lock: &LockKey, used: bool) {
+    let outcome = if used { USED } else { IDLE };
+    if !used {
+        debug!(name: "rwlease.lost", lock = %lock.name, slot = %lock.slot, outcome);
+    }
+    count!("rwlease_cache_lost_total", "outcome" => outcome);
+}

@@ -1,0 +1,178 @@
+//! A server that sentinels watch, and which of its copies is the master.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::node::dialer::{Channels, Dialer, SentinelUrl, sentinel};
+use crate::node::{Address, Credentials, CredentialsProvider};
+
+/// The sentinels that watch a server with replicas, and the name that they know it by:
+/// [`Builder::sentinel`](crate::Builder::sentinel).
+///
+/// ```no_run
+/// # async fn connect() -> rwlease::Result<()> {
+/// use rwlease::{Credentials, Locks, Sentinel};
+///
+/// let sentinels = Sentinel::new("mymaster")
+///     .node("sentinel-1")
+///     .node("sentinel-2:26379")
+///     .node("sentinel-3")
+///     .credentials(Credentials::password("of the sentinels"));
+/// let locks = Locks::builder()
+///     .sentinel(sentinels)
+///     .credentials(Credentials::new("locker", "of the servers"))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+///
+/// A URL says the same: `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master`,
+/// with `/database` behind it if need be, and `rediss+sentinel://` for TLS to the sentinels and to
+/// the servers. Its user and password are those of the servers. [`Builder::servers`] takes such a
+/// URL as it is; parsed to this type, credentials for the sentinels can be added.
+///
+/// [`Builder::servers`]: crate::Builder::servers
+#[derive(Clone)]
+#[must_use = "settings do nothing until `Builder::connect`"]
+pub struct Sentinel {
+    master: String,
+    nodes: Vec<String>,
+    credentials: Option<Arc<dyn CredentialsProvider>>,
+    tls: bool,
+    pub(super) servers: Servers,
+}
+
+/// How the servers are dialled that sentinels name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Servers {
+    pub(super) tls: bool,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) database: i64,
+}
+
+impl Sentinel {
+    /// Sentinels that know the server by this name, as in their `sentinel monitor`.
+    pub fn new(master: impl Into<String>) -> Self {
+        Sentinel {
+            master: master.into(),
+            nodes: Vec::new(),
+            credentials: None,
+            tls: false,
+            servers: Servers::default(),
+        }
+    }
+
+    /// One of the sentinels: `host` or `host:port`, an IPv6 address in brackets. Default port:
+    /// 26379. One that can be reached is enough, for they tell of each other; name all that you
+    /// can.
+    pub fn node(mut self, node: impl Into<String>) -> Self {
+        self.nodes.push(node.into());
+        self
+    }
+
+    /// Who this client says it is to the sentinels. Default: it does not say. (To the servers:
+    /// [`Builder::credentials`](crate::Builder::credentials).)
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.credentials = Some(Arc::new(provider));
+        self
+    }
+
+    /// Whether to use TLS to the sentinels, with the certificates of
+    /// [`Builder::tls_roots`](crate::Builder::tls_roots) and
+    /// [`Builder::tls_client`](crate::Builder::tls_client). Needs the feature `tls`. Default:
+    /// false.
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Whether to use TLS to the servers that the sentinels name. Needs the feature `tls`. Default:
+    /// false.
+    pub fn servers_tls(mut self, tls: bool) -> Self {
+        self.servers.tls = tls;
+        self
+    }
+
+    /// The database of the servers. Default: 0.
+    pub fn database(mut self, database: i64) -> Self {
+        self.servers.database = database;
+        self
+    }
+
+    pub(super) fn master(&self) -> Result<&str> {
+        match &*self.master {
+            "" => Err(Error::invalid("the sentinels' master has no name")),
+            name if name.contains(char::is_whitespace) => {
+                Err(Error::invalid("the name of the sentinels' master has a space in it"))
+            }
+            name => Ok(name),
+        }
+    }
+
+    pub(super) fn nodes(&self) -> Result<Vec<Address>> {
+        if self.nodes.is_empty() {
+            return Err(Error::invalid("no sentinel was named"));
+        }
+        let nodes = self.nodes.iter().map(|node| sentinel(node));
+        nodes.collect::<Result<_, _>>().map_err(|error| {
+            Error::invalid("a sentinel is named that is no `host:port`").with_source(error)
+        })
+    }
+
+    pub(super) fn uses_tls(&self) -> bool {
+        self.tls || self.servers.tls
+    }
+
+    /// How the sentinels are dialled, by what was said of dialling servers.
+    pub(super) fn dialer(&self, servers: &Dialer) -> Dialer {
+        Dialer {
+            tls: self.tls.then(|| servers.tls.clone().unwrap_or_default()),
+            credentials: self.credentials.clone(),
+            database: 0,
+            channels: Channels::Plain,
+            ..servers.clone()
+        }
+    }
+
+    /// Takes over the sentinels that another one names, if they differ in nothing else.
+    pub(super) fn join(&mut self, other: Sentinel) -> Result<()> {
+        let own = (&self.master, self.tls, &self.servers);
+        if own != (&other.master, other.tls, &other.servers) {
+            return Err(Error::invalid("the URLs of sentinels differ in more than the sentinels"));
+        }
+        self.nodes.extend(other.nodes);
+        Ok(())
+    }
+}
+
+impl FromStr for Sentinel {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Sentinel> {
+        let url: SentinelUrl = url
+            .parse()
+            .map_err(|error| Error::invalid("not the URL of sentinels").with_source(error))?;
+        let SentinelUrl { sentinels, master, tls, credentials, database } = url;
+        Ok(Sentinel {
+            master,
+            nodes: sentinels.iter().map(ToString::to_string).collect(),
+            credentials: None,
+            tls,
+            servers: Servers { tls, credentials, database },
+        })
+    }
+}
+
+impl fmt::Debug for Sentinel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinel")
+            .field("master", &self.master)
+            .field("nodes", &self.nodes)
+            .field("credentials", &self.credentials.is_some())
+            .field("tls", &self.tls)
+            .field("servers", &self.servers)
+            .finish()
+    }
+}

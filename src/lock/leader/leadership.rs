@@ -1,0 +1,93 @@
+//! The lead, as its holder has it.
+
+use std::ops::Deref;
+
+use crate::client::acquire;
+use crate::client::request::WaitPolicy;
+use crate::error::Result;
+use crate::lock::guard::{Guard, Hold, Released, sealed};
+use crate::lock::lease::Lease;
+use crate::lock::request::Acquire;
+use crate::lock::running;
+use crate::protocol::Mode;
+
+/// The lead of an election, renewed while this lives.
+///
+/// It derefs to its [`Lease`]: [`lost`](Lease::lost), [`cancellation`](Lease::cancellation),
+/// [`remaining`](Lease::remaining). Dropped, it resigns in the background.
+///
+/// A process that was stopped for longer than its lease does not lead when it goes on:
+/// [`is_leading`](Self::is_leading) reads the clock, and [`run`](Self::run) does so before each
+/// step. What it had already sent can still arrive, and is stopped by the [term](Self::term) alone.
+#[must_use = "dropped at once, it resigns at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct Leadership(Hold);
+
+impl Leadership {
+    /// The term: greater than that of every leader before. It is the
+    /// [fencing token](Lease::token).
+    pub fn term(&self) -> u64 {
+        self.token()
+    }
+
+    /// Whether it leads, computed now.
+    pub fn is_leading(&self) -> bool {
+        self.is_held()
+    }
+
+    /// Leads while `work` runs, then resigns, and gives its output. When the lead is lost, `work`
+    /// is cancelled: its future is dropped where it awaits. It is not polled after the lease has
+    /// ended, also in a process that was stopped.
+    ///
+    /// `work` gets the [`Lease`], whose [`token`](Lease::token) is the term. Tasks and threads that
+    /// it starts are its own affair: give them [`Lease::cancellation`]. `Ok` means that it led
+    /// until `work` had ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, `work` is dropped, and it resigns in the background.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
+        running::run(self, work).await
+    }
+
+    /// Gives up the lead, and says truly how that went. The next candidate leads at once. One round
+    /// trip.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`WriteGuard::release`](crate::WriteGuard::release).
+    pub async fn resign(self) -> Result<Released> {
+        self.0.release().await
+    }
+}
+
+impl Deref for Leadership {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.0.0
+    }
+}
+
+impl sealed::Guard for Leadership {
+    async fn acquire(request: &Acquire<'_, Self>, policy: WaitPolicy) -> Result<Option<Self>> {
+        let Acquire { client, lock, options, .. } = request;
+        let taken = acquire::take(client, lock, Mode::Write, options, policy).await?;
+        Ok(taken.map(|acquisition| Leadership(Hold(Lease::new(client.0.clone(), acquisition)))))
+    }
+
+    fn as_lease(&self) -> &Lease {
+        self
+    }
+
+    async fn give_back(self) -> Result<Released> {
+        self.resign().await
+    }
+}
+
+impl Guard for Leadership {}

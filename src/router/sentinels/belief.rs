@@ -1,0 +1,231 @@
+//! Which sentinel's word counts. Decisions only.
+//!
+//! - The highest epoch counts: each failover has one of its own, and the sentinel that carried it
+//!   out knows of it first.
+//! - A lower epoch than the known one, or another master at the same epoch, counts only if most of
+//!   the sentinels say the same and none has named the known master for [`STANDS`]: sentinels that
+//!   were set up anew begin again at zero. For a moment after a failover most of them are behind.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::node::Address;
+use crate::router::sentinels::report::Report;
+
+/// How long the known master stands although no sentinel names it. News reach all sentinels that
+/// run within some seconds.
+const STANDS: Duration = Duration::from_secs(10);
+
+/// The master that is believed in.
+#[derive(Debug, Default)]
+pub(crate) struct Belief {
+    known: Option<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    epoch: u64,
+    master: Address,
+    /// When a sentinel last named it, at this epoch.
+    named: Moment,
+}
+
+/// What reports come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learned {
+    /// None of the sentinels knows a master of that name.
+    Nothing,
+    Same,
+    Changed,
+    /// What they say is older than what is known.
+    Outdated,
+}
+
+impl Belief {
+    pub(crate) fn master(&self) -> Option<&Address> {
+        self.known.as_ref().map(|known| &known.master)
+    }
+
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.known.as_ref().map(|known| known.epoch)
+    }
+
+    /// Takes what sentinels said just now.
+    pub(crate) fn learn(&mut self, reports: &[Report], now: Moment) -> Learned {
+        let reports = distinct(reports);
+        if let Some(known) = &mut self.known
+            && reports.iter().any(|report| known.is_named_by(report))
+        {
+            known.named = now;
+        }
+        let Some((best, votes)) = self.best_of(&reports) else {
+            return Learned::Nothing;
+        };
+        if let Some(known) = &self.known {
+            if known.is_named_by(best) {
+                return Learned::Same;
+            }
+            let is_forgotten = now.since(known.named) >= STANDS;
+            let is_majority = 2 * votes > sentinels(&reports);
+            if best.epoch <= known.epoch && !(is_forgotten && is_majority) {
+                return Learned::Outdated;
+            }
+        }
+        if let Some(named) = &best.master {
+            self.known =
+                Some(Known { epoch: best.epoch, master: named.address.clone(), named: now });
+        }
+        Learned::Changed
+    }
+
+    /// A report of the highest epoch, of those with the master that most name, and how many do.
+    fn best_of<'a>(&self, reports: &[&'a Report]) -> Option<(&'a Report, usize)> {
+        let naming = reports.iter().copied().filter(|report| report.master.is_some());
+        let ranked = naming.map(|report| {
+            let votes = reports.iter().filter(|other| other.agrees(report)).count();
+            (report, votes)
+        });
+        let is_known =
+            |report: &Report| self.known.as_ref().is_some_and(|known| known.is_named_by(report));
+        ranked.max_by_key(|(report, votes)| (report.epoch, *votes, is_known(report)))
+    }
+}
+
+impl Known {
+    fn is_named_by(&self, report: &Report) -> bool {
+        report.epoch == self.epoch && report.address() == Some(&self.master)
+    }
+}
+
+/// Whether most of the sentinels that there are have reported.
+pub(crate) fn is_majority(reports: &[Report]) -> bool {
+    let reports = distinct(reports);
+    2 * reports.len() > sentinels(&reports)
+}
+
+/// How many sentinels there are, as they say.
+fn sentinels(reports: &[&Report]) -> usize {
+    let said = reports.iter().map(|report| report.others + 1).max();
+    said.unwrap_or(0).max(reports.len())
+}
+
+/// One report of each sentinel, which may be known by several addresses: the newest.
+fn distinct(reports: &[Report]) -> Vec<&Report> {
+    let mut distinct: Vec<&Report> = Vec::with_capacity(reports.len());
+    for report in reports {
+        match distinct.iter_mut().find(|other| other.sentinel == report.sentinel) {
+            Some(other) if other.epoch < report.epoch => *other = report,
+            Some(_) => {}
+            None => distinct.push(report),
+        }
+    }
+    distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::fake::address;
+    use crate::router::sentinels::report::Named;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_origin(Duration::from_secs(seconds))
+    }
+
+    /// A sentinel of three says so.
+    fn says(sentinel: &str, epoch: u64, master: &str) -> Report {
+        Report {
+            sentinel: sentinel.into(),
+            epoch,
+            master: Some(Named { address: address(master), process: None }),
+            others: 2,
+            peers: Vec::new(),
+        }
+    }
+
+    fn master(belief: &Belief) -> &str {
+        &belief.master().unwrap().host
+    }
+
+    /// Knows the second master, at epoch 5.
+    fn knowing() -> Belief {
+        let mut belief = Belief::default();
+        assert_eq!(belief.learn(&[says("1", 5, "b")], at(0)), Learned::Changed);
+        belief
+    }
+
+    #[test]
+    fn the_highest_epoch_counts_whoever_tells_it() {
+        let mut belief = Belief::default();
+        let reports = [says("1", 4, "a"), says("2", 5, "b"), says("3", 4, "a")];
+        assert_eq!(belief.learn(&reports, at(0)), Learned::Changed);
+        assert_eq!((master(&belief), belief.epoch()), ("b", Some(5)));
+        assert_eq!(belief.learn(&reports, at(100)), Learned::Same);
+        assert_eq!(belief.learn(&[says("3", 6, "a")], at(0)), Learned::Changed);
+        assert_eq!(master(&belief), "a");
+        // The same server is the master anew: it was another one meanwhile.
+        assert_eq!(belief.learn(&[says("3", 8, "a")], at(0)), Learned::Changed);
+    }
+
+    #[test]
+    fn a_lower_epoch_is_refused() {
+        let mut belief = knowing();
+        for reports in [
+            &[says("2", 4, "a")][..],
+            &[says("2", 4, "a"), says("3", 4, "a")],
+            &[says("2", 4, "a"), says("3", 4, "a"), says("1", 4, "a")],
+            &[says("2", 5, "a")],
+        ] {
+            assert_eq!(belief.learn(reports, at(9)), Learned::Outdated, "{reports:?}");
+            assert_eq!(master(&belief), "b");
+        }
+        assert_eq!(belief.learn(&[says("2", 4, "a")], at(60)), Learned::Outdated, "one of three");
+    }
+
+    #[test]
+    fn sentinels_that_were_set_up_anew_count_when_most_have_said_so_for_long() {
+        let mut belief = knowing();
+        let anew = [says("4", 0, "c"), says("5", 0, "c")];
+        assert_eq!(belief.learn(&anew, at(9)), Learned::Outdated);
+        let one = says("1", 5, "b");
+        let with_one = [anew[0].clone(), one, anew[1].clone()];
+        assert_eq!(belief.learn(&with_one, at(11)), Learned::Same, "one still names it");
+        assert_eq!(belief.learn(&anew, at(20)), Learned::Outdated);
+        assert_eq!(belief.learn(&anew, at(21)), Learned::Changed);
+        assert_eq!((master(&belief), belief.epoch()), ("c", Some(0)));
+    }
+
+    #[test]
+    fn of_two_masters_at_one_epoch_the_known_one_stands() {
+        let mut belief = knowing();
+        let two = [says("1", 5, "b"), says("2", 5, "a")];
+        assert_eq!(belief.learn(&two, at(60)), Learned::Same);
+        let three = [says("1", 5, "b"), says("2", 5, "a"), says("3", 5, "a")];
+        assert_eq!(belief.learn(&three, at(60)), Learned::Outdated, "one still names it");
+        assert_eq!(belief.learn(&three[1..], at(60)), Learned::Outdated);
+        assert_eq!(belief.learn(&three[1..], at(70)), Learned::Changed);
+    }
+
+    #[test]
+    fn one_sentinel_by_two_addresses_has_one_vote() {
+        let twice = [says("2", 4, "a"), says("2", 4, "a")];
+        assert!(!is_majority(&twice));
+        assert!(is_majority(&[says("2", 4, "a"), says("3", 4, "a")]));
+        assert_eq!(knowing().learn(&twice, at(60)), Learned::Outdated);
+        let newer = [says("2", 5, "b"), says("2", 6, "a")];
+        let mut belief = Belief::default();
+        belief.learn(&newer, at(0));
+        assert_eq!(master(&belief), "a");
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows() {
+        let unknown = Report { master: None, ..says("1", 0, "") };
+        assert_eq!(
+            Belief::default().learn(std::slice::from_ref(&unknown), at(0)),
+            Learned::Nothing
+        );
+        let mut belief = Belief::default();
+        assert_eq!(belief.learn(&[unknown, says("2", 0, "a")], at(0)), Learned::Changed);
+    }
+}

@@ -1,0 +1,304 @@
+//! Where the master is of a server that sentinels watch: they are asked when a connection is made,
+//! when there is trouble, and when one of them tells of a change ([`watch`]). Whose word counts is
+//! decided in [`belief`].
+
+mod belief;
+mod report;
+mod watch;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::{self, Either};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+
+use crate::clock::Clock;
+use crate::node::{Address, Connector, Node, NodeError};
+use crate::router::connection::Limits;
+use crate::router::lock;
+use crate::router::telemetry;
+use crate::router::tenure::Tenure;
+use crate::router::translation::Translation;
+use belief::{Belief, Learned, is_majority};
+use report::{Peer, Report, questions};
+
+pub(crate) use watch::watch;
+
+/// How long the others are waited for once most of them have answered: one of them may know of a
+/// failover that the others have yet to hear of.
+const STAGGER: Duration = Duration::from_millis(100);
+
+/// The most sentinels that are learned of, beside those that were named.
+const LEARNED: usize = 16;
+
+/// The sentinels to ask, and for what.
+#[derive(Clone, Debug)]
+pub(crate) struct SentinelSettings {
+    /// The name that they know the master by.
+    pub(crate) master: Arc<str>,
+    pub(crate) nodes: Vec<Address>,
+    /// Connects to sentinels.
+    pub(crate) connector: Arc<dyn Connector>,
+}
+
+/// The sentinels of a master.
+pub(crate) struct Sentinels {
+    settings: SentinelSettings,
+    clock: Arc<dyn Clock>,
+    translation: Translation,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    belief: Belief,
+    /// That of the master.
+    tenure: Arc<Tenure>,
+    /// The process at the master's address was the one that sentinels tell of.
+    is_vouched: bool,
+    /// Connections that are open.
+    open: HashMap<Address, Arc<dyn Node>>,
+    /// The ids of those that were named.
+    ids: HashMap<Address, Box<str>>,
+    learned: Vec<Peer>,
+}
+
+/// The master as sentinels tell.
+#[derive(Debug)]
+pub(crate) struct Master {
+    pub(crate) address: Address,
+    pub(crate) tenure: Arc<Tenure>,
+    /// Its process, as those say that know it.
+    processes: Vec<Box<str>>,
+}
+
+/// Why nobody tells where the master is.
+#[derive(Clone, Debug)]
+pub(crate) enum Untold {
+    /// Those that answer know no master of that name.
+    NoSuchMaster(String),
+    /// None answers.
+    Unheard(NodeError),
+}
+
+impl Sentinels {
+    pub(crate) fn new(
+        settings: SentinelSettings,
+        clock: Arc<dyn Clock>,
+        translation: Translation,
+        limits: Limits,
+    ) -> Self {
+        Sentinels { settings, clock, translation, limits, state: Mutex::default() }
+    }
+
+    /// Asks all sentinels at once. The master that is believed in by then is told as soon as any of
+    /// them answers that it knows one, and the others have had their time.
+    pub(crate) async fn ask(&self) -> Result<Master, Untold> {
+        let (reports, last_failure) = self.reports().await;
+        if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
+            return Err(Untold::Unheard(failure));
+        }
+        self.learn(&reports)
+    }
+
+    /// Those to ask: as they were named, and others that they know.
+    pub(crate) fn nodes(&self) -> Vec<Address> {
+        let state = lock(&self.state);
+        let mut nodes = self.settings.nodes.clone();
+        for peer in &state.learned {
+            let is_named = state.ids.values().any(|id| *id == peer.sentinel);
+            if !is_named && !nodes.contains(&peer.address) {
+                nodes.push(peer.address.clone());
+            }
+        }
+        nodes
+    }
+
+    /// Whether that process may be the master: it has the run id that a sentinel tells, or none is
+    /// known. Once there was the right one at the address, another one was restarted there, which
+    /// sentinels notice a little later.
+    pub(crate) fn vouch_for(&self, master: &Master, process: Option<&str>) -> bool {
+        let Some(process) = process else {
+            return true;
+        };
+        let is_told = master.processes.iter().any(|told| **told == *process);
+        let mut state = lock(&self.state);
+        state.is_vouched |= is_told;
+        state.is_vouched || master.processes.is_empty()
+    }
+
+    /// The reports of all that answer in time, and why the last one of the others does not.
+    async fn reports(&self) -> (Vec<Report>, Option<NodeError>) {
+        let mut reports: Vec<Report> = Vec::new();
+        let mut last_failure = None;
+        let nodes = self.nodes();
+        let most = self.settings.nodes.len() + LEARNED;
+        let mut asked: HashSet<Address> = nodes.iter().cloned().collect();
+        let mut asking: FuturesUnordered<_> =
+            nodes.into_iter().map(|node| self.report(node).boxed()).collect();
+        let mut until = None;
+        loop {
+            let late = async {
+                match until {
+                    Some(until) => self.clock.sleep_until(until).await,
+                    None => future::pending().await,
+                }
+            };
+            let heard = tokio::select! {
+                biased;
+                heard = asking.next() => heard,
+                () = late => None,
+            };
+            let Some((node, outcome)) = heard else {
+                return (reports, last_failure);
+            };
+            match outcome {
+                Ok(report) => {
+                    for peer in &report.peers {
+                        let is_heard = reports.iter().any(|other| other.sentinel == peer.sentinel);
+                        if !is_heard && asked.len() < most && asked.insert(peer.address.clone()) {
+                            asking.push(self.report(peer.address.clone()).boxed());
+                        }
+                    }
+                    reports.push(report);
+                }
+                Err(failure) => {
+                    telemetry::sentinel_failed(&node, &failure);
+                    last_failure = Some(failure);
+                }
+            }
+            if until.is_none() && is_majority(&reports) {
+                until = Some(self.clock.now().after(STAGGER));
+            }
+        }
+    }
+
+    /// Weighs what they said, and notes it.
+    fn learn(&self, reports: &[Report]) -> Result<Master, Untold> {
+        let mut state = lock(&self.state);
+        state.note_peers(reports);
+        let before = state.belief.master().cloned();
+        let learned = state.belief.learn(reports, self.clock.now());
+        let (Some(address), Some(epoch)) = (state.belief.master().cloned(), state.belief.epoch())
+        else {
+            return Err(self.no_such_master());
+        };
+        match learned {
+            Learned::Nothing => return Err(self.no_such_master()),
+            Learned::Same => {}
+            Learned::Outdated => telemetry::refresh_outdated(&address),
+            Learned::Changed => {
+                state.tenure.end();
+                state.tenure = Arc::default();
+                state.is_vouched = false;
+                if let Some(before) = before {
+                    telemetry::master_changed(&before, &address, epoch);
+                }
+            }
+        }
+        let naming = reports.iter().filter_map(|report| report.master.as_ref());
+        let processes = naming.filter(|named| named.address == address);
+        let processes = processes.filter_map(|named| named.process.clone()).collect();
+        Ok(Master { address, tenure: state.tenure.clone(), processes })
+    }
+
+    fn no_such_master(&self) -> Untold {
+        Untold::NoSuchMaster(format!(
+            "the sentinels know no master of the name `{}`",
+            self.settings.master
+        ))
+    }
+
+    /// What one sentinel says, with its time limits.
+    async fn report(&self, node: Address) -> (Address, Result<Report, NodeError>) {
+        let outcome = self.ask_one(&node).await;
+        match &outcome {
+            Ok(report) if self.settings.nodes.contains(&node) => {
+                lock(&self.state).ids.insert(node.clone(), report.sentinel.clone());
+            }
+            Ok(_) => {}
+            Err(_) => drop(lock(&self.state).open.remove(&node)),
+        }
+        (node, outcome)
+    }
+
+    /// By the connection that is open, if that still serves, else by a new one.
+    async fn ask_one(&self, node: &Address) -> Result<Report, NodeError> {
+        let open = lock(&self.state).open.get(node).filter(|open| open.is_usable()).cloned();
+        if let Some(open) = open
+            && let Ok(report) = self.question(node, &*open).await
+        {
+            return Ok(report);
+        }
+        let dial = self.settings.connector.connect(node);
+        let connection = self.within(self.limits.connect_timeout, node, dial).await?;
+        let report = self.question(node, &*connection).await?;
+        lock(&self.state).open.insert(node.clone(), connection);
+        Ok(report)
+    }
+
+    async fn question(&self, node: &Address, connection: &dyn Node) -> Result<Report, NodeError> {
+        let answering = connection.pipeline(&questions(&self.settings.master));
+        let replies = self.within(self.limits.response_timeout, node, answering).await?;
+        Report::read(replies, node, &self.translation)
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        node: &Address,
+        work: impl Future<Output = Result<T, NodeError>> + Unpin,
+    ) -> Result<T, NodeError> {
+        let until = self.clock.now().after(limit);
+        match future::select(work, self.clock.sleep_until(until)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => {
+                Err(NodeError::unsent(format!("the sentinel {node} did not answer in {limit:?}")))
+            }
+        }
+    }
+}
+
+impl State {
+    /// Those that the sentinels know now, and no others: they forget what is gone.
+    fn note_peers(&mut self, reports: &[Report]) {
+        if reports.is_empty() {
+            return;
+        }
+        let mut learned: Vec<Peer> = Vec::new();
+        for peer in reports.iter().flat_map(|report| &report.peers) {
+            let is_new = learned.iter().all(|other| other.sentinel != peer.sentinel);
+            if is_new && learned.len() < LEARNED {
+                learned.push(peer.clone());
+            }
+        }
+        self.learned = learned;
+        let State { open, ids, learned, .. } = self;
+        open.retain(|address, _| {
+            ids.contains_key(address) || learned.iter().any(|peer| peer.address == *address)
+        });
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl From<Untold> for NodeError {
+    fn from(untold: Untold) -> NodeError {
+        match untold {
+            Untold::NoSuchMaster(why) => NodeError::unsent(why),
+            Untold::Unheard(failure) => NodeError {
+                permanent: failure.permanent,
+                source: Some(Arc::new(failure)),
+                ..NodeError::unsent("no sentinel tells where the master is")
+            },
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Hears of a change from the sentinels themselves, on subscriptions to two of them. What they say
+//! is only a reason to ask: it has no epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join;
+
+use crate::node::{Address, NodeError, Notice};
+use crate::router::DIALS;
+use crate::router::sentinels::Sentinels;
+use crate::router::telemetry;
+use crate::router::topology::Topology;
+
+const CHANNEL: &[u8] = b"+switch-master";
+
+/// The sentinels that are subscribed to: one may be gone, or behind the others.
+const WATCHED: usize = 2;
+
+/// After so long a silence the channel is joined again, which is harmless, to see whether the
+/// sentinel is still there; and after as long again it is given up.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Keeps the subscriptions, until it is dropped.
+pub(crate) async fn watch(sentinels: Arc<Sentinels>, topology: Arc<Topology>) {
+    let watch = |number| Watch { sentinels: &sentinels, topology: &topology, number }.run();
+    join(watch(0), watch(1)).await;
+}
+
+/// One of the subscriptions.
+struct Watch<'a> {
+    sentinels: &'a Sentinels,
+    topology: &'a Arc<Topology>,
+    number: usize,
+}
+
+impl Watch<'_> {
+    /// Goes from one sentinel to the next, of those that are not left to the others.
+    async fn run(self) {
+        let mut failures = 0;
+        for turn in 0.. {
+            let nodes = self.sentinels.nodes();
+            let mut own = nodes.iter().skip(self.number).step_by(WATCHED).cycle().skip(turn);
+            let mut was_joined = false;
+            if let Some(node) = own.next()
+                && let Err(failure) = self.listen(node, &mut was_joined).await
+            {
+                telemetry::sentinel_failed(node, &failure);
+            }
+            failures = if was_joined { 0 } else { failures + 1 };
+            let clock = &self.sentinels.clock;
+            clock.sleep_until(clock.now().after(DIALS.pause(failures))).await;
+        }
+    }
+
+    /// Until the subscription is lost.
+    async fn listen(&self, node: &Address, was_joined: &mut bool) -> Result<(), NodeError> {
+        let Sentinels { settings, clock, limits, .. } = self.sentinels;
+        let dial = settings.connector.subscribe(node);
+        let dialled = self.sentinels.within(limits.connect_timeout, node, dial).await?;
+        let (subscription, mut notices) = dialled;
+        let join = async || {
+            let joining = subscription.join(CHANNEL, false);
+            self.sentinels.within(limits.response_timeout, node, joining).await
+        };
+        join().await?;
+        // Whether the answer to that has yet to come.
+        let mut is_awaited = true;
+        loop {
+            let silent = clock.sleep_until(clock.now().after(SILENCE));
+            let notice = tokio::select! {
+                biased;
+                notice = notices.recv() => notice,
+                () = silent => {
+                    if is_awaited {
+                        return Err(NodeError::unsent("the sentinel is silent"));
+                    }
+                    join().await?;
+                    is_awaited = true;
+                    continue;
+                }
+            };
+            match notice {
+                Some(Notice::Joined { .. }) => {
+                    is_awaited = false;
+                    if !std::mem::replace(was_joined, true) {
+                        telemetry::sentinel_joined(node);
+                        // A message may have been missed before.
+                        self.topology.hear_of_change().await;
+                    }
+                }
+                Some(Notice::Message { payload, .. }) => {
+                    if self.is_ours(&payload) {
+                        self.topology.hear_of_change().await;
+                    }
+                }
+                Some(Notice::Refused { error, .. }) => {
+                    return Err(NodeError::unsent(error.to_string()));
+                }
+                Some(Notice::Left { .. }) | None => {
+                    return Err(NodeError::unsent("the subscription has ended"));
+                }
+            }
+        }
+    }
+
+    /// Whether a message is about the master: `<name> <old host> <old port> <new host> <new port>`.
+    fn is_ours(&self, payload: &Bytes) -> bool {
+        let name = payload.split(|byte| *byte == b' ').next();
+        name == Some(self.sentinels.settings.master.as_bytes())
+    }
+}

@@ -1,0 +1,394 @@
+//! A server that sentinels watch: whose word counts, and that nothing of a former master does.
+
+use super::*;
+use crate::node::fake::FakeSentinel;
+use crate::node::{NodeError, Notice};
+use crate::router::SentinelSettings;
+use crate::router::belief::Stranger;
+
+/// Three sentinels, `a` the master and `b` its replica.
+struct Watched {
+    fakes: Fakes,
+    clock: Arc<TestClock>,
+    router: Arc<Router>,
+}
+
+const SENTINELS: [&str; 3] = ["s1", "s2", "s3"];
+
+/// What a sentinel of three says.
+fn knows(epoch: u64, master: &'static str) -> FakeSentinel {
+    FakeSentinel { epoch, master: Some(master), peers: &SENTINELS, ..FakeSentinel::default() }
+}
+
+fn servers() -> Fakes {
+    let fakes = Fakes::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_alone(host);
+    }
+    fakes.set_replica("b", true);
+    for sentinel in SENTINELS {
+        fakes.set_sentinel(sentinel, knows(1, "a"));
+    }
+    fakes
+}
+
+async fn connect_by(fakes: &Fakes, sentinels: &[&str]) -> Result<Arc<Router>, CallError> {
+    let settings = RouterSettings {
+        sentinels: Some(SentinelSettings {
+            master: "m".into(),
+            nodes: sentinels.iter().map(|host| address(host)).collect(),
+            connector: Arc::new(fakes.clone()),
+        }),
+        // What is found is found otherwise.
+        refresh_interval: Duration::from_secs(3600),
+        ..RouterSettings::default()
+    };
+    Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings).await
+}
+
+impl Watched {
+    async fn new() -> Watched {
+        Watched::of(servers()).await
+    }
+
+    async fn of(fakes: Fakes) -> Watched {
+        let router = connect_by(&fakes, &SENTINELS).await.unwrap();
+        Watched { fakes, clock: TestClock::start(), router }
+    }
+
+    async fn call(&self, seconds: u64) -> Result<Answer, CallError> {
+        let deadline = self.clock.now().after(Duration::from_secs(seconds));
+        self.router.call(&call("k"), deadline).await
+    }
+
+    /// How many calls each of the two was sent.
+    fn calls(&self) -> (usize, usize) {
+        (self.fakes.count("a", "EVAL"), self.fakes.count("b", "EVAL"))
+    }
+
+    /// Makes `b` the master, of which these sentinels know.
+    fn fail_over(&self, known_by: &[&str]) {
+        self.fakes.set_replica("b", false);
+        for sentinel in known_by {
+            self.fakes.set_sentinel(sentinel, knows(2, "b"));
+        }
+    }
+
+    /// Has the sentinels tell who subscribes to them.
+    fn announce(&self) {
+        for sentinel in SENTINELS {
+            let (channel, payload) = ("+switch-master".into(), "m a 1 b 1".into());
+            self.fakes.notify(sentinel, Notice::Message { channel, payload });
+        }
+    }
+
+    fn master(&self) -> String {
+        self.router.masters()[0].host.to_string()
+    }
+}
+
+/// Why a server was refused, somewhere behind an error.
+fn stranger(error: &CallError) -> Option<Stranger> {
+    let mut source = error.last.as_ref().and_then(|last| last.source.clone());
+    while let Some(found) = source {
+        if let Some(stranger) = found.downcast_ref::<Stranger>() {
+            return Some(*stranger);
+        }
+        source = found.downcast_ref::<NodeError>().and_then(|failure| failure.source.clone());
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_to_the_master_that_is_named() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    assert_eq!(watched.calls(), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_no_sentinel_knows_is_told() {
+    let fakes = servers();
+    fakes.set_sentinel("s1", FakeSentinel::default());
+    connect_by(&fakes, &["s1", "s2"]).await.unwrap();
+    for sentinel in SENTINELS {
+        fakes.set_sentinel(sentinel, FakeSentinel::default());
+    }
+    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    assert!(matches!(&error.reason, Reason::Invalid(why) if why.contains("`m`")), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sentinels_that_cannot_be_reached_are_told_apart() {
+    let fakes = servers();
+    for door in [Door::Refuses, Door::Hangs, Door::Unreachable] {
+        SENTINELS.iter().for_each(|sentinel| fakes.set_door(sentinel, door));
+        let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+        assert!(matches!(error.reason, Reason::NoSentinel), "{door:?}: {error:?}");
+    }
+    SENTINELS.iter().for_each(|sentinel| fakes.set_door(sentinel, Door::Locked));
+    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
+    let error = connect_by(&fakes, &["a"]).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::NoSentinel), "it is none: {error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_sentinel_tells_of_the_others() {
+    let watched = Watched::new().await;
+    let router = connect_by(&watched.fakes, &["s1"]).await.unwrap();
+    watched.fakes.set_door("s1", Door::Refuses);
+    watched.fakes.cut("s1");
+    watched.fail_over(&["s3"]);
+    watched.fakes.set_door("a", Door::Refuses);
+    watched.fakes.cut("a");
+    let deadline = watched.clock.now().after(Duration::from_secs(5));
+    router.call(&call("k"), deadline).await.unwrap();
+    assert_eq!(watched.fakes.count("b", "EVAL"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_highest_epoch_counts_when_a_client_connects() {
+    let fakes = servers();
+    fakes.set_replica("b", false);
+    for behind in [["s1", "s2"], ["s2", "s3"], ["s1", "s3"]] {
+        SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, knows(2, "b")));
+        behind.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, knows(1, "a")));
+        for named in [&SENTINELS[..], &behind[..1]] {
+            let router = connect_by(&fakes, named).await.unwrap();
+            assert_eq!(router.masters(), [address("b")], "{behind:?}");
+        }
+    }
+    // It takes a little longer to answer than most.
+    let slow = FakeSentinel { takes: Duration::from_millis(20), ..knows(2, "b") };
+    for (sentinel, knows) in SENTINELS.iter().zip([knows(1, "a"), knows(1, "a"), slow]) {
+        fakes.set_sentinel(sentinel, knows);
+    }
+    let router = connect_by(&fakes, &SENTINELS).await.unwrap();
+    assert_eq!(router.masters(), [address("b")]);
+}
+
+/// Also where the master itself still believes that it is one, and nothing is called.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_a_sentinel_tells_of_is_followed() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.fail_over(&["s2"]);
+    watched.announce();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(watched.master(), "b");
+    watched.call(1).await.unwrap();
+    assert_eq!(watched.calls(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_other_masters_are_none_of_ours() {
+    let watched = Watched::new().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let asked = || -> usize { SENTINELS.iter().map(|s| watched.fakes.count(s, "SENTINEL")).sum() };
+    let before = asked();
+    for sentinel in SENTINELS {
+        let (channel, payload) = ("+switch-master".into(), "mm a 1 b 1".into());
+        watched.fakes.notify(sentinel, Notice::Message { channel, payload });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(asked(), before);
+    watched.announce();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(asked() > before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_in_silence_is_found_when_a_subscription_is_made_anew() {
+    let watched = Watched::new().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for sentinel in SENTINELS {
+        watched.fakes.stop(sentinel, true);
+    }
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    watched.fail_over(&SENTINELS);
+    for sentinel in SENTINELS {
+        watched.fakes.stop(sentinel, false);
+    }
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(watched.master(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sentinels_are_asked_when_the_master_says_that_it_is_a_replica_now() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    watched.fail_over(&["s1"]);
+    watched.fakes.set_replica("a", true);
+    watched.fakes.script("a", [refusal("READONLY You can't write against a read only replica.")]);
+    watched.call(1).await.unwrap();
+    assert_eq!(watched.calls(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_stands_still_is_left_when_the_sentinels_name_another() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    watched.fakes.stop("a", true);
+    watched.call(3).await.unwrap_err();
+    watched.fail_over(&["s1"]);
+    watched.call(3).await.unwrap();
+    assert_eq!(watched.calls().1, 1);
+}
+
+/// It was restarted as a master, before the sentinels made it a replica.
+#[tokio::test(start_paused = true)]
+async fn a_former_master_gets_no_calls_though_it_says_that_it_is_one() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    watched.fail_over(&["s1"]);
+    watched.fakes.set_door("b", Door::Refuses);
+    watched.fakes.restart("a", "again");
+    let error = watched.call(3).await.unwrap_err();
+    assert_eq!(watched.calls(), (1, 0), "{error:?}");
+    // Nor while all sentinels that answer are behind.
+    watched.fakes.set_door("s1", Door::Refuses);
+    watched.fakes.cut("s1");
+    watched.call(3).await.unwrap_err();
+    assert_eq!(watched.calls(), (1, 0));
+    watched.fakes.set_door("b", Door::Open);
+    watched.call(3).await.unwrap();
+    assert_eq!(watched.calls(), (1, 1));
+}
+
+/// The sentinel that named it knows no better, and it was made a replica long ago.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_named_is_not_connected_to() {
+    let fakes = servers();
+    fakes.set_replica("a", true);
+    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    assert_eq!(stranger(&error), Some(Stranger::Replica), "{error:?}");
+    fakes.set_replica("a", false);
+    connect_by(&fakes, &SENTINELS).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_needs_the_word_of_a_sentinel() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    for sentinel in SENTINELS {
+        watched.fakes.set_door(sentinel, Door::Refuses);
+        watched.fakes.cut(sentinel);
+    }
+    watched.call(1).await.expect("the connection that is open serves on");
+    watched.fakes.cut("a");
+    watched.call(3).await.unwrap_err();
+    assert_eq!(watched.calls(), (2, 0));
+    watched.fakes.set_door("s2", Door::Open);
+    watched.call(3).await.unwrap();
+    assert_eq!(watched.calls(), (3, 0));
+}
+
+/// The address leads elsewhere than that of the sentinels: a network of containers, say.
+#[tokio::test(start_paused = true)]
+async fn another_process_than_the_sentinels_know_is_a_stranger() {
+    let fakes = servers();
+    let elsewhere = FakeSentinel { run_id: Some("another-0123456789"), ..knows(1, "a") };
+    SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, elsewhere));
+    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    assert_eq!(stranger(&error), Some(Stranger::OtherProcess), "{error:?}");
+    let unknown = FakeSentinel { run_id: Some(""), ..knows(1, "a") };
+    SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, unknown));
+    connect_by(&fakes, &SENTINELS).await.unwrap();
+}
+
+/// Sentinels hear of its new run id some seconds later.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_restarted_serves_on_while_the_sentinels_name_it() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    let before = FakeSentinel { run_id: Some("a-0123456789abcdef"), ..knows(1, "a") };
+    SENTINELS.iter().for_each(|sentinel| watched.fakes.set_sentinel(sentinel, before));
+    watched.fakes.restart("a", "again");
+    watched.call(3).await.unwrap();
+    assert_eq!(watched.calls(), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_a_cluster_is_no_master_of_sentinels() {
+    let fakes = servers();
+    fakes.set_id_of("a", text("an id"));
+    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    assert_eq!(stranger(&error), Some(Stranger::ClusterNode), "{error:?}");
+}
+
+/// It may have been carried out after the other one took over, and then it is lost.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_former_master_does_not_count() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let late = Duration::from_millis(400);
+    let answer = ran(watched.fakes.server_ms());
+    watched.fakes.script("a", [Act::Late(late, answer)]);
+    let calling = watched.call(3);
+    let changing = async {
+        tokio::time::sleep(late / 4).await;
+        watched.fail_over(&["s3"]);
+        watched.announce();
+    };
+    let (answer, ()) = tokio::join!(calling, changing);
+    let answer = answer.unwrap();
+    assert_eq!(answer.address, address("b"));
+    assert_eq!(answer.in_doubt, Some(0), "the first attempt may have been carried out");
+    assert_eq!(watched.calls(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_master_can_be_the_master_again() {
+    let watched = Watched::new().await;
+    watched.call(1).await.unwrap();
+    watched.fail_over(&["s1"]);
+    watched.announce();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.call(1).await.unwrap();
+    watched.fakes.set_sentinel("s2", knows(3, "a"));
+    watched.announce();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.call(1).await.unwrap();
+    assert_eq!(watched.calls(), (2, 1));
+    assert_eq!(watched.fakes.dials("a"), 2, "the connection of before does not serve");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentinel_that_stands_still_holds_up_nobody() {
+    let watched = Watched::new().await;
+    watched.fakes.stop("s1", true);
+    watched.fail_over(&["s2", "s3"]);
+    watched.fakes.set_door("a", Door::Refuses);
+    watched.fakes.cut("a");
+    watched.call(1).await.unwrap();
+    assert_eq!(watched.calls().1, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_replicas_confirm_goes_to_the_new_master_too() {
+    let watched = Watched::new().await;
+    let confirmed = async |seconds| {
+        let deadline = watched.clock.now().after(Duration::from_secs(seconds));
+        watched.router.call_replicated(&call("k"), 1, deadline).await
+    };
+    assert_eq!(confirmed(1).await.unwrap().address, address("a"));
+    watched.fail_over(&["s1"]);
+    watched.announce();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(confirmed(1).await.unwrap().address, address("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_when_the_client_is_gone() {
+    let watched = Watched::new().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let subscribers =
+        || -> usize { SENTINELS.iter().map(|sentinel| watched.fakes.subscribers(sentinel)).sum() };
+    assert_eq!(subscribers(), 2);
+    watched.router.close().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(subscribers(), 0);
+}

@@ -1,0 +1,242 @@
+//! A server that sentinels watch: how it is found, and what holds when its master changes.
+
+use std::time::Duration;
+
+use rwlease::{Credentials, ErrorKind, Locks, Released, Sentinel};
+use tokio::time::timeout;
+
+use crate::conformance::LONG;
+use crate::support::{
+    Backend, Result, Sentinels, ServerSettings, WaitLimit, Watch, renewed, until_waiting,
+};
+
+/// Longer than a failover after a death.
+const LEASE: Duration = Duration::from_secs(45);
+
+/// The chosen backend, if it knows sentinels.
+fn backend() -> Backend {
+    match Backend::chosen() {
+        chosen @ (Backend::Native | Backend::Redis) => chosen,
+        _ if cfg!(feature = "redis") => Backend::Redis,
+        _ => Backend::Native,
+    }
+}
+
+async fn connect(url: &str) -> rwlease::Result<Locks> {
+    backend().connect(Locks::builder().call_timeout(LONG), &[url]).await
+}
+
+/// How the master of a failover goes away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Order,
+    Kill,
+    Pause,
+}
+
+/// Leases that a replica has confirmed survive; nobody else gets in; tokens rise; one who waits is
+/// served at the new master.
+async fn confirmed_leases_survive(fault: Fault) -> Result {
+    let sentinels = Sentinels::start().await?;
+    let (one, other) = (connect(&sentinels.url()).await?, connect(&sentinels.url()).await?);
+    let (lock, others) = (one.rwlock("kept")?, other.rwlock("kept")?);
+    let held = lock.write().replicas(1).lease(LEASE).await?;
+    let waiting = tokio::spawn(async move { others.write().replicas(1).lease(LEASE).await });
+    until_waiting(&lock, 1).await?;
+
+    let old = sentinels.master().await?;
+    match fault {
+        Fault::Order => drop(sentinels.fail_over().await?),
+        Fault::Kill => sentinels.server(old).kill()?,
+        Fault::Pause => sentinels.server(old).freeze()?,
+    }
+    let new = sentinels.new_master(old).await?;
+    assert!(other.rwlock("kept")?.try_read().await?.is_none(), "{fault:?}");
+    assert!(held.is_held(), "{fault:?}");
+    assert!(!waiting.is_finished(), "{fault:?}");
+
+    // It comes back as what it was.
+    match fault {
+        Fault::Order => {}
+        Fault::Kill => sentinels.server(old).restart().await?,
+        Fault::Pause => sentinels.server(old).thaw()?,
+    }
+    assert!(connect(&sentinels.url()).await?.rwlock("kept")?.try_read().await?.is_none());
+    sentinels.agree().await?;
+    assert_eq!(sentinels.master().await?, new, "{fault:?}");
+    renewed(&held, 1).await?;
+    let token = held.token();
+    assert_eq!(held.release().await?, Released::Released, "{fault:?}");
+    let next = timeout(LONG, waiting).await???;
+    assert!(next.token() > token, "{fault:?}");
+    assert_eq!(next.release().await?, Released::Released, "{fault:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_order() -> Result {
+    confirmed_leases_survive(Fault::Order).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_death() -> Result {
+    confirmed_leases_survive(Fault::Kill).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_standing_still() -> Result {
+    confirmed_leases_survive(Fault::Pause).await
+}
+
+/// Nothing is called meanwhile: only the sentinels can have told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_former_master_that_goes_on_grants_nothing_to_a_client_that_was_idle() -> Result {
+    let sentinels = Sentinels::start().await?;
+    let (idle, other) = (connect(&sentinels.url()).await?, connect(&sentinels.url()).await?);
+    assert_eq!(idle.rwlock("first")?.write().await?.release().await?, Released::Released);
+    let old = sentinels.master().await?;
+    sentinels.server(old).freeze()?;
+    let new = sentinels.new_master(old).await?;
+    let held = other.rwlock("second")?.write().await?;
+    // The sentinels make it a replica some seconds later.
+    sentinels.server(old).thaw()?;
+    assert!(idle.rwlock("second")?.try_write().await?.is_none());
+    assert_eq!(held.release().await?, Released::Released);
+    let third = idle.rwlock("third")?.write().await?;
+    let key: bool = sentinels.server(new).say("EXISTS rwlease:third").await?;
+    assert!(key, "it is at the new master");
+    assert_eq!(third.release().await?, Released::Released);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_is_behind_is_not_believed() -> Result {
+    let sentinels = Sentinels::start().await?;
+    let old = sentinels.master().await?;
+    let behind = 2;
+    sentinels.sentinel(behind).freeze()?;
+    sentinels.server(old).freeze()?;
+    let new = sentinels.new_master(old).await?;
+    let locks = connect(&sentinels.url()).await?;
+    let held = locks.rwlock("kept")?.write().await?;
+    // Both go on as if no time had passed, and the sentinel names the old master for a moment.
+    sentinels.server(old).thaw()?;
+    sentinels.sentinel(behind).thaw()?;
+    let others = connect(&sentinels.url()).await?;
+    assert!(others.rwlock("kept")?.try_read().await?.is_none());
+    sentinels.agree().await?;
+    assert_eq!(sentinels.master().await?, new);
+    assert_eq!(held.release().await?, Released::Released);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_sentinel_is_enough() -> Result {
+    let sentinels = Sentinels::start().await?;
+    sentinels.sentinel(0).kill()?;
+    let locks = connect(&sentinels.url()).await?;
+    assert_eq!(locks.rwlock("a")?.write().await?.release().await?, Released::Released);
+    // One that is named tells of the others.
+    let locks = connect(&sentinels.url_of(&sentinels.sentinels()[1..2], "mymaster")).await?;
+    let held = locks.rwlock("b")?.write().lease(LEASE).await?;
+    let old = sentinels.master().await?;
+    let wait_limit = WaitLimit::new("the replica to have the lock");
+    while !sentinels.server(1 - old).say::<bool>("EXISTS rwlease:b").await? {
+        wait_limit.pause("it has not").await?;
+    }
+    sentinels.server(old).kill()?;
+    sentinels.new_master(old).await?;
+    sentinels.sentinel(1).kill()?;
+    renewed(&held, 2).await?;
+    assert_eq!(held.release().await?, Released::Released);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_to_connect_are_told_apart() -> Result {
+    let sentinels = Sentinels::start().await?;
+    let wrong = sentinels.url_of(sentinels.sentinels(), "another");
+    let error = connect(&wrong).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    assert!(error.to_string().contains("another"), "{error}");
+    let is_none = format!("redis+sentinel://{}/mymaster", sentinels.server(0).address());
+    let error = connect(&is_none).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    sentinels.server(sentinels.master().await?).freeze()?;
+    let error = connect(&sentinels.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    sentinels.sentinels().iter().try_for_each(|sentinel| sentinel.kill())?;
+    let error = connect(&sentinels.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("no sentinel"), "{error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_servers_have_passwords_of_their_own() -> Result {
+    let sentinels = Sentinels::start_with(Watch {
+        servers: ServerSettings::default().password("of-servers"),
+        of_sentinels: ServerSettings::default().password("of-sentinels"),
+        ..Watch::default()
+    })
+    .await?;
+    let named = |url: String| url.parse::<Sentinel>();
+    let locks = async |sentinel: Sentinel| {
+        let settings = Locks::builder().sentinel(sentinel);
+        backend().connect::<&str>(settings, &[]).await
+    };
+    let error = locks(named(sentinels.url())?).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    let credentials = || Credentials::password("of-sentinels");
+    let known = locks(named(sentinels.url())?.credentials(credentials())).await?;
+    assert_eq!(known.rwlock("a")?.write().await?.release().await?, Released::Released);
+    let wrong = named(sentinels.url().replace("of-servers", "wrong"))?.credentials(credentials());
+    let error = locks(wrong).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    Ok(())
+}
+
+/// What `docs/operating.md` names as the least rights.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_least_rights_at_sentinels_are_enough() -> Result {
+    let rights = rights()?;
+    let sentinels = Sentinels::start().await?;
+    for sentinel in sentinels.sentinels() {
+        sentinel.say::<()>(&format!("ACL SETUSER {rights}")).await?;
+    }
+    let sentinel = sentinels.url().parse::<Sentinel>()?;
+    let settings =
+        Locks::builder().sentinel(sentinel.credentials(Credentials::new("locker", "PASSWORD")));
+    let locks = backend().connect::<&str>(settings, &[]).await?;
+    let wait_limit = WaitLimit::new("the client to be subscribed");
+    loop {
+        let mut subscribers = 0;
+        for sentinel in sentinels.sentinels() {
+            let clients: String = sentinel.say("CLIENT LIST").await?;
+            subscribers += clients.lines().filter(|line| line.contains(" sub=1 ")).count();
+        }
+        if subscribers == 2 {
+            break;
+        }
+        wait_limit.pause(format!("{subscribers} subscriptions")).await?;
+    }
+    for sentinel in sentinels.sentinels() {
+        // The library's name may be refused.
+        let refused: redis::Value = sentinel.say("ACL LOG").await?;
+        let refused = format!("{refused:?}");
+        let is_needed = |what| refused.contains(what);
+        assert!(!is_needed("sentinel|") && !is_needed("cmd=subscribe"), "{refused}");
+    }
+    assert_eq!(locks.rwlock("a")?.write().await?.release().await?, Released::Released);
+    Ok(())
+}
+
+/// The user in the documentation, in one line.
+fn rights() -> Result<String> {
+    let page = include_str!("../../docs/operating.md");
+    let start = page.find("user locker on >PASSWORD resetchannels -@all &+switch-master");
+    let block = start.and_then(|start| page[start..].split("```").next());
+    let block = block.ok_or_else(|| crate::support::Error::new("no rights at sentinels there"))?;
+    let words: Vec<&str> = block.split_whitespace().skip(1).collect();
+    Ok(words.join(" "))
+}

@@ -1,0 +1,252 @@
+//! Locks without a runtime, on a real server.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rwlease::blocking::{Locks, Quorum};
+use rwlease::{ErrorKind, LeaseState, Released, Renewal};
+use tokio::runtime::Runtime;
+
+use crate::support::{ConnectTo, Single};
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(300);
+
+/// A server with the runtime that it was started on, and two clients of this thread's.
+struct Bench {
+    one: Locks,
+    other: Locks,
+    server: Single,
+    runtime: Runtime,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(Single::start()).unwrap();
+        let client = || Locks::connect_by(rwlease::Locks::builder().connect_to(&[server.url()]));
+        Bench { one: client().unwrap(), other: client().unwrap(), server, runtime }
+    }
+}
+
+#[test]
+fn threads_exclude_each_other() {
+    let bench = Bench::new();
+    let inside = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let lock = [&bench.one, &bench.other][number % 2].rwlock("threads").unwrap();
+            let inside = &inside;
+            scope.spawn(move || {
+                let mut last = 0;
+                for _ in 0..20 {
+                    let guard = lock.write().timeout(LONG).wait().unwrap();
+                    assert!(guard.is_held() && guard.token() > last);
+                    last = guard.token();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(guard.release().unwrap(), Released::Released);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn requests_have_their_options_and_status_tells() {
+    let Bench { one, other, .. } = &Bench::new();
+    let (mine, theirs) = (one.rwlock("options").unwrap(), other.rwlock("options").unwrap());
+    let reading = mine.read().lease(2 * LONG).wait().unwrap();
+    assert!(reading.remaining() > LONG);
+    assert!(theirs.try_write().wait().unwrap().is_none());
+    assert!(theirs.try_read().lease(2 * LONG).wait().unwrap().unwrap().remaining() > LONG);
+    let error = theirs.write().timeout(SHORT).wait().unwrap_err();
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::TimedOut, Some("options")));
+    let invalid = theirs.write().timeout(Duration::ZERO).wait().unwrap_err();
+    assert_eq!(invalid.kind(), ErrorKind::Invalid);
+    let cancelled = theirs.write().cancel_on(async {}).wait().unwrap_err();
+    assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
+    let status = theirs.status().page_size(10).wait().unwrap();
+    assert!(status.is_locked() && theirs.is_locked().unwrap());
+    assert!(theirs.is_held_by(reading.id()).unwrap());
+    assert_eq!(theirs.revoke().unwrap().unwrap().token, status.token);
+    assert_eq!(reading.renew().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(reading.state(), LeaseState::Uncertain);
+    theirs.force_release().unwrap().unwrap();
+    assert!(theirs.try_write().wait().unwrap().is_some());
+    let _guard = mine.write().wait().unwrap();
+    assert_eq!(one.list("opt").next_page().unwrap().unwrap(), ["options"]);
+}
+
+#[test]
+fn guards_change() {
+    let Bench { one, other, .. } = &Bench::new();
+    let (mine, theirs) = (one.rwlock("changes").unwrap(), other.rwlock("changes").unwrap());
+    let reading = mine.write().wait().unwrap().downgrade().unwrap();
+    let beside = theirs.try_read().wait().unwrap().unwrap();
+    let reading = reading.try_upgrade().unwrap().unwrap_err();
+    let refused = reading.upgrade().timeout(SHORT).wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    let reading = refused.into_guard();
+    assert!(reading.is_held());
+    beside.release().unwrap();
+    let writing = reading.upgrade().timeout(LONG).wait().unwrap();
+    assert!(theirs.try_read().wait().unwrap().is_none());
+    assert!(writing.keep().unwrap() > SHORT);
+    assert!(mine.try_write().wait().unwrap().is_none(), "it was kept");
+}
+
+#[test]
+fn a_loss_is_told() {
+    let Bench { one, other, .. } = &Bench::new();
+    let lock = one.rwlock("losses").unwrap();
+    let (tell, told) = mpsc::channel();
+    let guard = lock.write().lease(SHORT * 4).renewal(Renewal::Manual).wait().unwrap();
+    let tell_lost = tell.clone();
+    guard.on_lost(move || tell_lost.send("lost").unwrap()).unwrap();
+    assert!(!guard.lost_within(Duration::from_millis(1)).unwrap());
+    guard.lost().unwrap();
+    assert!(guard.lost_within(LONG).unwrap() && !guard.is_held());
+    assert_eq!(told.recv_timeout(LONG).unwrap(), "lost");
+    let next = other.rwlock("losses").unwrap().write().timeout(LONG).wait().unwrap();
+    next.on_lost(move || tell.send("given back").unwrap()).unwrap();
+    let lease = next.clone();
+    assert_eq!(guard.release().unwrap(), Released::AlreadyLost);
+    assert_eq!(next.release().unwrap(), Released::Released);
+    lease.lost().unwrap();
+    // Its task has ended, and with it the sender, without a word.
+    assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn a_drop_releases_in_the_background() {
+    let Bench { one, other, runtime, server } = &Bench::new();
+    let (mine, theirs) = (one.rwlock("drops").unwrap(), other.rwlock("drops").unwrap());
+    drop(mine.write().lease(LONG * 10).wait().unwrap());
+    let guard = theirs.write().lease(LONG * 10).timeout(LONG).wait().unwrap();
+    runtime.block_on(async { drop(guard) });
+    drop(mine.write().lease(LONG * 10).timeout(LONG).wait().unwrap());
+    // The last that there is of its client.
+    let client = Locks::connect_by(rwlease::Locks::builder().connect_to(&[server.url()])).unwrap();
+    let lock = client.rwlock("drops").unwrap();
+    drop(client);
+    let guard = lock.write().lease(LONG * 10).timeout(LONG).wait().unwrap();
+    drop(lock);
+    drop(guard);
+    drop(theirs.write().timeout(LONG).wait().unwrap());
+}
+
+#[test]
+fn inside_of_a_runtime_it_is_refused_and_a_guard_comes_back_or_is_released() {
+    let Bench { one, other, runtime, server } = &Bench::new();
+    let lock = one.rwlock("inside").unwrap();
+    let (released, reading) = (
+        lock.read().lease(LONG * 10).wait().unwrap(),
+        lock.read().lease(LONG * 10).wait().unwrap(),
+    );
+    let reading = runtime.block_on(async {
+        let refused = [
+            lock.write().wait().err(),
+            lock.try_write().wait().err(),
+            lock.is_locked().err(),
+            one.multi().write("a").wait().err(),
+            one.shutdown(LONG).err(),
+            Locks::connect_by(rwlease::Locks::builder().connect_to(&[server.url()])).err(),
+            released.release().err(),
+            reading.lost().err(),
+        ];
+        for (number, error) in refused.into_iter().enumerate() {
+            assert_eq!(error.unwrap().kind(), ErrorKind::Invalid, "{number}");
+        }
+        let refused = reading.upgrade().wait().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        refused.into_guard()
+    });
+    // The other read was given back in the background, though its lease is long.
+    let writing = reading.upgrade().timeout(LONG).wait().unwrap();
+    writing.release().unwrap();
+    assert!(other.rwlock("inside").unwrap().try_write().wait().unwrap().is_some());
+}
+
+#[test]
+fn mutexes_and_several_locks() {
+    let Bench { one, other, .. } = &Bench::new();
+    let (mine, theirs) = (one.mutex("plain").unwrap(), other.mutex("plain").unwrap());
+    let held = mine.lock().timeout(LONG).wait().unwrap();
+    assert!(theirs.try_lock().wait().unwrap().is_none() && theirs.is_locked().unwrap());
+    assert!(theirs.is_held_by(held.id()).unwrap());
+    assert_eq!(theirs.status().unwrap().unwrap().value, held.id().as_bytes());
+    assert!(one.multi().write("multi").mutex("plain").try_all().unwrap().is_none());
+    held.release().unwrap();
+    let both = one.multi().write("multi").mutex("plain").timeout(LONG).wait().unwrap();
+    assert_eq!(both.leases().len(), 2);
+    both.renew().unwrap();
+    assert!(theirs.try_lock().wait().unwrap().is_none());
+    assert_eq!(both.release().unwrap(), Released::Released);
+
+    let (reentrant, lock) = (one.reentrant(), one.rwlock("again").unwrap());
+    let outer = reentrant.write(&lock).wait().unwrap();
+    let inner = reentrant.try_read(&lock).wait().unwrap().unwrap();
+    assert_eq!(outer.token(), inner.token());
+    outer.release().unwrap();
+    inner.release().unwrap();
+    let outer = reentrant.lock(&mine).wait().unwrap();
+    drop(reentrant.try_lock(&mine).wait().unwrap().unwrap());
+    assert!(outer.is_held());
+}
+
+#[test]
+fn a_cached_lock_is_granted_here_until_another_wants_it() {
+    let Bench { one, other, .. } = &Bench::new();
+    let cached = one.rwlock("cached").unwrap().cached().unwrap();
+    while cached.local().hold.is_none() {
+        let writing = cached.write().timeout(LONG).wait().unwrap();
+        assert!(writing.is_held());
+        writing.downgrade().unwrap().release().unwrap();
+    }
+    other.rwlock("cached").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
+    drop(cached.try_read().wait().unwrap().unwrap());
+}
+
+#[test]
+fn one_leads_and_the_other_watches() {
+    let Bench { one, other, .. } = &Bench::new();
+    let (mine, theirs) = (one.leader("blocking").unwrap(), other.leader("blocking").unwrap());
+    let mut watch = theirs.watch().every(Duration::from_millis(10));
+    assert!(watch.changed().unwrap().is_none());
+    let lead = mine.campaign().timeout(LONG).wait().unwrap();
+    assert!(lead.is_leading() && theirs.try_campaign().wait().unwrap().is_none());
+    assert_eq!(watch.changed().unwrap().unwrap().term, lead.term());
+    assert_eq!(theirs.current().unwrap().unwrap().client_id(), one.client_id());
+    assert_eq!(lead.resign().unwrap(), Released::Released);
+    assert!(watch.changed().unwrap().is_none());
+    assert!(!mine.lock().is_locked().unwrap());
+}
+
+#[test]
+fn a_quorum_of_three() {
+    let benches = [Bench::new(), Bench::new(), Bench::new()];
+    let quorum = |of: fn(&Bench) -> &Locks| Quorum::new(benches.iter().map(|it| of(it).clone()));
+    let (mine, theirs) = (quorum(|it| &it.one).unwrap(), quorum(|it| &it.other).unwrap());
+    let held = mine.write("of three").timeout(LONG).wait().unwrap();
+    assert!(held.is_held() && held.token().is_some());
+    assert!(theirs.read("of three").try_once().unwrap().is_none());
+    held.renew().unwrap();
+    assert_eq!(held.release().unwrap(), Released::Released);
+    drop(theirs.mutex("of three").timeout(LONG).wait().unwrap());
+}
+
+#[test]
+fn a_shutdown_gives_everything_back() {
+    let Bench { one, other, .. } = &Bench::new();
+    let held = one.rwlock("shut").unwrap().write().lease(LONG * 10).wait().unwrap();
+    assert!(one.shutdown(LONG).unwrap().is_empty());
+    assert!(!held.is_held());
+    assert!(other.rwlock("shut").unwrap().try_write().wait().unwrap().is_some());
+    let error = one.rwlock("shut").unwrap().write().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+}

@@ -1,0 +1,185 @@
+//! Campaigns, leads that are lost, and watches.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{ErrorKind, Locks, Released, Renewal};
+use tokio::time::timeout;
+
+use crate::support::until_waiting;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(60);
+
+/// So long that no test is helped by it.
+const NEVER: Duration = LONG;
+
+async fn client(engine: &Engine) -> Locks {
+    Locks::builder().connect_embedded(engine).await.unwrap()
+}
+
+/// Neither a poll nor the end of a lease brings the lead on.
+#[tokio::test(start_paused = true)]
+async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
+    let engine = Engine::new();
+    let patient = || Locks::builder().lease(3 * NEVER).poll_interval(NEVER).waiter_ttl(3 * NEVER);
+    let one = patient().connect_embedded(&engine).await.unwrap();
+    let other = patient().connect_embedded(&engine).await.unwrap();
+    let (mine, theirs) = (one.leader("at once").unwrap(), other.leader("at once").unwrap());
+    let lead = mine.campaign().await.unwrap();
+    assert!(lead.is_leading() && theirs.try_campaign().await.unwrap().is_none());
+    let next = tokio::spawn(async move { theirs.campaign().await });
+    until_waiting(mine.lock(), 1).await.unwrap();
+    let term = lead.term();
+    assert_eq!(lead.resign().await.unwrap(), Released::Released);
+    let next = timeout(SECOND, next).await.unwrap().unwrap().unwrap();
+    assert!(next.is_leading() && next.term() > term);
+    let current = mine.current().await.unwrap().unwrap();
+    assert_eq!((current.term, current.id.as_str()), (next.term(), next.id()));
+    assert_eq!(current.client_id(), other.client_id());
+    drop(next);
+    let last = timeout(SECOND, mine.campaign()).await.unwrap().unwrap();
+    assert!(last.term() > current.term, "a lead that is dropped is resigned");
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_the_lead_cancels_the_work() {
+    struct Told(Arc<AtomicBool>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let leader = client(&Engine::new()).await.leader("lost").unwrap();
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let lead = leader.campaign().lease(SECOND).renewal(Renewal::Manual).await.unwrap();
+    let (term, told) = (lead.term(), Told(cancelled.clone()));
+    let work = lead.run(async move |lease| {
+        let _told = told;
+        assert_eq!(lease.token(), term);
+        pending::<()>().await
+    });
+    let error = timeout(LONG, work).await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some("lost")));
+    assert!(cancelled.load(Ordering::SeqCst), "the work's future was dropped");
+    let output = leader.campaign().run(async |lease| lease.token()).await.unwrap();
+    assert!(output > term);
+    assert!(leader.current().await.unwrap().is_none(), "who has done its work resigns");
+}
+
+/// As in a process that goes on after it was stopped: the work is woken, and no timer has fired
+/// yet.
+#[tokio::test]
+async fn work_is_not_resumed_once_the_lease_has_ended() {
+    let leader = client(&Engine::new()).await.leader("stopped").unwrap();
+    let steps = AtomicU32::new(0);
+    let campaign = leader.campaign().lease(Duration::from_millis(200)).renewal(Renewal::Manual);
+    let work = campaign.run(async |lease| {
+        while lease.is_held() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        poll_fn(|_| {
+            steps.fetch_add(1, Ordering::SeqCst);
+            Poll::<()>::Pending
+        })
+        .await
+    });
+    let error = timeout(LONG, twice(work)).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert_eq!(steps.load(Ordering::SeqCst), 1, "the step that it was stopped in");
+}
+
+/// Polls what is pending a second time, before the runtime can look at its timers.
+async fn twice<F: Future>(work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Pending => work.as_mut().poll(context),
+        ready => ready,
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_each_change_and_no_renewal() {
+    let engine = Engine::new();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let (mine, theirs) = (one.leader("watched").unwrap(), other.leader("watched").unwrap());
+    let mut watch = client(&engine).await.leader("watched").unwrap().watch();
+    assert!(watch.changed().await.unwrap().is_none());
+    let mut last = 0;
+    for _ in 0..3 {
+        for leader in [&mine, &theirs] {
+            let lead = leader.campaign().lease(6 * SECOND).await.unwrap();
+            // Dropped between two looks and within one, it tells nothing twice, and leaves nothing
+            // out.
+            let told = loop {
+                match timeout(SECOND / 7, watch.changed()).await {
+                    Ok(changed) => break changed.unwrap().unwrap(),
+                    Err(_) => continue,
+                }
+            };
+            assert_eq!((told.term, told.id.as_str()), (lead.term(), lead.id()));
+            assert!(told.term > last && told.remaining > Duration::ZERO);
+            last = told.term;
+            assert!(timeout(LONG, watch.changed()).await.is_err(), "it was only renewed");
+            lead.resign().await.unwrap();
+        }
+    }
+    assert!(watch.changed().await.unwrap().is_none());
+    assert!(timeout(LONG, watch.changed()).await.is_err(), "nobody leads, and it was told");
+    // A minute later the server has forgotten the lock, and with it its last term.
+    let lead = mine.campaign().await.unwrap();
+    assert_eq!(watch.changed().await.unwrap().unwrap().term, lead.term());
+}
+
+/// A leader that is gone leads until its lease has ended, and not longer.
+#[tokio::test(start_paused = true)]
+async fn a_watch_sees_a_lease_end() {
+    let engine = Engine::new();
+    let leader = client(&engine).await.leader("ended").unwrap();
+    let lead = leader.campaign().lease(10 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    let mut watch = leader.watch().every(SECOND / 10);
+    assert_eq!(watch.changed().await.unwrap().unwrap().term, lead.term());
+    let start = engine.now();
+    assert!(watch.changed().await.unwrap().is_none());
+    let led = engine.now() - start; // by the servers' clocks, which fly here
+    assert!(led > 9 * SECOND && led < 11 * SECOND, "{led:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_looks_no_more_often_than_it_may() {
+    let engine = Engine::new();
+    let mut watch = client(&engine).await.leader("looks").unwrap().watch().every(SECOND);
+    assert!(watch.changed().await.unwrap().is_none());
+    engine.reset_tally();
+    assert!(timeout(100 * SECOND, watch.changed()).await.is_err());
+    let looks = engine.tally().scripts;
+    assert!((99..=200).contains(&looks), "{looks} in a hundred seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_says_that_it_cannot_know_and_goes_on() {
+    let engine = Engine::builder().masters(1).replicas(0).standalone().build();
+    let leader = client(&engine).await.leader("unknown").unwrap();
+    let mut watch = leader.watch();
+    assert!(watch.changed().await.unwrap().is_none());
+    engine.faults().stop(0);
+    let error = timeout(LONG, watch.changed()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    engine.faults().start(0);
+    let lead = leader.campaign().await.unwrap();
+    let told = loop {
+        match timeout(LONG, watch.changed()).await.unwrap() {
+            Ok(told) => break told.unwrap(),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable),
+        }
+    };
+    assert_eq!(told.term, lead.term());
+}

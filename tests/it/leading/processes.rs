@@ -1,0 +1,224 @@
+//! Leaders in processes of their own, which are killed and stopped.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::cmd;
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use rwlease::{ErrorKind, Leader, LeaderWatch, Lease, Locks};
+use tokio::time::timeout;
+
+use crate::support::{Cluster, ConnectTo, Result, Shape, WaitLimit};
+use crate::waiting::child::{self, Child};
+
+const LEASE: Duration = Duration::from_secs(1);
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How many candidates there are at a time, and how many leaders are struck.
+const CANDIDATES: usize = 4;
+const STRIKES: usize = 6;
+
+/// The list of what leaders have seen of their lead.
+const SEEN: &str = "what leaders saw";
+
+async fn leader(urls: &[String], name: &str) -> Result<(Locks, Leader)> {
+    let locks = Locks::builder().lease(LEASE).connect_to(urls).await?;
+    let leader = locks.leader(name)?;
+    Ok((locks, leader))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_leader_does_nothing_more_when_it_wakes() -> Result {
+    const TEST: &str = "leading::processes::a_stopped_leader_does_nothing_more_when_it_wakes";
+    if child::is(TEST) {
+        let (_locks, leader) = leader(&child::urls()?, "stopped").await?;
+        let led = leader.campaign().run(async |lease| {
+            child::tell(&lease.token().to_string());
+            stop();
+            child::tell(&format!("woke, leads: {}", lease.is_held()));
+            yield_at_once().await;
+            child::tell("works on");
+        });
+        assert_eq!(led.await.unwrap_err().kind(), ErrorKind::Lost);
+        child::tell("lost the lead");
+        return Ok(());
+    }
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let (_locks, leader) = leader(&cluster.urls(), "stopped").await?;
+    let mut stopped = Child::start(TEST, &cluster)?;
+    let term: u64 = stopped.told().await?.parse()?;
+    let lead = timeout(LONG, leader.campaign()).await??;
+    assert!(lead.term() > term);
+    stopped.thaw()?;
+    assert_eq!(stopped.told().await?, "woke, leads: false");
+    assert_eq!(stopped.told().await?, "lost the lead");
+    let (well, said) = stopped.end().await?;
+    assert!(well, "{said}");
+    assert!(lead.is_leading());
+    Ok(())
+}
+
+/// Stops this process. When this returns, it goes on again.
+fn stop() {
+    let mut last = now();
+    kill_process(getpid(), Signal::STOP).unwrap();
+    // Another thread may have got the signal, and this one run on for a moment.
+    loop {
+        let before = std::mem::replace(&mut last, now());
+        if last - before > (LEASE / 2).as_nanos() as u64 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Back at once, before the runtime looks at its timers.
+async fn yield_at_once() {
+    let mut is_woken = false;
+    poll_fn(|context| {
+        let poll = if is_woken { Poll::Ready(()) } else { Poll::Pending };
+        is_woken = true;
+        context.waker().wake_by_ref();
+        poll
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaders_that_are_killed_and_stopped_never_lead_at_once() -> Result {
+    const TEST: &str = "leading::processes::leaders_that_are_killed_and_stopped_never_lead_at_once";
+    if child::is(TEST) {
+        return stand_again_and_again().await;
+    }
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let (_locks, leader) = leader(&cluster.urls(), "struck").await?;
+    let mut candidates = BTreeMap::new();
+    for _ in 0..CANDIDATES {
+        let (id, candidate) = start(TEST, &cluster).await?;
+        candidates.insert(id, candidate);
+    }
+    let mut watch = leader.watch().every(Duration::from_millis(20));
+    let mut led = next_leader(&mut watch, 0).await?;
+    for strike in 0..STRIKES {
+        until_seen(&cluster, led.1).await?;
+        let (id, mut struck) = candidates.remove_entry(&led.0).expect("a candidate leads");
+        if strike % 2 == 0 {
+            struck.kill().await?;
+            led = next_leader(&mut watch, led.1).await?;
+            let (id, candidate) = start(TEST, &cluster).await?;
+            candidates.insert(id, candidate);
+        } else {
+            struck.freeze()?;
+            led = next_leader(&mut watch, led.1).await?;
+            struck.thaw()?;
+            candidates.insert(id, struck);
+        }
+    }
+    let seen = until_seen(&cluster, led.1).await?;
+    assert!(seen.len() > STRIKES, "{seen:?}");
+    let mut before: Option<(u64, Span)> = None;
+    for (term, span) in seen {
+        if let Some((older, last)) = before {
+            assert!(
+                last.last_asked <= span.first_answered,
+                "{older} led at {}, and {term} from {} on",
+                last.last_asked,
+                span.first_answered
+            );
+        }
+        before = Some((term, span));
+    }
+    Ok(())
+}
+
+async fn start(test: &str, cluster: &Cluster) -> Result<(String, Child)> {
+    let mut candidate = Child::start(test, cluster)?;
+    Ok((candidate.told().await?, candidate))
+}
+
+/// Who leads after that term.
+async fn next_leader(watch: &mut LeaderWatch, after: u64) -> Result<(String, u64)> {
+    loop {
+        if let Some(leader) = timeout(LONG, watch.changed()).await?? {
+            assert!(leader.term > after, "terms rise");
+            return Ok((leader.client_id().to_owned(), leader.term));
+        }
+    }
+}
+
+/// A candidate: leads whenever it can, and notes when it saw that it did.
+async fn stand_again_and_again() -> Result {
+    let urls = child::urls()?;
+    let (locks, leader) = leader(&urls, "struck").await?;
+    let mut store =
+        redis::Client::open(urls[0].as_str())?.get_multiplexed_async_connection().await?;
+    child::tell(&locks.client_id());
+    loop {
+        let led = leader.campaign().run(async |lease| -> Result {
+            loop {
+                note(&mut store, &lease).await?;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        });
+        match led.await {
+            Ok(stopped) => return stopped,
+            Err(lost) => assert_eq!(lost.kind(), ErrorKind::Lost),
+        }
+    }
+}
+
+/// Notes the term, when it was asked whether it leads, and when it had the answer.
+async fn note(store: &mut redis::aio::MultiplexedConnection, lease: &Lease) -> Result {
+    let (asked, leads, answered) = (now(), lease.is_held(), now());
+    if leads {
+        let line = format!("{} {asked} {answered}", lease.token());
+        let () = cmd("RPUSH").arg(SEEN).arg(line).query_async(store).await?;
+    }
+    Ok(())
+}
+
+/// When a leader knew that it led: at some moment before the first answer at the latest, and at one
+/// after it asked for the last time.
+#[derive(Debug)]
+struct Span {
+    first_answered: u64,
+    last_asked: u64,
+}
+
+async fn seen(cluster: &Cluster) -> Result<BTreeMap<u64, Span>> {
+    let lines: Vec<String> = cluster.node(0).run(cmd("LRANGE").arg(SEEN).arg(0).arg(-1)).await?;
+    let mut spans = BTreeMap::new();
+    for line in lines {
+        let mut numbers = line.split(' ').map(|number| number.parse::<u64>().unwrap());
+        let mut next = || numbers.next().unwrap();
+        let (term, asked, answered) = (next(), next(), next());
+        let first = Span { first_answered: answered, last_asked: asked };
+        let span: &mut Span = spans.entry(term).or_insert(first);
+        span.first_answered = span.first_answered.min(answered);
+        span.last_asked = span.last_asked.max(asked);
+    }
+    Ok(spans)
+}
+
+/// Waits until the leader of this term has seen that it leads.
+async fn until_seen(cluster: &Cluster, term: u64) -> Result<BTreeMap<u64, Span>> {
+    let wait_limit = WaitLimit::new(format!("a leader in term {term}"));
+    loop {
+        let seen = seen(cluster).await?;
+        if seen.contains_key(&term) {
+            return Ok(seen);
+        }
+        wait_limit.pause(format!("{seen:?}")).await?;
+    }
+}
+
+/// The clock that all processes of the machine share, in nanoseconds.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

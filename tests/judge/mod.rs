@@ -1,0 +1,239 @@
+//! Judges the history of one lock by its tokens, without a search. Tokens name the order of the
+//! grants, so each pair of them that an order of time contradicts is guilty, and named.
+//!
+//! A grant's place in the order lies between its request and its answer, and its end not before its
+//! holder ceased to rely on it. So of two that exclude each other, the one with the lower token has
+//! ended when the other is granted; and of any two, the one with the lower token was requested when
+//! the other is granted. Where that holds of each pair, the grants have an order that keeps all
+//! promises: take the tokens', each as soon as it may be. Readers of one process that have its
+//! cached lease in common may share a token: they are held against writers alone.
+
+use rwlease::Mode;
+
+/// Nanoseconds, by the clock of the history.
+pub type Nanos = u64;
+
+/// Something that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// By which the caller knows it.
+    pub id: usize,
+    pub mode: Mode,
+    pub token: u64,
+    /// The process whose readers may have this token too: of a reader with a cached lease, and of
+    /// one that was a writer, or may become a reader, with its token.
+    pub shares: Option<usize>,
+    pub requested: Nanos,
+    pub granted: Nanos,
+    /// Its holder relied on it until then.
+    pub end: Nanos,
+    /// A server may count it as held until then.
+    pub gone: Nanos,
+}
+
+/// A request that was not granted in the end: somebody may have met it all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub id: usize,
+    pub requested: Nanos,
+    /// It may have waited, or held, until then.
+    pub gone: Nanos,
+}
+
+/// A try that was told that the lock cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub id: usize,
+    pub mode: Mode,
+    pub requested: Nanos,
+    pub answered: Nanos,
+}
+
+/// All that is known of one lock.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub holds: Vec<Hold>,
+    pub attempts: Vec<Attempt>,
+    pub refusals: Vec<Refusal>,
+}
+
+/// What a pair did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// Both relied on the lock at one moment, and one of them wrote.
+    Overlap,
+    /// The first has the lower token, and came after the second.
+    Order,
+    /// Both have one token.
+    SameToken,
+    /// The first was refused, and nobody can have been in its way.
+    Refused,
+}
+
+/// What must not be, and of which two. There is no second where nobody was in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guilt {
+    pub rule: Rule,
+    pub first: usize,
+    pub second: Option<usize>,
+}
+
+impl Guilt {
+    fn of(rule: Rule, first: &Hold, second: &Hold) -> Guilt {
+        Guilt { rule, first: first.id, second: Some(second.id) }
+    }
+}
+
+impl History {
+    /// The guilty pairs. Of what came out of order, one pair for each hold that came before.
+    pub fn judge(&mut self) -> Vec<Guilt> {
+        let is_read = |hold: &Hold| hold.mode == Mode::Read;
+        self.holds.sort_unstable_by_key(|hold| (hold.token, hold.granted, is_read(hold)));
+        let mut guilty = same_tokens(&self.holds);
+        guilty.extend(overlaps(&self.holds));
+        guilty.extend(order(&self.holds));
+        guilty.extend(self.refused_by_nobody());
+        guilty
+    }
+
+    fn refused_by_nobody(&self) -> Vec<Guilt> {
+        // Who waits or holds can be in the way of any try: a writer that waits goes before a
+        // reader, and any waiter before a writer. A reader that holds is in no reader's way, but
+        // what its process has cached may be a write.
+        let mut writers = Busy::default();
+        let mut all = Busy::default();
+        for hold in &self.holds {
+            all.add(hold.requested, hold.gone);
+            match hold.mode {
+                Mode::Write => writers.add(hold.requested, hold.gone),
+                Mode::Read if hold.shares.is_some() => writers.add(hold.requested, hold.gone),
+                // It may have waited, with others before it.
+                Mode::Read => writers.add(hold.requested, hold.granted),
+            }
+        }
+        for attempt in &self.attempts {
+            all.add(attempt.requested, attempt.gone);
+            writers.add(attempt.requested, attempt.gone);
+        }
+        writers.sort();
+        all.sort();
+        let is_guilty = |refusal: &&Refusal| {
+            let others = if refusal.mode == Mode::Write { &all } else { &writers };
+            !others.meets(refusal.requested, refusal.answered)
+        };
+        let guilty = self.refusals.iter().filter(is_guilty);
+        guilty.map(|one| Guilt { rule: Rule::Refused, first: one.id, second: None }).collect()
+    }
+}
+
+fn same_tokens(holds: &[Hold]) -> Vec<Guilt> {
+    let share = |first: &Hold, second: &Hold| {
+        second.mode == Mode::Read && first.shares.is_some() && first.shares == second.shares
+    };
+    let groups = holds.chunk_by(|first, second| first.token == second.token);
+    let in_pairs = groups.flat_map(|group| group.windows(2));
+    let guilty = in_pairs.filter(|pair| !share(&pair[0], &pair[1]));
+    guilty.map(|pair| Guilt::of(Rule::SameToken, &pair[0], &pair[1])).collect()
+}
+
+/// In the order of time: each hold against those that have not ended.
+fn overlaps(holds: &[Hold]) -> Vec<Guilt> {
+    let mut by_time: Vec<&Hold> = holds.iter().collect();
+    by_time.sort_by_key(|hold| hold.granted);
+    let mut guilty = Vec::new();
+    let mut active: Vec<&Hold> = Vec::new();
+    for hold in by_time {
+        active.retain(|other| other.end >= hold.granted);
+        let writes = |other: &&&Hold| other.mode == Mode::Write || hold.mode == Mode::Write;
+        let guilt = |other: &&Hold| Guilt::of(Rule::Overlap, other, hold);
+        let overlap = |other: &&&Hold| writes(other) && contradicts(other, hold);
+        guilty.extend(active.iter().filter(overlap).map(guilt));
+        active.push(hold);
+    }
+    guilty
+}
+
+/// Whether the one with the lower token had not ended when the other was granted.
+fn contradicts(one: &Hold, other: &Hold) -> bool {
+    let (first, second) = if one.token <= other.token { (one, other) } else { (other, one) };
+    first.end > second.granted
+}
+
+/// In the order of the tokens: each hold against the latest of those before it.
+fn order(holds: &[Hold]) -> Vec<Guilt> {
+    let mut guilty = Vec::new();
+    let (mut writers, mut readers, mut sharers) =
+        (Latest::default(), Latest::default(), Latest::default());
+    for group in holds.chunk_by(|first, second| first.token == second.token) {
+        for hold in group {
+            let before: &[&Latest] = match (hold.mode, hold.shares) {
+                (Mode::Write, _) => &[&writers, &readers, &sharers],
+                (Mode::Read, None) => &[&writers, &readers],
+                (Mode::Read, Some(_)) => &[&writers],
+            };
+            let requested = before.iter().filter_map(|latest| latest.requested);
+            let requested = requested.max_by_key(|other| other.requested);
+            let too_late = requested.filter(|other| other.requested > hold.granted);
+            let excluded = if hold.mode == Mode::Write { before } else { &before[..1] };
+            let granted = excluded.iter().filter_map(|latest| latest.granted);
+            let granted = granted.max_by_key(|other| (other.granted, other.end));
+            let after =
+                granted.filter(|other| other.granted >= hold.end && contradicts(other, hold));
+            guilty.extend(too_late.or(after).map(|other| Guilt::of(Rule::Order, &other, hold)));
+        }
+        for hold in group {
+            match (hold.mode, hold.shares) {
+                (Mode::Write, _) => writers.add(hold),
+                (Mode::Read, None) => readers.add(hold),
+                (Mode::Read, Some(_)) => sharers.add(hold),
+            }
+        }
+    }
+    guilty
+}
+
+/// Of the holds so far, the one that was requested last and the one that was granted last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latest {
+    requested: Option<Hold>,
+    granted: Option<Hold>,
+}
+
+impl Latest {
+    fn add(&mut self, hold: &Hold) {
+        if self.requested.is_none_or(|other| other.requested < hold.requested) {
+            self.requested = Some(*hold);
+        }
+        let last = |hold: &Hold| (hold.granted, hold.end);
+        if self.granted.is_none_or(|other| last(&other) < last(hold)) {
+            self.granted = Some(*hold);
+        }
+    }
+}
+
+/// The times in which somebody was there.
+#[derive(Debug, Default)]
+struct Busy {
+    /// By their beginnings; when sorted, each with the latest end so far.
+    spans: Vec<(Nanos, Nanos)>,
+}
+
+impl Busy {
+    fn add(&mut self, from: Nanos, until: Nanos) {
+        self.spans.push((from, until));
+    }
+
+    fn sort(&mut self) {
+        self.spans.sort_unstable();
+        let mut latest = 0;
+        for (_, until) in &mut self.spans {
+            latest = latest.max(*until);
+            *until = latest;
+        }
+    }
+
+    fn meets(&self, from: Nanos, until: Nanos) -> bool {
+        let begun = self.spans.partition_point(|(begin, _)| *begin <= until);
+        begun > 0 && self.spans[begun - 1].1 >= from
+    }
+}

@@ -1,0 +1,172 @@
+//! The same question as [`History::judge`]'s, answered by a search: is there an order of all grants
+//! and ends in which each is allowed? By Wing and Gong's algorithm with Lowe's cache, of
+//! `todc-utils`. It takes exponential time at worst, so it is for short pieces of a history: what
+//! holds of a history holds of each part of its holds.
+
+use std::collections::BTreeMap;
+
+use rwlease::Mode;
+use todc_utils::linearizability::history::{Action, History as Actions};
+use todc_utils::{Specification, WGLChecker};
+
+use crate::judge::{History, Hold, Nanos};
+
+/// How many holds a piece has.
+const PIECE: usize = 10;
+
+/// The first piece of which judge and search say different things.
+pub fn disagreement(history: &History, pieces: usize) -> Option<Vec<Hold>> {
+    let mut holds = history.holds.clone();
+    holds.sort_unstable_by_key(|hold| (hold.granted, hold.token));
+    let mut pieces = holds.chunks(PIECE).take(pieces);
+    pieces.find(|piece| is_good(piece) != has_order(piece)).map(<[Hold]>::to_vec)
+}
+
+fn is_good(piece: &[Hold]) -> bool {
+    History { holds: piece.to_vec(), ..History::default() }.judge().is_empty()
+}
+
+/// Whether there is an order that keeps all promises.
+fn has_order(piece: &[Hold]) -> bool {
+    let mut moments: Vec<(Nanos, bool, usize, Step)> = Vec::new();
+    for (number, hold) in piece.iter().enumerate() {
+        let grant = Step { hold: *hold, ends: false };
+        let end = Step { ends: true, ..grant };
+        moments.push((hold.requested, false, 2 * number, grant));
+        moments.push((hold.granted, true, 2 * number, grant));
+        moments.push((hold.end, false, 2 * number + 1, end));
+        // When the others saw of it is not known.
+        moments.push((Nanos::MAX, true, 2 * number + 1, end));
+    }
+    // At one moment all calls come before all answers.
+    moments.sort_by_key(|(at, is_answer, process, _)| (*at, *is_answer, *process));
+    let actions = moments.into_iter().map(|(_, is_answer, process, step)| match is_answer {
+        false => (process, Action::Call(step)),
+        true => (process, Action::Response(step)),
+    });
+    WGLChecker::<Lock>::is_linearizable(Actions::from_actions(actions.collect()))
+}
+
+/// A grant, or its end.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    hold: Hold,
+    ends: bool,
+}
+
+/// What a lock is, one step after the other.
+#[derive(Debug)]
+struct Lock;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct State {
+    /// Those that hold it, by their numbers.
+    writers: Vec<usize>,
+    readers: Vec<usize>,
+    /// Who may have each token too.
+    shares: BTreeMap<u64, Option<usize>>,
+    /// The greatest tokens: of a writer, of a reader with one of its own, and of the others.
+    written: u64,
+    read: u64,
+    shared: u64,
+}
+
+impl Specification for Lock {
+    type State = State;
+    type Operation = Step;
+
+    fn init() -> State {
+        State::default()
+    }
+
+    fn apply(step: &Step, state: &State) -> (bool, State) {
+        let mut next = state.clone();
+        let is_allowed = if step.ends { next.end(&step.hold) } else { next.grant(&step.hold) };
+        (is_allowed, next)
+    }
+}
+
+impl State {
+    fn end(&mut self, hold: &Hold) -> bool {
+        let held = if hold.mode == Mode::Write { &mut self.writers } else { &mut self.readers };
+        let place = held.iter().position(|other| *other == hold.id);
+        place.map(|place| held.remove(place)).is_some()
+    }
+
+    fn grant(&mut self, hold: &Hold) -> bool {
+        let Hold { id, mode, token, shares, .. } = *hold;
+        let same = self.shares.insert(token, shares);
+        let is_shared = mode == Mode::Read && shares.is_some() && same == Some(shares);
+        let is_free = self.writers.is_empty() && (mode == Mode::Read || self.readers.is_empty());
+        let State { written, read, shared, .. } = *self;
+        let least = match (mode, shares) {
+            (Mode::Write, _) => written.max(read).max(shared),
+            (Mode::Read, None) => written.max(read),
+            (Mode::Read, Some(_)) => written,
+        };
+        match (mode, shares) {
+            (Mode::Write, _) => self.written = token,
+            (Mode::Read, None) => self.read = token,
+            (Mode::Read, Some(_)) => self.shared = shared.max(token),
+        }
+        let held = if mode == Mode::Write { &mut self.writers } else { &mut self.readers };
+        held.push(id);
+        held.sort_unstable();
+        let is_new = same.is_none() && token > least;
+        is_free && (is_new || (is_shared && token >= least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A history that keeps all promises, with requests before and ends within the bounds.
+    fn good(rng: &mut fastrand::Rng) -> Vec<Hold> {
+        let (mut now, mut token) = (10, 1);
+        let mut holds = Vec::new();
+        for id in 0..rng.usize(2..7) {
+            let mode = if rng.bool() { Mode::Write } else { Mode::Read };
+            now += rng.u64(0..4);
+            token += 1;
+            let (requested, granted) = (now - rng.u64(0..6), now + rng.u64(0..3));
+            let end = granted + rng.u64(0..4);
+            let shares = (mode == Mode::Read && rng.u8(0..3) == 0).then_some(1);
+            now = if mode == Mode::Write { end } else { now };
+            holds.push(Hold { id, mode, token, shares, requested, granted, end, gone: end });
+        }
+        holds
+    }
+
+    /// The same with something changed.
+    fn changed(rng: &mut fastrand::Rng, mut holds: Vec<Hold>) -> Vec<Hold> {
+        for _ in 0..rng.u8(0..3) {
+            let place = rng.usize(0..holds.len());
+            let other = holds[rng.usize(0..holds.len())];
+            let hold = &mut holds[place];
+            match rng.u8(0..5) {
+                0 => hold.token = other.token,
+                1 => hold.token += rng.u64(0..3),
+                2 => hold.end += rng.u64(0..6),
+                3 => hold.requested = hold.granted.min(hold.requested + rng.u64(0..5)),
+                _ => hold.shares = hold.shares.xor(Some(rng.usize(0..2))),
+            }
+        }
+        holds
+    }
+
+    #[test]
+    fn the_judge_and_the_search_agree() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let (mut good_ones, mut bad_ones) = (0, 0);
+        for _ in 0..4_000 {
+            let holds = good(&mut rng);
+            let holds = changed(&mut rng, holds);
+            let (judged, searched) = (is_good(&holds), has_order(&holds));
+            assert_eq!(judged, searched, "{holds:#?}");
+            good_ones += u32::from(judged);
+            bad_ones += u32::from(!judged);
+        }
+        assert!(good_ones > 500 && bad_ones > 500, "{good_ones} good ones, {bad_ones} bad ones");
+    }
+}

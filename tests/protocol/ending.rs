@@ -1,0 +1,180 @@
+//! What a forced release tells those that it ends.
+
+use redis::cmd;
+
+use super::lab::{BLOCK, Expect, HERE, Lab, Listener, channel, id, start};
+use super::request::Request;
+use super::support::Server;
+
+/// The readers that one call sweeps away.
+const LOOKS: usize = 16;
+
+/// A server of the test's own: the channels of others would be heard.
+fn alone() -> (Server, Lab) {
+    let server = start("");
+    let lab = Lab::on(&server);
+    (server, lab)
+}
+
+fn listen(lab: &mut Lab, client: &str) -> Listener {
+    let channel = channel(client);
+    lab.listen(&channel)
+}
+
+/// What says that this lease is over.
+fn end(lab: &Lab, name: &str, token: u64) -> String {
+    format!("{} f {} {token}", lab.now(), id(name))
+}
+
+#[track_caller]
+fn heard(lab: &mut Lab, listener: Listener, expected: Vec<String>) {
+    assert_eq!(listener.heard(), if lab.has_push() { expected } else { vec![] });
+}
+
+/// Plain, cached, in use, a grant that was not claimed, a read that was downgraded; alone, and
+/// beside a queue.
+#[test]
+fn a_holder_is_told_of_its_end_by_its_own_token() {
+    let starts: [fn(&mut Lab); 7] = [
+        |lab| _ = lab.write("ann1").granted(),
+        |lab| _ = lab.read("ann1").granted(),
+        |lab| _ = lab.request(&Request::write("ann1").cached(BLOCK)).granted(),
+        |lab| _ = lab.request(&Request::read("ann1").cached(BLOCK)).granted(),
+        |lab| {
+            lab.request(&Request::write("ann1").cached(BLOCK)).granted();
+            lab.renew("ann1", 10_000).status();
+        },
+        |lab| {
+            lab.write("cat1").granted();
+            lab.wait_write("ann1").queued();
+            lab.release("cat1").unwrap();
+        },
+        |lab| {
+            let token = lab.write("ann1").granted().token;
+            lab.downgrade("ann1", token, 10_000).granted();
+        },
+    ];
+    for (number, start) in starts.into_iter().enumerate() {
+        for waits in [false, true] {
+            let (_server, mut lab) = alone();
+            start(&mut lab);
+            if waits {
+                lab.wait_write("bob1").queued();
+            }
+            let token = lab.token_of("ann1");
+            let ann = listen(&mut lab, "ann");
+            assert_eq!(lab.force().status(), "forced", "start {number}");
+            let told = end(&lab, "ann1", token);
+            heard(&mut lab, ann, vec![told]);
+            assert_eq!(lab.state().writes().is_some(), waits);
+        }
+    }
+}
+
+#[test]
+fn whoever_is_not_ended_is_told_nothing() {
+    let (_server, mut lab) = alone();
+    let first = lab.write("bob1").granted().token;
+    lab.release("bob1").unwrap();
+    lab.write("ann1").granted();
+    let ann = listen(&mut lab, "ann");
+    assert_eq!(lab.force_up_to(first).status(), "free", "she has a newer token");
+    lab.release("ann1").unwrap();
+    // One whose lease is over.
+    lab.request(&Request::write("ann2").lease(100)).granted();
+    lab.pass(100);
+    assert_eq!(lab.force().status(), "free");
+    lab.request(&Request::read("ann3").lease(100)).granted();
+    lab.read("bob2").granted();
+    lab.pass(100);
+    assert_eq!(lab.force().status(), "forced");
+    heard(&mut lab, ann, vec![]);
+}
+
+/// Each once, whatever the number of calls: a call that comes again tells nobody.
+#[test]
+fn of_many_readers_each_call_tells_those_that_it_sweeps_away() {
+    let (_server, mut lab) = alone();
+    let tokens: Vec<u64> =
+        (0..40).map(|reader| lab.read(&format!("ann{reader}")).granted().token).collect();
+    let ends = |lab: &Lab, readers: std::ops::Range<usize>| {
+        readers.rev().map(|at| end(lab, &format!("ann{at}"), tokens[at])).collect()
+    };
+    for (call, readers) in
+        [40 - LOOKS..40, 40 - 2 * LOOKS..40 - LOOKS, 0..40 - 2 * LOOKS].into_iter().enumerate()
+    {
+        let ann = listen(&mut lab, "ann");
+        let more = match call {
+            0 => lab.force_up_to(tokens[39]).unwrap().more,
+            _ => lab.pump().unwrap().more,
+        };
+        assert_eq!(more, call < 2);
+        let expected = ends(&lab, readers);
+        heard(&mut lab, ann, expected);
+    }
+    let ann = listen(&mut lab, "ann");
+    assert_eq!(lab.force_up_to(tokens[39]).status(), "free");
+    lab.pump().unwrap();
+    heard(&mut lab, ann, vec![]);
+    assert_eq!(lab.shape().0, "F");
+}
+
+/// What has no tag tells nobody: a release that sweeps readers away.
+#[test]
+fn a_call_without_a_tag_tells_nobody() {
+    let (_server, mut lab) = alone();
+    for reader in 0..20 {
+        lab.read(&format!("ann{reader}")).granted();
+    }
+    lab.force().unwrap();
+    let ann = listen(&mut lab, "ann");
+    assert_eq!(lab.release("ann0").status(), "expired");
+    lab.pump_dry();
+    heard(&mut lab, ann, vec![]);
+    assert_eq!(lab.shape().0, "F");
+}
+
+#[test]
+fn a_full_memory_does_not_keep_it_from_them() {
+    for waits in [false, true] {
+        let (_server, mut lab) = alone();
+        let token = lab.write("ann1").granted().token;
+        if waits {
+            lab.wait_write("bob1").queued();
+        }
+        let ann = listen(&mut lab, "ann");
+        lab.set_full(true);
+        assert_eq!(lab.force().status(), "forced");
+        lab.set_full(false);
+        let told = end(&lab, "ann1", token);
+        heard(&mut lab, ann, vec![told]);
+    }
+}
+
+/// The same reply and the same lock, told or not.
+#[test]
+fn who_may_not_publish_takes_the_lock_all_the_same() {
+    let server = start("");
+    let mut lab = Lab::on(&server);
+    let mut rights = vec!["on", ">secret", "~*", "&*", "+@all"];
+    rights.extend(lab.has_push().then_some("-spublish")); // 6.2 knows no such right
+    lab.command::<()>(cmd("ACL").arg("SETUSER").arg("mute").arg(&rights));
+    for readers in [0, 1, 20] {
+        if readers == 0 {
+            lab.write("ann1").granted();
+        }
+        for reader in 0..readers {
+            lab.read(&format!("ann{reader}")).granted();
+        }
+        lab.wait_write("bob1").queued();
+        let (token, ann) = (lab.last_token().to_string(), listen(&mut lab, "ann"));
+        lab.command::<()>(cmd("AUTH").arg("mute").arg("secret"));
+        let forced = lab.send("force_release", &[HERE, &token, "0"]);
+        lab.command::<()>(cmd("AUTH").arg("default").arg("any"));
+        assert_eq!(forced.status(), "forced");
+        assert_eq!(ann.heard(), [""; 0]);
+        lab.pump_dry();
+        assert_eq!(lab.state().writes(), Some(id("bob1")));
+        lab.release("bob1").unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! Users that hold the same lock again.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::{Lease, Reentrant};
+
+use crate::plan::{Fault, LEASES_MS};
+use crate::users::{Held, Users, name};
+
+impl Users {
+    /// An actor of two levels, each of which acquires the same lock. Its guards go in any order.
+    pub async fn reenter(&self, rng: &mut Rng, lock: usize) {
+        let actor = self.locks.reentrant();
+        let held = Held { lock, is_replicated: false, was_writer: false, since: self.book.now() };
+        let rwlock = self.locks.rwlock(name(lock)).unwrap();
+        let lease = Duration::from_millis(rng.u64(LEASES_MS));
+        let timeout = Duration::from_millis(rng.u64(20..6_000));
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        if rng.bool() {
+            let request = actor.write(&rwlock).lease(lease).timeout(timeout).into_future();
+            if let Some(outer) = self.asked(&[lock], wait_limit, request).await {
+                let number = self.enter(held, &outer);
+                self.hold(rng, &outer, number, true).await;
+                self.within_a_write(rng, &actor, held, number, outer).await;
+            }
+        } else {
+            let request = actor.read(&rwlock).lease(lease).timeout(timeout).into_future();
+            if let Some(outer) = self.asked(&[lock], wait_limit, request).await {
+                let number = self.enter(held, &outer);
+                self.hold(rng, &outer, number, false).await;
+                if let Ok(inner) = actor.read(&rwlock).await {
+                    self.census.count("held again");
+                    self.hold(rng, &inner, number, false).await;
+                    self.count(inner.release().await);
+                }
+                self.book.leave(number);
+                self.count(outer.release().await);
+            }
+        }
+    }
+
+    async fn within_a_write(
+        &self,
+        rng: &mut Rng,
+        actor: &Reentrant,
+        held: Held,
+        number: u64,
+        outer: rwlease::ReentrantWriteGuard,
+    ) {
+        let rwlock = self.locks.rwlock(name(held.lock)).unwrap();
+        let Ok(inner) = actor.read(&rwlock).await else {
+            self.book.leave(number);
+            return self.count(outer.release().await);
+        };
+        self.census.count("held again");
+        self.hold(rng, &inner, number, true).await;
+        self.book.leave(number);
+        if rng.bool() {
+            self.count(inner.release().await);
+            return self.count(outer.release().await);
+        }
+        // The last write goes, and a read stays.
+        let held = Held { was_writer: true, since: self.book.now(), ..held };
+        let released = outer.release().await;
+        let lease: &Lease = &inner;
+        if released.is_ok() && lease.is_held() {
+            self.census.count("the last write went before a read");
+            let number = self.enter(held, lease);
+            self.hold(rng, lease, number, false).await;
+            self.book.leave(number);
+        }
+        self.count(released);
+        self.count(inner.release().await);
+    }
+}

@@ -1,0 +1,248 @@
+//! A seeded sample of faults of one token each in the scripts, which nobody chose: how many of them
+//! the checks find says more than faults that were planted by who knew the checks.
+//!
+//! `make mutation-sample` (`LUA=300`, `SEED=1`) appends a line a fault to
+//! `docs/results/mutation-lua.tsv`, and goes on after the last line that is there. The first lines
+//! of the file say which sample of which scripts it is; of other scripts it begins anew.
+
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fastrand::Rng;
+
+/// What takes the place of what. Longer ones come first.
+const TOKENS: &[(&str, &[&str])] = &[
+    ("==", &["~="]),
+    ("~=", &["=="]),
+    ("<=", &["<"]),
+    (">=", &[">"]),
+    ("<", &["<=", ">"]),
+    (">", &[">=", "<"]),
+    (" + ", &[" - "]),
+    (" - ", &[" + "]),
+    (" * ", &[" + "]),
+    (" and ", &[" or "]),
+    (" or ", &[" and "]),
+    ("not ", &[""]),
+    ("true", &["false"]),
+    ("false", &["true"]),
+];
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Below `lua`.
+    pub file: PathBuf,
+    at: usize,
+    line: usize,
+    old: String,
+    new: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { file, line, old, new, .. } = self;
+        write!(f, "{}\t{line}\t`{old}`\t`{new}`", file.display())
+    }
+}
+
+impl Fault {
+    /// Puts it into the copy of the scripts in that folder.
+    pub fn plant(&self, lua: &Path) {
+        let path = lua.join(&self.file);
+        let mut text = fs::read_to_string(&path).unwrap();
+        text.replace_range(self.at..self.at + self.old.len(), &self.new);
+        fs::write(path, text).unwrap();
+    }
+}
+
+/// So many faults of the read/write lock's scripts.
+pub fn sample(lua: &Path, seed: u64, count: usize) -> Vec<Fault> {
+    let mut all: Vec<Fault> = Vec::new();
+    for folder in ["", "lib"] {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(lua.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        for path in files.iter().filter(|path| path.extension().is_some_and(|it| it == "lua")) {
+            let file = path.strip_prefix(lua).unwrap();
+            all.extend(faults_of(file, &fs::read_to_string(path).unwrap()));
+        }
+    }
+    Rng::with_seed(seed).shuffle(&mut all);
+    all.truncate(count);
+    all
+}
+
+fn faults_of(file: &Path, text: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut start = 0;
+    for (number, whole) in text.split_inclusive('\n').enumerate() {
+        let code = code_of(whole);
+        let mut add = |at: usize, old: &str, new: &str| {
+            faults.push(Fault {
+                file: file.to_owned(),
+                at: start + at,
+                line: number + 1,
+                old: old.to_owned(),
+                new: new.to_owned(),
+            });
+        };
+        for (at, old, new) in tokens(&code) {
+            add(at, &old, &new);
+        }
+        if is_statement(code.trim()) {
+            let at = code.len() - code.trim_start().len();
+            let whole = &whole[at..at + code.trim().len()];
+            add(at, whole, "");
+        }
+        start += whole.len();
+    }
+    faults
+}
+
+/// A line with what is no code blanked out: comments, and what stands in quotes.
+fn code_of(line: &str) -> String {
+    let mut code = String::with_capacity(line.len());
+    let mut quote = None;
+    for (at, byte) in line.bytes().enumerate() {
+        if quote.is_none() && line[at..].starts_with("--") {
+            break;
+        }
+        let is_quote = byte == b'\'' || byte == b'"';
+        let shown = quote.is_none() && !is_quote && byte.is_ascii();
+        code.push(if shown { byte as char } else { '\u{1}' });
+        quote = match quote {
+            None if is_quote => Some(byte),
+            Some(open) if open == byte => None,
+            same => same,
+        };
+    }
+    code
+}
+
+/// Each token that has another, and each number, with what takes its place.
+fn tokens(code: &str) -> Vec<(usize, String, String)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < code.len() {
+        let rest = &code[at..];
+        let is_inside_word = at > 0 && is_word(code.as_bytes()[at - 1]);
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 && !is_inside_word {
+            let number: u64 = rest[..digits].parse().unwrap_or(0);
+            found.push((at, rest[..digits].to_owned(), (number + 1).to_string()));
+            at += digits;
+            continue;
+        }
+        let starts = |(old, _): &&(&str, &[&str])| {
+            let is_name = is_word(old.as_bytes()[0]);
+            let ends_inside = is_name
+                && !old.ends_with(' ')
+                && rest.as_bytes().get(old.len()).copied().is_some_and(is_word);
+            rest.starts_with(*old) && !(is_name && is_inside_word) && !ends_inside
+        };
+        match TOKENS.iter().find(starts) {
+            Some((old, others)) => {
+                found.extend(others.iter().map(|new| (at, (*old).to_owned(), (*new).to_owned())));
+                // The space at its end may begin the next one.
+                at += old.trim_end().len();
+            }
+            None => at += 1,
+        }
+    }
+    found
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.'
+}
+
+/// Whether a line can be left out: a call, or an assignment to what is there.
+fn is_statement(code: &str) -> bool {
+    let names = code.bytes().take_while(|byte| is_word(*byte)).count();
+    let (name, rest) = code.split_at(names);
+    let keyword =
+        ["local", "return", "if", "for", "while", "end", "else", "elseif", "function", "break"];
+    let is_whole = code.matches('(').count() == code.matches(')').count()
+        && code.matches('{').count() == code.matches('}').count()
+        && !code.ends_with(',')
+        && !code.ends_with(" and")
+        && !code.ends_with(" or")
+        && !code.ends_with("..");
+    !name.is_empty()
+        && !keyword.contains(&name)
+        && is_whole
+        && (rest.starts_with('(') || rest.starts_with(" = "))
+}
+
+/// What was found so far, in a file that says of what it is.
+#[derive(Debug)]
+pub struct Results {
+    path: PathBuf,
+    pub done: usize,
+}
+
+impl Results {
+    /// Those that are there, if they are of this sample of these scripts.
+    pub fn open(path: &Path, seed: u64, count: usize) -> Results {
+        let tree = Command::new("git").args(["rev-parse", "--short=7", "HEAD:./lua"]).output();
+        let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
+        let head = format!("# {count} faults, seed {seed}, lua {}", tree.trim());
+        let there = fs::read_to_string(path).unwrap_or_default();
+        let done = match there.lines().next() == Some(head.as_str()) {
+            true => there.lines().count() - 2,
+            false => {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let columns = "number\tfile\tline\told\tnew\tseconds\tfound by";
+                fs::write(path, format!("{head}\n{columns}\n")).unwrap();
+                0
+            }
+        };
+        Results { path: path.to_owned(), done }
+    }
+
+    pub fn add(&self, number: usize, fault: &Fault, seconds: f64, found: &str) {
+        let mut file = fs::OpenOptions::new().append(true).open(&self.path).unwrap();
+        writeln!(file, "{number}\t{fault}\t{seconds:.1}\t{found}").unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<String> {
+        let faults = faults_of(Path::new("a.lua"), text);
+        faults.iter().map(|fault| format!("{}>{}", fault.old, fault.new)).collect()
+    }
+
+    #[test]
+    fn faults_are_of_code_alone() {
+        assert_eq!(found("-- a == b\n"), [""; 0]);
+        assert_eq!(found("f('a == 1')\n"), ["f('a == 1')>"]);
+        assert_eq!(found("if a == b then -- < 3\n"), ["==>~="]);
+        assert_eq!(found("return x1 >= 10\n"), [">=>>", "10>11"]);
+        assert_eq!(found("local notable = not true\n"), ["not >", "true>false"]);
+    }
+
+    #[test]
+    fn statements_are_left_out() {
+        assert_eq!(found("  set('k', v)\n"), ["set('k', v)>"]);
+        assert_eq!(found("  t.a = {\n"), [""; 0]);
+        assert_eq!(found("  a = b or c\n"), [" or > and ", "a = b or c>"]);
+    }
+
+    #[test]
+    fn a_sample_is_the_same_each_time_and_has_its_place() {
+        let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+        let faults = sample(&lua, 1, 50);
+        assert_eq!((faults.len(), &faults), (50, &sample(&lua, 1, 50)));
+        for fault in faults {
+            let text = fs::read_to_string(lua.join(&fault.file)).unwrap();
+            assert!(text[fault.at..].starts_with(&fault.old), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! A server with replicas that sentinels watch, all of them local processes.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use redis::Value;
+use tokio::time::sleep;
+
+use super::turn::turn;
+use super::{Error, Result, Server, ServerSettings, WaitLimit};
+
+/// The name that the sentinels know the master by.
+const NAME: &str = "mymaster";
+
+/// How many there are, and how they are set.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    pub replicas: usize,
+    pub sentinels: usize,
+    /// After how long a silence a sentinel takes a server for dead.
+    pub down_after: Duration,
+    pub servers: ServerSettings,
+    pub of_sentinels: ServerSettings,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch {
+            replicas: 1,
+            sentinels: 3,
+            // A machine that is busy must not be taken for dead.
+            down_after: Duration::from_secs(4),
+            servers: ServerSettings::default(),
+            of_sentinels: ServerSettings::default(),
+        }
+    }
+}
+
+/// Servers and sentinels have fixed numbers. At first the first server is the master.
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: Vec<Server>,
+    sentinels: Vec<Server>,
+}
+
+impl Sentinels {
+    /// A master, a replica and three sentinels.
+    pub async fn start() -> Result<Sentinels> {
+        Self::start_with(Watch::default()).await
+    }
+
+    /// Starts them, and waits until all know each other.
+    pub async fn start_with(watch: Watch) -> Result<Sentinels> {
+        turn(1 + watch.replicas + watch.sentinels).await;
+        let settings = ServerSettings { cluster: false, ..watch.servers.clone() };
+        let servers = (0..=watch.replicas).map(|_| Server::start(&settings));
+        let servers = try_join_all(servers).await?;
+        let (host, port) = (servers[0].host(), watched_port(&servers[0]));
+        for replica in &servers[1..] {
+            replica.say::<()>(&format!("REPLICAOF {host} {port}")).await?;
+        }
+        in_step(&servers[0], watch.replicas).await?;
+        let settings = watch.of_sentinels(host, port);
+        let sentinels = (0..watch.sentinels).map(|_| Server::start(&settings));
+        let sentinels = Sentinels { servers, sentinels: try_join_all(sentinels).await? };
+        sentinels.agree().await?;
+        Ok(sentinels)
+    }
+
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    pub fn server(&self, number: usize) -> &Server {
+        &self.servers[number]
+    }
+
+    pub fn sentinels(&self) -> &[Server] {
+        &self.sentinels
+    }
+
+    pub fn sentinel(&self, number: usize) -> &Server {
+        &self.sentinels[number]
+    }
+
+    /// That of all sentinels.
+    pub fn url(&self) -> String {
+        self.url_of(&self.sentinels, NAME)
+    }
+
+    /// That of some of them, for a master of this name.
+    pub fn url_of(&self, sentinels: &[Server], name: &str) -> String {
+        let user = self.servers[0].password().map(|password| format!(":{password}@"));
+        let user = user.unwrap_or_default();
+        let addresses = |port: fn(&Server) -> u16| {
+            let all = sentinels.iter().map(|one| format!("{}:{}", one.host(), port(one)));
+            all.collect::<Vec<_>>().join(",")
+        };
+        match sentinels[0].tls_port() {
+            Some(_) => format!("rediss+sentinel://{user}{}/{name}", addresses(watched_port)),
+            None => format!("redis+sentinel://{user}{}/{name}", addresses(Server::port)),
+        }
+    }
+
+    /// The number of the master, as all sentinels that run say, once they do.
+    pub async fn master(&self) -> Result<usize> {
+        let wait_limit = WaitLimit::new("the sentinels to name one master");
+        loop {
+            match self.named().await {
+                Ok(number) => return Ok(number),
+                Err(error) => wait_limit.pause(error).await?,
+            }
+        }
+    }
+
+    /// Makes a replica the master by order of a sentinel, and waits until all agree; its number.
+    pub async fn fail_over(&self) -> Result<usize> {
+        let old = self.master().await?;
+        let wait_limit = WaitLimit::new("a failover by order to begin");
+        let order = format!("SENTINEL FAILOVER {NAME}");
+        // It knows no good replica as long as it has not heard of one for a while.
+        while let Err(error) = self.running()[0].say::<()>(&order).await {
+            wait_limit.pause(error).await?;
+        }
+        let new = self.new_master(old).await?;
+        self.agree().await?;
+        Ok(new)
+    }
+
+    /// Waits until all sentinels that run name another master than `old`; its number.
+    pub async fn new_master(&self, old: usize) -> Result<usize> {
+        let wait_limit = WaitLimit::new(format!("another master than server {old}"));
+        loop {
+            match self.named().await {
+                Ok(number) if number != old => return Ok(number),
+                Ok(_) => wait_limit.pause("it is still the master").await?,
+                Err(error) => wait_limit.pause(error).await?,
+            }
+        }
+    }
+
+    /// Ends every client's connections at the master, again and again, but not the sentinels' own.
+    pub async fn storm(&self, rounds: usize, pause: Duration) -> Result<u64> {
+        let master = self.server(self.master().await?);
+        let mut killed = 0;
+        for _ in 0..rounds {
+            for kind in ["normal", "pubsub"] {
+                let clients: String = master.say(&format!("CLIENT LIST TYPE {kind}")).await?;
+                let others = clients.lines().filter(|line| !line.contains(" name=sentinel-"));
+                let ids = others.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+                for id in ids {
+                    let was_there: u64 = master.say(&format!("CLIENT KILL ID {id}")).await?;
+                    killed += was_there;
+                }
+            }
+            sleep(pause).await;
+        }
+        Ok(killed)
+    }
+
+    /// Waits until all that run know each other, the master, and its replicas, which are in step.
+    pub async fn agree(&self) -> Result {
+        let wait_limit = WaitLimit::new("servers and sentinels to agree");
+        while let Err(error) = self.check().await {
+            wait_limit.pause(error).await?;
+        }
+        Ok(())
+    }
+
+    async fn check(&self) -> Result {
+        let master = self.named().await?;
+        let mut replicas = 0;
+        for (number, server) in self.servers.iter().enumerate().filter(|(_, one)| one.is_running())
+        {
+            let role = server.info("replication").await?.remove("role").unwrap_or_default();
+            if (number == master) != (role == "master") {
+                return Err(Error::new(format!("server {number} is a {role}")));
+            }
+            replicas += usize::from(number != master);
+        }
+        in_step_now(&self.servers[master], replicas).await?;
+        for sentinel in self.running() {
+            let state = state(sentinel).await?;
+            let number = |name| field(&state, name).and_then(|digits| digits.parse().ok());
+            let known: (Option<usize>, Option<usize>) =
+                (number("num-slaves"), number("num-other-sentinels"));
+            let is_known = known.0 >= Some(replicas) && known.1 == Some(self.sentinels.len() - 1);
+            if !is_known || field(&state, "flags") != Some("master".into()) {
+                return Err(Error::new(format!("a sentinel says {state:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn running(&self) -> Vec<&Server> {
+        self.sentinels.iter().filter(|sentinel| sentinel.is_running()).collect()
+    }
+
+    async fn named(&self) -> Result<usize> {
+        let order = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {NAME}");
+        let mut named = Vec::new();
+        for sentinel in self.running() {
+            let (host, port): (String, u16) = sentinel.say(&order).await?;
+            named.push((host, port));
+        }
+        named.sort();
+        named.dedup();
+        let is_named = |server: &Server| {
+            named.iter().all(|(host, port)| host == server.host() && *port == watched_port(server))
+        };
+        match self.servers.iter().position(is_named) {
+            Some(number) if !named.is_empty() => Ok(number),
+            _ => Err(Error::new(format!("the sentinels name {named:?}"))),
+        }
+    }
+}
+
+impl Watch {
+    pub fn of(replicas: usize) -> Watch {
+        Watch { replicas, ..Watch::default() }
+    }
+
+    fn of_sentinels(&self, host: &str, port: u16) -> ServerSettings {
+        let quorum = self.sentinels / 2 + 1;
+        let down_after = self.down_after.as_millis();
+        let mut settings = ServerSettings { sentinel: true, ..self.of_sentinels.clone() };
+        let lines = [
+            format!("sentinel monitor {NAME} {host} {port} {quorum}"),
+            format!("sentinel down-after-milliseconds {NAME} {down_after}"),
+            // Twice this is waited after an attempt that failed.
+            format!("sentinel failover-timeout {NAME} {down_after}"),
+        ];
+        settings.lines.extend(lines);
+        if let Some(password) = &self.servers.password {
+            settings.lines.push(format!("sentinel auth-pass {NAME} {password}"));
+        }
+        settings
+    }
+}
+
+/// The port that others know the server by.
+fn watched_port(server: &Server) -> u16 {
+    server.tls_port().unwrap_or(server.port())
+}
+
+async fn in_step(master: &Server, replicas: usize) -> Result {
+    let wait_limit = WaitLimit::new(format!("{replicas} replicas to be in step"));
+    while let Err(error) = in_step_now(master, replicas).await {
+        wait_limit.pause(error).await?;
+    }
+    Ok(())
+}
+
+async fn in_step_now(master: &Server, replicas: usize) -> Result {
+    let info = master.info("replication").await?;
+    let online = info.values().filter(|value| value.contains("state=online")).count();
+    match online == replicas {
+        true => Ok(()),
+        false => Err(Error::new(format!("{online} replicas are in step: {info:?}"))),
+    }
+}
+
+/// What a sentinel says of the master.
+async fn state(sentinel: &Server) -> Result<Value> {
+    sentinel.say(&format!("SENTINEL MASTER {NAME}")).await
+}
+
+fn field(state: &Value, name: &str) -> Option<String> {
+    let words: Vec<String> = redis::from_redis_value(state.clone()).ok()?;
+    let mut pairs = words.chunks_exact(2);
+    pairs.find(|pair| pair[0] == name).map(|pair| pair[1].clone())
+}
