@@ -156,9 +156,14 @@ async fn each_step_of_a_lock_is_told() {
     let told =
         tape.has("rwlease.lost", "taken", &["lock", "slot", "mode", "token", "seconds"]).await;
     assert_eq!(told["token"], second.token().to_string());
-    tape.has("rwlease.renew", "lost", &["node"]).await;
     drop(second);
     tape.has("rwlease.release", "absent", &["node", "seconds"]).await;
+
+    let unheard = locks.rwlock("b").unwrap();
+    let third = unheard.write().await.unwrap();
+    unheard.force_release().await.unwrap();
+    tape.has("rwlease.renew", "lost", &["node"]).await;
+    drop(third);
 
     let expiring = lock.write().renewal(rwlease::Renewal::Manual).await.unwrap();
     expiring.lost().await;
