@@ -412,7 +412,7 @@ impl Users {
 
     /// Reads and writes in turn, so that what comes late finds another token.
     async fn to_and_fro(&self, rng: &mut Rng, held: Held, mut guard: WriteGuard) {
-        for _ in 0..rng.u8(2..8) {
+        for _ in 0..rng.u8(4..24) {
             let Ok(reading) = guard.downgrade().await else {
                 return;
             };
