@@ -69,7 +69,7 @@ return answer(function()
   local token = mint()
   if writes then
     end_write()
-    ended[#ended + 1] = { id, writes_by }
+    evicted[#evicted + 1] = { id, writes_by }
   end
   settle(true)
   tell_holders(ARGV[3], 'w')

@@ -87,7 +87,7 @@ local function tell_holders(tag, mode)
   for _, id in ipairs(recalls) do
     say(mode, id, '')
   end
-  for _, lease in ipairs(ended) do
-    say('f', lease[1], format(' %.0f', lease[2]))
+  for _, holder in ipairs(evicted) do
+    say('f', holder[1], format(' %.0f', holder[2]))
   end
 end
