@@ -233,13 +233,13 @@ const PLANTED: &[Planted] = &[
         "who is ended by force is told",
         &[W, R],
         FORCED,
-        ["force_release.lua", "    ended[#ended + 1] = { id, writes_by }\n", ""],
+        ["force_release.lua", "    evicted[#evicted + 1] = { id, writes_by }\n", ""],
     ),
     planted(
         "who is ended by force is told",
         &[R, R],
         FORCED,
-        ["lib/readers.lua", "        ended[#ended + 1] = { id, token }\n", ""],
+        ["lib/readers.lua", "        evicted[#evicted + 1] = { id, token }\n", ""],
     ),
     planted(
         "who is granted is told",
