@@ -436,6 +436,13 @@ impl Topology {
         self.connections.retain(|address| known.map.has(address) || self.seeds.contains(address));
     }
 
+    /// Nobody is asked where the master is any more.
+    pub(crate) fn close(&self) {
+        if let Some(sentinels) = self.membership.sentinels() {
+            sentinels.close();
+        }
+    }
+
     /// Whether this is a node of the cluster.
     pub(crate) fn knows(&self, address: &Address) -> bool {
         self.membership.known().map.has(address)

@@ -65,6 +65,7 @@ struct State {
     /// The ids of those that were named.
     ids: HashMap<Address, Box<str>>,
     learned: Vec<Peer>,
+    is_closed: bool,
 }
 
 /// The master as sentinels tell.
@@ -103,6 +104,13 @@ impl Sentinels {
             return Err(Untold::Unheard(failure));
         }
         self.learn(&reports)
+    }
+
+    /// Drops all connections and makes no more.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        state.open.clear();
     }
 
     /// Those to ask: as they were named, and others that they know.
@@ -171,7 +179,7 @@ impl Sentinels {
                     last_failure = Some(failure);
                 }
             }
-            if until.is_none() && is_majority(&reports) {
+            if until.is_none() && is_majority(&reports, self.settings.nodes.len()) {
                 until = Some(self.clock.now().after(STAGGER));
             }
         }
@@ -182,7 +190,7 @@ impl Sentinels {
         let mut state = lock(&self.state);
         state.note_peers(reports);
         let before = state.belief.master().cloned();
-        let learned = state.belief.learn(reports, self.clock.now());
+        let learned = state.belief.learn(reports, self.settings.nodes.len(), self.clock.now());
         let (Some(address), Some(epoch)) = (state.belief.master().cloned(), state.belief.epoch())
         else {
             return Err(self.no_such_master());
@@ -228,7 +236,13 @@ impl Sentinels {
 
     /// By the connection that is open, if that still serves, else by a new one.
     async fn ask_one(&self, node: &Address) -> Result<Report, NodeError> {
-        let open = lock(&self.state).open.get(node).filter(|open| open.is_usable()).cloned();
+        let open = {
+            let state = lock(&self.state);
+            if state.is_closed {
+                return Err(NodeError::unsent("the client is shut down"));
+            }
+            state.open.get(node).filter(|open| open.is_usable()).cloned()
+        };
         if let Some(open) = open
             && let Ok(report) = self.question(node, &*open).await
         {
@@ -237,7 +251,10 @@ impl Sentinels {
         let dial = self.settings.connector.connect(node);
         let connection = self.within(self.limits.connect_timeout, node, dial).await?;
         let report = self.question(node, &*connection).await?;
-        lock(&self.state).open.insert(node.clone(), connection);
+        let mut state = lock(&self.state);
+        if !state.is_closed {
+            state.open.insert(node.clone(), connection);
+        }
         Ok(report)
     }
 
@@ -264,13 +281,16 @@ impl Sentinels {
 }
 
 impl State {
-    /// Those that the sentinels know now, and no others: they forget what is gone.
+    /// Those that answer or are known to sentinels now, and no others: they forget what is gone. (No
+    /// sentinel names itself.) One that was reset knows none for a moment.
     fn note_peers(&mut self, reports: &[Report]) {
-        if reports.is_empty() {
+        if reports.iter().all(|report| report.peers.is_empty()) {
             return;
         }
+        let answers = |peer: &&Peer| reports.iter().any(|report| report.sentinel == peer.sentinel);
+        let peers = reports.iter().flat_map(|report| &report.peers);
         let mut learned: Vec<Peer> = Vec::new();
-        for peer in reports.iter().flat_map(|report| &report.peers) {
+        for peer in self.learned.iter().filter(answers).chain(peers) {
             let is_new = learned.iter().all(|other| other.sentinel != peer.sentinel);
             if is_new && learned.len() < LEARNED {
                 learned.push(peer.clone());

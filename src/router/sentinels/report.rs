@@ -15,8 +15,8 @@ pub(crate) struct Report {
     pub(crate) epoch: u64,
     /// `None` if it knows no master of that name.
     pub(crate) master: Option<Named>,
-    /// How many other sentinels it knows.
-    pub(crate) others: usize,
+    /// How many other sentinels watch the master, if it tells.
+    pub(crate) others: Option<usize>,
     pub(crate) peers: Vec<Peer>,
 }
 
@@ -75,7 +75,8 @@ impl Report {
             _ => return Err(garbled(asked)),
         };
         let address = address.map(|read| read.ok_or_else(|| garbled(asked))).transpose()?;
-        let number = |name| field(&state, name).and_then(|digits| digits.parse().ok());
+        let number = |name| field(&state, name).and_then(|digits| digits.parse::<u64>().ok());
+        let others = number("num-other-sentinels").and_then(|others| others.try_into().ok());
         let peers = peers_in(&peers, asked, translation);
         let master = address.map(|address| {
             let process = process(&state, &address, asked, translation);
@@ -85,7 +86,7 @@ impl Report {
             sentinel: text(&id).map_or_else(|| asked.to_string().into(), Into::into),
             epoch: number("config-epoch").unwrap_or(0),
             master,
-            others: number("num-other-sentinels").map_or(peers.len(), |others| others as usize),
+            others,
             peers,
         })
     }
@@ -184,7 +185,7 @@ mod tests {
             list(&["runid", "", "ip", "u", "port", "1"]),
         ]);
         let report = read(vec![text("id"), state("a", "7"), list(&["a", "1"]), peers]).unwrap();
-        assert_eq!((&*report.sentinel, report.epoch, report.others), ("id", 7, 2));
+        assert_eq!((&*report.sentinel, report.epoch, report.others), ("id", 7, Some(2)));
         let process = Some(RUN_ID[..12].into());
         assert_eq!(report.master, Some(Named { address: address("a"), process }));
         assert_eq!(report.peers, [Peer { sentinel: "other".into(), address: address("t") }]);
@@ -202,7 +203,7 @@ mod tests {
     fn what_a_sentinel_may_not_tell_is_unknown() {
         let refused = || Reply::Error(server_error("NOPERM no"));
         let report = read(vec![refused(), refused(), list(&["a", "1"]), refused()]).unwrap();
-        assert_eq!((&*report.sentinel, report.epoch, report.others), ("s:1", 0, 0));
+        assert_eq!((&*report.sentinel, report.epoch, report.others), ("s:1", 0, None));
         assert_eq!(report.address(), Some(&address("a")));
         let failure = read(vec![text("id"), refused(), refused(), refused()]).unwrap_err();
         assert!(failure.permanent);
