@@ -1,4 +1,4 @@
-//! Where the master is of a server that sentinels watch: they are asked when a connection is made,
+//! Where the master is of a server that sentinels watch: they are queried when a connection is made,
 //! when there is trouble, and when one of them tells of a change ([`watch`]). Whose word counts is
 //! decided in [`belief`].
 
@@ -34,7 +34,7 @@ const STAGGER: Duration = Duration::from_millis(100);
 /// The most sentinels that are learned of, beside those that were named.
 const LEARNED: usize = 16;
 
-/// The sentinels to ask, and for what.
+/// The sentinels to query, and for what.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelSettings {
     /// The name that they know the master by.
@@ -96,9 +96,9 @@ impl Sentinels {
         Sentinels { settings, clock, translation, limits, state: Mutex::default() }
     }
 
-    /// Asks all sentinels at once. The master that is believed in by then is told as soon as any of
+    /// Queries all sentinels at once. The master that is believed in by then is told as soon as any of
     /// them answers that it knows one, and the others have had their time.
-    pub(crate) async fn ask(&self) -> Result<Master, Untold> {
+    pub(crate) async fn query(&self) -> Result<Master, Untold> {
         let (reports, last_failure) = self.reports().await;
         if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
             return Err(Untold::Unheard(failure));
@@ -113,7 +113,7 @@ impl Sentinels {
         state.open.clear();
     }
 
-    /// Those to ask: as they were named, and others that they know.
+    /// Those to query: as they were named, and others that they know.
     pub(crate) fn nodes(&self) -> Vec<Address> {
         let state = lock(&self.state);
         let mut nodes = self.settings.nodes.clone();
@@ -145,8 +145,8 @@ impl Sentinels {
         let mut last_failure = None;
         let nodes = self.nodes();
         let most = self.settings.nodes.len() + LEARNED;
-        let mut asked: HashSet<Address> = nodes.iter().cloned().collect();
-        let mut asking: FuturesUnordered<_> =
+        let mut queried: HashSet<Address> = nodes.iter().cloned().collect();
+        let mut queries: FuturesUnordered<_> =
             nodes.into_iter().map(|node| self.report(node).boxed()).collect();
         let mut until = None;
         loop {
@@ -158,7 +158,7 @@ impl Sentinels {
             };
             let heard = tokio::select! {
                 biased;
-                heard = asking.next() => heard,
+                heard = queries.next() => heard,
                 () = late => None,
             };
             let Some((node, outcome)) = heard else {
@@ -168,8 +168,9 @@ impl Sentinels {
                 Ok(report) => {
                     for peer in &report.peers {
                         let is_heard = reports.iter().any(|other| other.sentinel == peer.sentinel);
-                        if !is_heard && asked.len() < most && asked.insert(peer.address.clone()) {
-                            asking.push(self.report(peer.address.clone()).boxed());
+                        if !is_heard && queried.len() < most && queried.insert(peer.address.clone())
+                        {
+                            queries.push(self.report(peer.address.clone()).boxed());
                         }
                     }
                     reports.push(report);
@@ -223,7 +224,7 @@ impl Sentinels {
 
     /// What one sentinel says, with its time limits.
     async fn report(&self, node: Address) -> (Address, Result<Report, NodeError>) {
-        let outcome = self.ask_one(&node).await;
+        let outcome = self.query_one(&node).await;
         match &outcome {
             Ok(report) if self.settings.nodes.contains(&node) => {
                 lock(&self.state).ids.insert(node.clone(), report.sentinel.clone());
@@ -235,7 +236,7 @@ impl Sentinels {
     }
 
     /// By the connection that is open, if that still serves, else by a new one.
-    async fn ask_one(&self, node: &Address) -> Result<Report, NodeError> {
+    async fn query_one(&self, node: &Address) -> Result<Report, NodeError> {
         let open = {
             let state = lock(&self.state);
             if state.is_closed {

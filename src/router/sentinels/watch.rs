@@ -1,5 +1,5 @@
 //! Hears of a change from the sentinels themselves, on subscriptions to two of them. What they say
-//! is only a reason to ask: it has no epoch.
+//! is only a reason to query them: it has no epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
