@@ -9,6 +9,8 @@ use rwlease::blocking::Locks;
 
 fn main() -> Result<()> {
     let locks = match std::env::var("RWLEASE_URL") {
+        // The commas in the URL of sentinels are its own.
+        Ok(url) if url.contains("+sentinel://") => Locks::connect([url])?,
         Ok(urls) => Locks::connect(urls.split(','))?,
         Err(_) => Locks::embedded()?,
     };

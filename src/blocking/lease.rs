@@ -51,7 +51,8 @@ impl Lease {
         let lease = self.0.clone();
         spawn(async move {
             lease.lost().await;
-            if lease.with(|_| ()).is_some() {
+            // The guard may have been dropped between the loss and here.
+            if lease.acquisition.was_lost() || lease.with(|_| ()).is_some() {
                 told();
             }
         })

@@ -27,6 +27,9 @@
 //! was dropped shortly before the process ends may not have been released: call
 //! [`release`](WriteGuard::release), or [`Locks::shutdown`], or let the lease end it.
 //!
+//! A process that was forked from this one has no such thread: a call there never returns. Fork
+//! before the first call, or run another program in the new process.
+//!
 //! # Inside of a runtime
 //!
 //! On a thread that belongs to a tokio runtime, where a call would stall other tasks, it is refused
@@ -43,6 +46,8 @@ mod request;
 mod runner;
 mod rwlock;
 mod together;
+#[cfg(feature = "legacy")]
+mod two_key;
 
 pub use guard::{
     CachedReadGuard, CachedWriteGuard, Leadership, MultiGuard, MutexGuard, QuorumGuard, ReadGuard,
@@ -56,3 +61,5 @@ pub use mutex::Mutex;
 pub use request::Request;
 pub use rwlock::{CachedRwLock, RwLock};
 pub use together::{Quorum, Reentrant};
+#[cfg(feature = "legacy")]
+pub use two_key::{TwoKeyGuard, TwoKeyRwLock};

@@ -112,6 +112,9 @@ impl Client {
         if let Some(note) = effects.note.take() {
             telemetry::tell(&acquisition.lock, note);
         }
+        if effects.lost.is_some() {
+            acquisition.note_loss();
+        }
         let lost = effects.lost.take().filter(|lost| !lost.cached);
         let lost = lost.map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
         if let Some((outcome, loss)) = &lost {

@@ -123,7 +123,7 @@ impl Stranger {
 pub(crate) enum Admission {
     Welcome,
     /// Its id is not known: its map tells whether it is of the same cluster.
-    AskItsMap,
+    QueryItsMap,
     /// It is not the process that was met first at this name.
     FindTheFirst,
     Refused(Stranger),
@@ -164,7 +164,7 @@ impl Known {
         match (&self.kind, identity) {
             (Kind::Cluster, Identity::Alone) => Admission::Refused(Stranger::Standalone),
             (Kind::Cluster, Identity::Node(id)) if self.map.has_ids() && !self.map.has_id(id) => {
-                Admission::AskItsMap
+                Admission::QueryItsMap
             }
             (Kind::Single(Some(first)), _)
                 if self.map.has(address)

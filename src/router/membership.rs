@@ -70,7 +70,7 @@ impl Membership {
                 self.note_place(&connection);
                 Ok(connection)
             }
-            Admission::AskItsMap => self.ask_its_map(&**clock, address, connection).await,
+            Admission::QueryItsMap => self.query_its_map(&**clock, address, connection).await,
             Admission::FindTheFirst => {
                 self.find_the_first(connector, clock, address, limits, connection).await
             }
@@ -78,7 +78,7 @@ impl Membership {
         }
     }
 
-    /// Connects to the master that sentinels name. They are asked each time, for the address may
+    /// Connects to the master that sentinels name. They are queried each time, for the address may
     /// have led to the master before and not now: what the server says of itself is not enough.
     async fn open_master(
         &self,
@@ -90,7 +90,7 @@ impl Membership {
     ) -> Result<Arc<Connection>, NodeError> {
         let opening = Connection::open(connector, clock.clone(), address, None, limits);
         let (connection, master) =
-            try_join(opening, sentinels.ask().map_err(NodeError::from)).await?;
+            try_join(opening, sentinels.query().map_err(NodeError::from)).await?;
         if master.address != *address {
             return Err(refused(address, Stranger::Replaced));
         }
@@ -141,7 +141,7 @@ impl Membership {
     }
 
     /// A node that the known map does not have: it may have joined since, or be of another cluster.
-    async fn ask_its_map(
+    async fn query_its_map(
         &self,
         clock: &dyn Clock,
         address: &Address,
@@ -209,7 +209,7 @@ impl Membership {
         match self.admission(address, &connection) {
             Admission::Welcome => Ok(connection),
             Admission::Refused(why) => Err(refused(address, why)),
-            Admission::AskItsMap | Admission::FindTheFirst => {
+            Admission::QueryItsMap | Admission::FindTheFirst => {
                 Err(refused(address, Stranger::OtherServer))
             }
         }

@@ -255,6 +255,7 @@ impl Router {
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();
+        self.topology.close();
     }
 }
 

@@ -99,8 +99,8 @@ type Heard = (Address, Result<View, NodeError>);
 struct Survey<'a> {
     /// To be queried yet.
     candidates: VecDeque<Address>,
-    asking: FuturesUnordered<BoxFuture<'a, Heard>>,
-    asked: usize,
+    queries: FuturesUnordered<BoxFuture<'a, Heard>>,
+    queried: usize,
     views: Vec<View>,
     /// The node that is in trouble: only queried if the others cannot settle it.
     spared: Option<Address>,
@@ -163,7 +163,7 @@ impl Topology {
         drop(self.refresh(RefreshFrom::First(to.clone())));
     }
 
-    /// A sentinel tells that the master has changed: all are asked at once. Once more after that, for
+    /// A sentinel tells that the master has changed: all are queried at once. Once more after that, for
     /// a look that was under way may have begun before.
     pub(crate) async fn hear_of_change(self: &Arc<Self>) {
         for _ in 0..2 {
@@ -265,23 +265,23 @@ impl Topology {
         let since = self.membership.known().lesson();
         let mut survey = Survey {
             candidates: self.candidates(from).into(),
-            asking: FuturesUnordered::new(),
-            asked: 0,
+            queries: FuturesUnordered::new(),
+            queried: 0,
             views: Vec::new(),
             spared: None,
             gone: HashSet::new(),
             last_failure: NodeError::unsent("no node is known"),
         };
         loop {
-            self.ask_next(&mut survey);
-            if survey.asking.is_empty() {
+            self.query_next(&mut survey);
+            if survey.queries.is_empty() {
                 telemetry::refresh_failed(&survey.last_failure);
                 return Err(Unfound::Failed(survey.last_failure));
             }
             let response_timeout = self.clock.sleep_until(self.clock.now().after(STAGGER));
             tokio::select! {
                 biased;
-                Some(heard) = survey.asking.next() => {
+                Some(heard) = survey.queries.next() => {
                     let Some(view) = self.admit(&mut survey, heard) else {
                         if survey.views.is_empty() {
                             continue;
@@ -312,7 +312,7 @@ impl Topology {
     /// also while there is no way to the new one.
     async fn fetch_from_sentinels(&self, sentinels: &Sentinels) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
-        let master = match sentinels.ask().await {
+        let master = match sentinels.query().await {
             Ok(master) => master.address,
             Err(untold) => {
                 telemetry::refresh_failed(&NodeError::from(untold.clone()));
@@ -334,10 +334,10 @@ impl Topology {
     }
 
     /// Queries the next node, if there is one.
-    fn ask_next<'a>(&'a self, survey: &mut Survey<'a>) {
+    fn query_next<'a>(&'a self, survey: &mut Survey<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
-            survey.asked += 1;
-            survey.asking.push(self.query(node).boxed());
+            survey.queried += 1;
+            survey.queries.push(self.query(node).boxed());
         }
     }
 
@@ -383,8 +383,8 @@ impl Topology {
             survey.spared = (survey.candidates.len() < all).then(|| troubled.clone());
         }
         let most = if is_alone && begins { usize::MAX } else { SAMPLE };
-        while survey.asked < most && !survey.candidates.is_empty() {
-            self.ask_next(survey);
+        while survey.queried < most && !survey.candidates.is_empty() {
+            self.query_next(survey);
         }
         let until = self.clock.now().after(STAGGER);
         loop {
@@ -396,7 +396,7 @@ impl Topology {
             };
             tokio::select! {
                 biased;
-                heard = survey.asking.next() => {
+                heard = survey.queries.next() => {
                     let Some(heard) = heard else { return };
                     let view = self.admit(survey, heard);
                     survey.views.extend(view);
@@ -436,6 +436,13 @@ impl Topology {
         self.connections.retain(|address| known.map.has(address) || self.seeds.contains(address));
     }
 
+    /// Nobody is queried for where the master is any more.
+    pub(crate) fn close(&self) {
+        if let Some(sentinels) = self.membership.sentinels() {
+            sentinels.close();
+        }
+    }
+
     /// Whether this is a node of the cluster.
     pub(crate) fn knows(&self, address: &Address) -> bool {
         self.membership.known().map.has(address)
@@ -452,7 +459,7 @@ impl Topology {
                 || match known.admission(address, connection.identity(), connection.process()) {
                     Admission::Welcome => false,
                     // The new map may be that of a node that lags behind.
-                    Admission::AskItsMap => !connection.has_shown_map(),
+                    Admission::QueryItsMap => !connection.has_shown_map(),
                     Admission::FindTheFirst | Admission::Refused(_) => true,
                 }
         });
@@ -505,12 +512,12 @@ impl Topology {
     }
 
     async fn query(&self, node: Address) -> Heard {
-        let asked = async {
+        let queried = async {
             let connection = self.connections.connect(&node).await?;
             let translation = self.membership.translation();
             view(&connection, &node, &*self.clock, self.response_timeout, translation).await
         };
-        let outcome = asked.await;
+        let outcome = queried.await;
         (node, outcome)
     }
 }

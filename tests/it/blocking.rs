@@ -122,6 +122,94 @@ fn a_loss_is_told() {
     assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
+/// The thread in the background was busy when it was lost.
+#[test]
+fn a_loss_is_told_though_the_guard_was_dropped_since() {
+    let Bench { one, .. } = &Bench::new();
+    let lose = |name| {
+        let lock = one.rwlock(name).unwrap();
+        lock.write().lease(SHORT * 4).renewal(Renewal::Manual).wait().unwrap()
+    };
+    let (tell_busy, busy) = mpsc::channel();
+    let (go_on, gone_on) = mpsc::channel::<()>();
+    let first = lose("first");
+    let second = lose("second");
+    first
+        .on_lost(move || {
+            tell_busy.send(()).unwrap();
+            gone_on.recv_timeout(LONG).unwrap();
+        })
+        .unwrap();
+    let (tell, told) = mpsc::channel();
+    second.on_lost(move || tell.send("lost").unwrap()).unwrap();
+    // The longer lease of the two, or the thread would have told of it by now.
+    second.renew().unwrap();
+    busy.recv_timeout(LONG).unwrap();
+    while second.is_held() {
+        thread::yield_now();
+    }
+    drop(second);
+    go_on.send(()).unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok("lost"));
+}
+
+#[test]
+fn a_listener_that_panics_takes_nobody_else_with_it() {
+    let Bench { one, other, .. } = &Bench::new();
+    let lock = one.rwlock("panics").unwrap();
+    let (tell, told) = mpsc::channel::<()>();
+    let guard = lock.write().lease(SHORT * 4).renewal(Renewal::Manual).wait().unwrap();
+    guard
+        .on_lost(move || {
+            let _tell = tell;
+            panic!("a listener's own fault");
+        })
+        .unwrap();
+    assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
+    drop(guard);
+    other.rwlock("panics").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
+}
+
+/// A guard can be given to another thread, and released or dropped there.
+#[test]
+fn guards_can_go_to_other_threads() {
+    let Bench { one, other, .. } = &Bench::new();
+    let lock = one.rwlock("sent").unwrap();
+    let guards = [lock.read().wait().unwrap(), lock.read().lease(LONG * 10).wait().unwrap()];
+    let [released, dropped] = guards;
+    let release = thread::spawn(move || released.release());
+    assert_eq!(release.join().unwrap().unwrap(), Released::Released);
+    // Also while that one panics.
+    let panicking = thread::spawn(move || {
+        let _dropped = dropped;
+        panic!("a holder's own fault");
+    });
+    assert!(panicking.join().is_err());
+    let writing = other.rwlock("sent").unwrap().write().timeout(LONG).wait().unwrap();
+    writing.release().unwrap();
+}
+
+#[cfg(feature = "legacy")]
+#[test]
+fn the_two_key_lock_of_older_fleets() {
+    use rwlease::blocking::TwoKeyRwLock;
+
+    let Bench { one, other, runtime, .. } = &Bench::new();
+    let mine = TwoKeyRwLock::tagged(one, "old").unwrap();
+    let theirs = TwoKeyRwLock::new(other, mine.keys()[0], mine.keys()[1]).unwrap();
+    assert_eq!(mine.slot(), theirs.slot());
+    let reading = mine.read(LONG, LONG).unwrap();
+    assert!(reading.remaining() > SHORT && theirs.try_write(LONG).unwrap().is_none());
+    drop(theirs.try_read(LONG).unwrap().unwrap());
+    reading.release().unwrap();
+    let writing = theirs.write(LONG, LONG).unwrap();
+    assert!(mine.try_read(LONG).unwrap().is_none());
+    assert_eq!(mine.write(LONG, SHORT).unwrap_err().kind(), ErrorKind::TimedOut);
+    let refused = runtime.block_on(async { mine.try_read(LONG) });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(writing.release().unwrap(), Released::Released);
+}
+
 #[test]
 fn a_drop_releases_in_the_background() {
     let Bench { one, other, runtime, server } = &Bench::new();
@@ -201,12 +289,22 @@ fn mutexes_and_several_locks() {
 
 #[test]
 fn a_cached_lock_is_granted_here_until_another_wants_it() {
-    let Bench { one, other, .. } = &Bench::new();
+    let Bench { one, other, server, .. } = &Bench::new();
     let cached = one.rwlock("cached").unwrap().cached().unwrap();
-    while cached.local().hold.is_none() {
+    // What cannot be called back is not kept.
+    let is_kept = server.version().has_sharded_pubsub();
+    for turn in 0.. {
         let writing = cached.write().timeout(LONG).wait().unwrap();
         assert!(writing.is_held());
         writing.downgrade().unwrap().release().unwrap();
+        match (cached.local().hold, is_kept) {
+            (None, true) => {}
+            (None, false) if turn < 100 => {}
+            (hold, _) => {
+                assert_eq!(hold.is_some(), is_kept);
+                break;
+            }
+        }
     }
     other.rwlock("cached").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
     drop(cached.try_read().wait().unwrap().unwrap());

@@ -113,13 +113,13 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let entrance = Entrance::new(servers, urls)?;
     let (is_cluster, known) = entrance.nodes().await?;
     let origin = Instant::now();
-    let mut nodes = entrance.ask(known, origin).await;
+    let mut nodes = entrance.query(known, origin).await;
     let more = nodes
         .iter()
         .flat_map(replicas_of)
         .filter(|replica| nodes.iter().all(|node| node.address != *replica));
     let more = more.map(|address| (address, Role::Replica)).collect();
-    nodes.extend(entrance.ask(more, origin).await);
+    nodes.extend(entrance.query(more, origin).await);
     let named = join_all(entrance.seeds.iter().map(|seed| entrance.named(seed, &nodes))).await;
     Ok(Deployment { is_cluster, nodes, named, sentinels })
 }
@@ -201,13 +201,13 @@ impl Entrance {
         &self.seeds
     }
 
-    async fn ask(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
-        let asked = nodes.into_iter().map(|(address, role)| async move {
+    async fn query(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
+        let queries = nodes.into_iter().map(|(address, role)| async move {
             let facts =
                 self.facts(&address, &role, origin).await.map_err(|error| error.to_string());
             Node { address, role, facts }
         });
-        join_all(asked).await
+        join_all(queries).await
     }
 
     pub fn has_tls(&self) -> bool {
@@ -260,7 +260,7 @@ impl Entrance {
                     continue;
                 }
             };
-            return match ask(&mut connection, "CLUSTER SLOTS").await {
+            return match query(&mut connection, "CLUSTER SLOTS").await {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
                 Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
                 Err(error) if error.code() == Some("NOPERM") => {
@@ -305,28 +305,28 @@ impl Entrance {
     ) -> Result<Facts, RedisError> {
         let connection = &mut self.open(address).await?;
         let mut facts = Facts { clock: clock(connection, origin).await?, ..Facts::default() };
-        let info: Option<String> = facts.try_ask(connection, "INFO").await?;
+        let info: Option<String> = facts.try_query(connection, "INFO").await?;
         facts.info = fields(&info.unwrap_or_default());
         let timeout: Option<BTreeMap<String, u64>> =
-            facts.try_ask(connection, "CONFIG GET cluster-node-timeout").await?;
+            facts.try_query(connection, "CONFIG GET cluster-node-timeout").await?;
         let timeout = timeout.and_then(|pairs| pairs.into_values().next());
         facts.node_timeout = timeout.map(Duration::from_millis);
         facts.who = self.who(address).await?;
         facts.lua = lua(connection).await;
         if *role != Role::Single {
-            facts.try_ask::<Value>(connection, "CLUSTER MYID").await?;
-            let info: Option<String> = facts.try_ask(connection, "CLUSTER INFO").await?;
+            facts.try_query::<Value>(connection, "CLUSTER MYID").await?;
+            let info: Option<String> = facts.try_query(connection, "CLUSTER INFO").await?;
             facts.cluster_info = fields(&info.unwrap_or_default());
-            facts.map = map(ask(connection, "CLUSTER SLOTS").await?, address);
-            let nodes: Option<String> = facts.try_ask(connection, "CLUSTER NODES").await?;
+            facts.map = map(query(connection, "CLUSTER SLOTS").await?, address);
+            let nodes: Option<String> = facts.try_query(connection, "CLUSTER NODES").await?;
             facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
         }
         // As it says itself: one that was demoted just now, or that the wrong URL leads to, is none
         // of those in the map.
         let is_replica = facts.info.get("role").is_some_and(|role| role == "slave");
         if *role != Role::Replica && !is_replica {
-            facts.try_ask::<Value>(connection, "SCAN 0 COUNT 1").await?;
-            facts.try_ask::<Value>(connection, "WAIT 0 1").await?;
+            facts.try_query::<Value>(connection, "SCAN 0 COUNT 1").await?;
+            facts.try_query::<Value>(connection, "WAIT 0 1").await?;
             facts.try_subscribe(connection, role).await?;
         }
         Ok(facts)
@@ -335,12 +335,12 @@ impl Entrance {
 
 impl Facts {
     /// Nothing if the user may not query that.
-    async fn try_ask<T: FromRedisValue>(
+    async fn try_query<T: FromRedisValue>(
         &mut self,
         connection: &mut MultiplexedConnection,
         words: &'static str,
     ) -> Result<Option<T>, RedisError> {
-        match ask(connection, words).await {
+        match query(connection, words).await {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if error.code() == Some("NOPERM") => {
                 self.refused.push(words);
@@ -372,7 +372,7 @@ impl Facts {
             ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
             ("SPUBLISH", format!("SPUBLISH {channel} x")),
         ] {
-            match ask::<Value>(connection, &words).await {
+            match query::<Value>(connection, &words).await {
                 Err(error) if error.code() == Some("NOPERM") => self.refused.push(name),
                 _ => {} // a server without it: its version says so
             }
@@ -393,7 +393,7 @@ pub fn is_alone(error: &RedisError) -> bool {
     is_unknown(error) || error.to_string().contains("cluster support disabled")
 }
 
-pub async fn ask<T: FromRedisValue>(
+pub async fn query<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &str,
 ) -> Result<T, RedisError> {
@@ -403,7 +403,7 @@ pub async fn ask<T: FromRedisValue>(
 }
 
 async fn lua(connection: &mut MultiplexedConnection) -> Lua {
-    match ask::<i64>(connection, "EVAL return(redis.call('TIME')[1]) 0").await {
+    match query::<i64>(connection, "EVAL return(redis.call('TIME')[1]) 0").await {
         Ok(seconds) if seconds > 0 => Lua::Fine,
         Ok(_) => Lua::Timeless,
         Err(error) if is_unknown(&error) || error.to_string().contains("scripting engine") => {
@@ -421,7 +421,7 @@ async fn clock(
     let mut ahead: Option<Ahead> = None;
     for _ in 0..LOOKS_AT_A_CLOCK {
         let sent = now();
-        let (seconds, micros): (i64, i64) = ask(connection, "TIME").await?;
+        let (seconds, micros): (i64, i64) = query(connection, "TIME").await?;
         let look = Ahead::new(seconds * 1_000_000 + micros, sent, now());
         ahead = Some(ahead.map_or(look, |ahead| ahead.and(look)));
     }
@@ -430,17 +430,17 @@ async fn clock(
 
 /// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was
 /// queried.
-fn map(answer: Value, asked: &Address) -> Vec<Range> {
+fn map(answer: Value, source: &Address) -> Vec<Range> {
     let Ok(ranges) = Vec::<Vec<Value>>::from_redis_value(answer) else {
         return Vec::new();
     };
     let mut map: Vec<Range> =
-        ranges.into_iter().filter_map(|range| read_range(range, asked)).collect();
+        ranges.into_iter().filter_map(|range| read_range(range, source)).collect();
     map.sort();
     map
 }
 
-fn read_range(range: Vec<Value>, asked: &Address) -> Option<Range> {
+fn read_range(range: Vec<Value>, source: &Address) -> Option<Range> {
     let mut parts = range.into_iter();
     let first = u16::from_redis_value(parts.next()?).ok()?;
     let last = u16::from_redis_value(parts.next()?).ok()?;
@@ -449,7 +449,7 @@ fn read_range(range: Vec<Value>, asked: &Address) -> Option<Range> {
         let mut parts = Vec::<Value>::from_redis_value(node).ok()?.into_iter();
         let host = Option::<String>::from_redis_value(parts.next()?).ok()?.unwrap_or_default();
         let port = u16::from_redis_value(parts.next()?).ok()?;
-        let host = if host.is_empty() { asked.host.clone() } else { host };
+        let host = if host.is_empty() { source.host.clone() } else { host };
         let id = parts.next().and_then(|id| String::from_redis_value(id).ok());
         master.get_or_insert(id.unwrap_or_default());
         Some(Address { host, port })

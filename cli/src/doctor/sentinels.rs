@@ -8,7 +8,7 @@ use futures::future::join_all;
 
 use super::checks::LEASE;
 use super::finding::{Finding, Level};
-use super::probe::{Address, Deployment, Entrance, ask};
+use super::probe::{Address, Deployment, Entrance, query};
 use crate::args::Servers;
 use crate::exit::{Failure, UNAVAILABLE, USAGE};
 use crate::show;
@@ -60,10 +60,10 @@ impl Sentinels {
         let entrance = Entrance::new(servers, urls.collect())?
             .with_credentials(user_there.flatten(), password);
         let entrance = &entrance;
-        let asked = entrance.seeds().iter().map(|address| async move {
+        let queries = entrance.seeds().iter().map(|address| async move {
             Sentinel { address: address.clone(), says: say(entrance, address, name).await }
         });
-        let all = join_all(asked).await;
+        let all = join_all(queries).await;
         let named = all.iter().filter_map(|sentinel| {
             let says = sentinel.says.as_ref().ok()?;
             Some((epoch(says), master(says)?))
@@ -97,9 +97,9 @@ async fn say(
     let said = async {
         let connection = &mut entrance.open(address).await?;
         let mut says: BTreeMap<String, String> =
-            ask(connection, &format!("SENTINEL MASTER {name}")).await?;
+            query(connection, &format!("SENTINEL MASTER {name}")).await?;
         let named: Option<(String, String)> =
-            ask(connection, &format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}")).await?;
+            query(connection, &format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}")).await?;
         if let Some((host, port)) = named {
             says.extend([("ip".to_owned(), host), ("port".to_owned(), port)]);
         }

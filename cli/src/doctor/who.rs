@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 use tokio::net::lookup_host;
 
-use super::probe::{Address, Entrance, ask, fields, is_alone};
+use super::probe::{Address, Entrance, fields, is_alone, query};
 
 /// So many connections are made to an address by its name: a load balancer with two servers behind
 /// it hardly gives them all to one.
@@ -62,7 +62,7 @@ impl Entrance {
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<Who, RedisError> {
-        let in_cluster = match ask::<Value>(connection, "CLUSTER SLOTS").await {
+        let in_cluster = match query::<Value>(connection, "CLUSTER SLOTS").await {
             Ok(_) => Some(true),
             Err(error) if is_alone(&error) => Some(false),
             Err(error) if error.code() == Some("NOPERM") => None,
@@ -70,8 +70,8 @@ impl Entrance {
         };
         let (mut id, mut knows) = (None, BTreeSet::new());
         if in_cluster != Some(false) {
-            id = ask(connection, "CLUSTER MYID").await.ok();
-            let nodes: String = ask(connection, "CLUSTER NODES").await.unwrap_or_default();
+            id = query(connection, "CLUSTER MYID").await.ok();
+            let nodes: String = query(connection, "CLUSTER NODES").await.unwrap_or_default();
             knows = nodes
                 .lines()
                 .filter_map(|line| line.split(' ').next())
@@ -83,7 +83,7 @@ impl Entrance {
 }
 
 async fn run_id(connection: &mut MultiplexedConnection) -> Option<String> {
-    let info: String = ask(connection, "INFO server").await.ok()?;
+    let info: String = query(connection, "INFO server").await.ok()?;
     fields(&info).remove("run_id")
 }
 

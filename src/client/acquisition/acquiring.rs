@@ -52,6 +52,8 @@ pub(crate) struct Acquiring {
     pub(super) poll_at: Moment,
     /// A message may have been lost.
     missed: bool,
+    /// A forced release has ended a lease of this acquisition with this token, as a message says.
+    pub(super) ended: Option<u64>,
 }
 
 /// A grant that came by push, judged.
@@ -116,6 +118,7 @@ impl Acquiring {
             pushed: None,
             poll_at: now,
             missed: false,
+            ended: None,
         }
     }
 

@@ -43,15 +43,16 @@ pub(crate) struct Acquisition {
     pub(crate) changed: Notify,
     /// Cancelled when the lease ends; made for the first caller that wants it.
     cancellation: OnceLock<CancellationToken>,
-    /// Whether it was called back, by the mode of who wants it, and whether a message may have been
-    /// lost. It is remembered in every state.
-    recalled: AtomicU8,
+    /// Whether it was called back, by the mode of who wants it, whether a message may have been lost,
+    /// and whether the lease was. It is remembered in every state.
+    marks: AtomicU8,
 }
 
-/// In `recalled`.
+/// In `marks`.
 const BY_READER: u8 = 1;
 const BY_WRITER: u8 = 2;
 const LOOK: u8 = 4;
+const LOST: u8 = 8;
 
 impl Acquisition {
     pub(crate) fn new(id: AcquisitionId, count: u64, lock: LockKey, state: State) -> Self {
@@ -62,26 +63,26 @@ impl Acquisition {
             state: Mutex::new(state),
             changed: Notify::new(),
             cancellation: OnceLock::new(),
-            recalled: AtomicU8::new(0),
+            marks: AtomicU8::new(0),
         }
     }
 
     /// Somebody else wants what it holds cached, to read or to write.
     pub(crate) fn recall(&self, mode: Mode) {
         let mark = if mode == Mode::Read { BY_READER } else { BY_WRITER };
-        self.recalled.fetch_or(mark, Ordering::AcqRel);
+        self.marks.fetch_or(mark, Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 
     /// A recall may have been lost: its cache is to ask the server.
     pub(crate) fn look_for_recalls(&self) {
-        self.recalled.fetch_or(LOOK, Ordering::AcqRel);
+        self.marks.fetch_or(LOOK, Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 
     /// The strongest recall that came.
     pub(crate) fn recalled(&self) -> Option<Mode> {
-        match self.recalled.load(Ordering::Acquire) {
+        match self.marks.load(Ordering::Acquire) {
             marks if marks & BY_WRITER != 0 => Some(Mode::Write),
             marks if marks & BY_READER != 0 => Some(Mode::Read),
             _ => None,
@@ -97,7 +98,7 @@ impl Acquisition {
 
     /// Whether one may have been lost since this was called last.
     pub(crate) fn take_look(&self) -> bool {
-        self.recalled.fetch_and(!LOOK, Ordering::AcqRel) & LOOK != 0
+        self.marks.fetch_and(!LOOK, Ordering::AcqRel) & LOOK != 0
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -120,6 +121,16 @@ impl Acquisition {
     /// A token that is cancelled when the lease ends.
     pub(crate) fn cancellation(&self) -> &CancellationToken {
         self.cancellation.get_or_init(CancellationToken::new)
+    }
+
+    pub(crate) fn note_loss(&self) {
+        self.marks.fetch_or(LOST, Ordering::AcqRel);
+    }
+
+    /// Whether the lease was lost, also if the guard is gone since.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn was_lost(&self) -> bool {
+        self.marks.load(Ordering::Acquire) & LOST != 0
     }
 
     /// Tells all callers that listen that the lease, or the request, has ended.

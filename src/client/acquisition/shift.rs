@@ -57,6 +57,7 @@ impl Acquiring {
             visitor.server_ms(&mut pushed.grant.deadline);
             pushed.ends.iter_mut().for_each(|moment| visitor.due(moment));
         }
+        self.ended.iter_mut().for_each(|token| visitor.token(token));
     }
 }
 

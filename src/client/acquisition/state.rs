@@ -65,6 +65,10 @@ impl State {
             (Event::GivenBack(told), State::Held(holding)) => holding.given_back(told, at, fx),
             (Event::Keep, State::Held(holding)) => holding.keep(at, fx),
             (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
+            // The answer that grants what has ended comes on another connection.
+            (Event::Ended { token }, State::Acquiring(acquiring)) => {
+                acquiring.ended = acquiring.ended.max(Some(token));
+            }
             (Event::Ended { token }, State::Held(holding)) => holding.doubt(token, at, fx),
             (Event::Asked(outcome), State::Held(holding)) => holding.asked(outcome, at, fx),
             (Event::Look, State::Held(holding)) => holding.look(at, fx),
@@ -118,8 +122,12 @@ impl State {
                     None => Next::Failed(self.over()),
                 },
                 State::Acquiring(acquiring) => {
-                    let (holding, next) = Holding::new(acquiring, granted, at);
+                    let ended = acquiring.ended;
+                    let (mut holding, next) = Holding::new(acquiring, granted, at);
                     fx.look_by(holding.next_due());
+                    if let Some(token) = ended {
+                        holding.doubt(token, at, fx);
+                    }
                     *self = State::Held(holding);
                     next
                 }

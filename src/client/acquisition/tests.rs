@@ -895,6 +895,32 @@ fn what_is_said_of_another_lease_asks_nothing() {
     assert!(matches!(bench.state, State::Acquiring(_)));
 }
 
+/// The message and the answer that grants come on two connections.
+#[test]
+fn an_end_that_is_heard_of_before_the_grant_is_asked_about_after_it() {
+    for (ended, is_asked) in [(4, false), (5, true), (6, true)] {
+        let mut bench = Bench::new(Mode::Write, |_| {}, WaitPolicy::Queue { until: None });
+        bench.call();
+        for token in [ended, 3] {
+            bench.on(Event::Ended { token });
+        }
+        let granted = bench.told(Acquired::Granted(bench.grant(5, LEASE)));
+        let held = bench.on(Event::Acquired(Ok(granted)));
+        assert!(matches!(held.next, Some(Next::Held { token: 5, .. })));
+        assert_eq!(held.look == Some(bench.now), is_asked, "{ended}");
+        assert_eq!(asks(&bench.on(Event::Look)), is_asked, "{ended}");
+    }
+    // The claim of a grant that was pushed is the question.
+    let mut bench = Bench::waiting(Mode::Write);
+    bench.call();
+    bench.acquired(QUEUED);
+    bench.on(Event::Ended { token: 5 });
+    assert!(matches!(bench.push(5, LEASE), Next::Held { .. }));
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+    bench.renewed(Renewed::Lost);
+    assert!(bench.is_lost());
+}
+
 /// The upgrade may have been granted, and ended by force, and nothing of it heard yet.
 #[test]
 fn an_upgrade_that_was_ended_by_force_is_asked_about() {

@@ -96,7 +96,7 @@ fn a_node_whose_id_is_not_known_shows_its_map() {
     let admission = |id: &str| known.admission(&address("a"), &Identity::Node(id.into()), None);
     assert_eq!(admission(&id_of("a")), Admission::Welcome);
     assert_eq!(admission(&id_of("b")), Admission::Welcome, "addresses change");
-    assert_eq!(admission("z-id"), Admission::AskItsMap);
+    assert_eq!(admission("z-id"), Admission::QueryItsMap);
     // What is not told is not a no.
     assert_eq!(known.admission(&address("a"), &Identity::Unknown, None), Admission::Welcome);
     assert_eq!(

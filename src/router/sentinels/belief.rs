@@ -50,8 +50,8 @@ impl Belief {
         self.known.as_ref().map(|known| known.epoch)
     }
 
-    /// Takes what sentinels said just now.
-    pub(crate) fn learn(&mut self, reports: &[Report], now: Moment) -> Learned {
+    /// Takes what sentinels said just now. So many were named.
+    pub(crate) fn learn(&mut self, reports: &[Report], named: usize, now: Moment) -> Learned {
         let reports = distinct(reports);
         if let Some(known) = &mut self.known
             && reports.iter().any(|report| known.is_named_by(report))
@@ -66,7 +66,7 @@ impl Belief {
                 return Learned::Same;
             }
             let is_forgotten = now.since(known.named) >= STANDS;
-            let is_majority = 2 * votes > sentinels(&reports);
+            let is_majority = 2 * votes > sentinels(&reports, named);
             if best.epoch <= known.epoch && !(is_forgotten && is_majority) {
                 return Learned::Outdated;
             }
@@ -97,16 +97,19 @@ impl Known {
     }
 }
 
-/// Whether most of the sentinels that there are have reported.
-pub(crate) fn is_majority(reports: &[Report]) -> bool {
+/// Whether most of the sentinels that watch the master have named one. So many were named to the
+/// client.
+pub(crate) fn is_majority(reports: &[Report], named: usize) -> bool {
     let reports = distinct(reports);
-    2 * reports.len() > sentinels(&reports)
+    let naming = reports.iter().filter(|report| report.master.is_some()).count();
+    2 * naming > sentinels(&reports, named)
 }
 
-/// How many sentinels there are, as they say.
-fn sentinels(reports: &[&Report]) -> usize {
-    let said = reports.iter().map(|report| report.others + 1).max();
-    said.unwrap_or(0).max(reports.len())
+/// How many sentinels there are, as they say. Where none says it (a missing right, no master of that
+/// name), as many as the client was told.
+fn sentinels(reports: &[&Report], named: usize) -> usize {
+    let said = reports.iter().filter_map(|report| report.others).max();
+    said.map_or(named, |others| others + 1).max(reports.len())
 }
 
 /// One report of each sentinel, which may be known by several addresses: the newest.
@@ -138,7 +141,7 @@ mod tests {
             sentinel: sentinel.into(),
             epoch,
             master: Some(Named { address: address(master), process: None }),
-            others: 2,
+            others: Some(2),
             peers: Vec::new(),
         }
     }
@@ -150,7 +153,7 @@ mod tests {
     /// Knows the second master, at epoch 5.
     fn knowing() -> Belief {
         let mut belief = Belief::default();
-        assert_eq!(belief.learn(&[says("1", 5, "b")], at(0)), Learned::Changed);
+        assert_eq!(belief.learn(&[says("1", 5, "b")], 3, at(0)), Learned::Changed);
         belief
     }
 
@@ -158,13 +161,13 @@ mod tests {
     fn the_highest_epoch_counts_whoever_tells_it() {
         let mut belief = Belief::default();
         let reports = [says("1", 4, "a"), says("2", 5, "b"), says("3", 4, "a")];
-        assert_eq!(belief.learn(&reports, at(0)), Learned::Changed);
+        assert_eq!(belief.learn(&reports, 3, at(0)), Learned::Changed);
         assert_eq!((master(&belief), belief.epoch()), ("b", Some(5)));
-        assert_eq!(belief.learn(&reports, at(100)), Learned::Same);
-        assert_eq!(belief.learn(&[says("3", 6, "a")], at(0)), Learned::Changed);
+        assert_eq!(belief.learn(&reports, 3, at(100)), Learned::Same);
+        assert_eq!(belief.learn(&[says("3", 6, "a")], 3, at(0)), Learned::Changed);
         assert_eq!(master(&belief), "a");
         // The same server is the master anew: it was another one meanwhile.
-        assert_eq!(belief.learn(&[says("3", 8, "a")], at(0)), Learned::Changed);
+        assert_eq!(belief.learn(&[says("3", 8, "a")], 3, at(0)), Learned::Changed);
     }
 
     #[test]
@@ -176,22 +179,26 @@ mod tests {
             &[says("2", 4, "a"), says("3", 4, "a"), says("1", 4, "a")],
             &[says("2", 5, "a")],
         ] {
-            assert_eq!(belief.learn(reports, at(9)), Learned::Outdated, "{reports:?}");
+            assert_eq!(belief.learn(reports, 3, at(9)), Learned::Outdated, "{reports:?}");
             assert_eq!(master(&belief), "b");
         }
-        assert_eq!(belief.learn(&[says("2", 4, "a")], at(60)), Learned::Outdated, "one of three");
+        assert_eq!(
+            belief.learn(&[says("2", 4, "a")], 3, at(60)),
+            Learned::Outdated,
+            "one of three"
+        );
     }
 
     #[test]
     fn sentinels_that_were_set_up_anew_count_when_most_have_said_so_for_long() {
         let mut belief = knowing();
         let anew = [says("4", 0, "c"), says("5", 0, "c")];
-        assert_eq!(belief.learn(&anew, at(9)), Learned::Outdated);
+        assert_eq!(belief.learn(&anew, 3, at(9)), Learned::Outdated);
         let one = says("1", 5, "b");
         let with_one = [anew[0].clone(), one, anew[1].clone()];
-        assert_eq!(belief.learn(&with_one, at(11)), Learned::Same, "one still names it");
-        assert_eq!(belief.learn(&anew, at(20)), Learned::Outdated);
-        assert_eq!(belief.learn(&anew, at(21)), Learned::Changed);
+        assert_eq!(belief.learn(&with_one, 3, at(11)), Learned::Same, "one still names it");
+        assert_eq!(belief.learn(&anew, 3, at(20)), Learned::Outdated);
+        assert_eq!(belief.learn(&anew, 3, at(21)), Learned::Changed);
         assert_eq!((master(&belief), belief.epoch()), ("c", Some(0)));
     }
 
@@ -199,22 +206,22 @@ mod tests {
     fn of_two_masters_at_one_epoch_the_known_one_stands() {
         let mut belief = knowing();
         let two = [says("1", 5, "b"), says("2", 5, "a")];
-        assert_eq!(belief.learn(&two, at(60)), Learned::Same);
+        assert_eq!(belief.learn(&two, 3, at(60)), Learned::Same);
         let three = [says("1", 5, "b"), says("2", 5, "a"), says("3", 5, "a")];
-        assert_eq!(belief.learn(&three, at(60)), Learned::Outdated, "one still names it");
-        assert_eq!(belief.learn(&three[1..], at(60)), Learned::Outdated);
-        assert_eq!(belief.learn(&three[1..], at(70)), Learned::Changed);
+        assert_eq!(belief.learn(&three, 3, at(60)), Learned::Outdated, "one still names it");
+        assert_eq!(belief.learn(&three[1..], 3, at(60)), Learned::Outdated);
+        assert_eq!(belief.learn(&three[1..], 3, at(70)), Learned::Changed);
     }
 
     #[test]
     fn one_sentinel_by_two_addresses_has_one_vote() {
         let twice = [says("2", 4, "a"), says("2", 4, "a")];
-        assert!(!is_majority(&twice));
-        assert!(is_majority(&[says("2", 4, "a"), says("3", 4, "a")]));
-        assert_eq!(knowing().learn(&twice, at(60)), Learned::Outdated);
+        assert!(!is_majority(&twice, 1));
+        assert!(is_majority(&[says("2", 4, "a"), says("3", 4, "a")], 1));
+        assert_eq!(knowing().learn(&twice, 3, at(60)), Learned::Outdated);
         let newer = [says("2", 5, "b"), says("2", 6, "a")];
         let mut belief = Belief::default();
-        belief.learn(&newer, at(0));
+        belief.learn(&newer, 3, at(0));
         assert_eq!(master(&belief), "a");
     }
 
@@ -222,10 +229,35 @@ mod tests {
     fn a_name_that_nobody_knows() {
         let unknown = Report { master: None, ..says("1", 0, "") };
         assert_eq!(
-            Belief::default().learn(std::slice::from_ref(&unknown), at(0)),
+            Belief::default().learn(std::slice::from_ref(&unknown), 3, at(0)),
             Learned::Nothing
         );
         let mut belief = Belief::default();
-        assert_eq!(belief.learn(&[unknown, says("2", 0, "a")], at(0)), Learned::Changed);
+        assert_eq!(belief.learn(&[unknown, says("2", 0, "a")], 3, at(0)), Learned::Changed);
+    }
+
+    /// It may be of another deployment, or have lost its configuration.
+    #[test]
+    fn one_that_knows_no_master_is_none_of_a_majority() {
+        let unknown = |sentinel| Report { master: None, others: None, ..says(sentinel, 0, "") };
+        assert!(!is_majority(&[unknown("1")], 1));
+        assert!(!is_majority(&[unknown("1"), unknown("2")], 3));
+        assert!(!is_majority(&[unknown("1"), says("2", 4, "a")], 3));
+        assert!(is_majority(&[unknown("1"), says("2", 4, "a"), says("3", 4, "a")], 3));
+    }
+
+    #[test]
+    fn one_that_does_not_tell_how_many_there_are_is_not_all_of_them() {
+        let tells_little = |sentinel, master| Report { others: None, ..says(sentinel, 0, master) };
+        let one = [tells_little("1", "a")];
+        assert!(!is_majority(&one, 3));
+        assert_eq!(knowing().learn(&one, 3, at(60)), Learned::Outdated);
+        let two = [tells_little("1", "a"), tells_little("2", "a")];
+        assert!(is_majority(&two, 3));
+        assert_eq!(knowing().learn(&two, 3, at(60)), Learned::Changed);
+        // Another one tells it.
+        let with_another = [tells_little("1", "a"), says("2", 4, "b")];
+        assert_eq!(knowing().learn(&with_another[..1], 1, at(60)), Learned::Changed);
+        assert_eq!(knowing().learn(&with_another, 1, at(60)), Learned::Outdated);
     }
 }

@@ -1,4 +1,4 @@
-//! Where the master is of a server that sentinels watch: they are asked when a connection is made,
+//! Where the master is of a server that sentinels watch: they are queried when a connection is made,
 //! when there is trouble, and when one of them tells of a change ([`watch`]). Whose word counts is
 //! decided in [`belief`].
 
@@ -34,7 +34,7 @@ const STAGGER: Duration = Duration::from_millis(100);
 /// The most sentinels that are learned of, beside those that were named.
 const LEARNED: usize = 16;
 
-/// The sentinels to ask, and for what.
+/// The sentinels to query, and for what.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelSettings {
     /// The name that they know the master by.
@@ -65,6 +65,7 @@ struct State {
     /// The ids of those that were named.
     ids: HashMap<Address, Box<str>>,
     learned: Vec<Peer>,
+    is_closed: bool,
 }
 
 /// The master as sentinels tell.
@@ -95,9 +96,9 @@ impl Sentinels {
         Sentinels { settings, clock, translation, limits, state: Mutex::default() }
     }
 
-    /// Asks all sentinels at once. The master that is believed in by then is told as soon as any of
+    /// Queries all sentinels at once. The master that is believed in by then is told as soon as any of
     /// them answers that it knows one, and the others have had their time.
-    pub(crate) async fn ask(&self) -> Result<Master, Untold> {
+    pub(crate) async fn query(&self) -> Result<Master, Untold> {
         let (reports, last_failure) = self.reports().await;
         if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
             return Err(Untold::Unheard(failure));
@@ -105,7 +106,14 @@ impl Sentinels {
         self.learn(&reports)
     }
 
-    /// Those to ask: as they were named, and others that they know.
+    /// Drops all connections and makes no more.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        state.open.clear();
+    }
+
+    /// Those to query: as they were named, and others that they know.
     pub(crate) fn nodes(&self) -> Vec<Address> {
         let state = lock(&self.state);
         let mut nodes = self.settings.nodes.clone();
@@ -137,8 +145,8 @@ impl Sentinels {
         let mut last_failure = None;
         let nodes = self.nodes();
         let most = self.settings.nodes.len() + LEARNED;
-        let mut asked: HashSet<Address> = nodes.iter().cloned().collect();
-        let mut asking: FuturesUnordered<_> =
+        let mut queried: HashSet<Address> = nodes.iter().cloned().collect();
+        let mut queries: FuturesUnordered<_> =
             nodes.into_iter().map(|node| self.report(node).boxed()).collect();
         let mut until = None;
         loop {
@@ -150,7 +158,7 @@ impl Sentinels {
             };
             let heard = tokio::select! {
                 biased;
-                heard = asking.next() => heard,
+                heard = queries.next() => heard,
                 () = late => None,
             };
             let Some((node, outcome)) = heard else {
@@ -160,8 +168,9 @@ impl Sentinels {
                 Ok(report) => {
                     for peer in &report.peers {
                         let is_heard = reports.iter().any(|other| other.sentinel == peer.sentinel);
-                        if !is_heard && asked.len() < most && asked.insert(peer.address.clone()) {
-                            asking.push(self.report(peer.address.clone()).boxed());
+                        if !is_heard && queried.len() < most && queried.insert(peer.address.clone())
+                        {
+                            queries.push(self.report(peer.address.clone()).boxed());
                         }
                     }
                     reports.push(report);
@@ -171,7 +180,7 @@ impl Sentinels {
                     last_failure = Some(failure);
                 }
             }
-            if until.is_none() && is_majority(&reports) {
+            if until.is_none() && is_majority(&reports, self.settings.nodes.len()) {
                 until = Some(self.clock.now().after(STAGGER));
             }
         }
@@ -182,7 +191,7 @@ impl Sentinels {
         let mut state = lock(&self.state);
         state.note_peers(reports);
         let before = state.belief.master().cloned();
-        let learned = state.belief.learn(reports, self.clock.now());
+        let learned = state.belief.learn(reports, self.settings.nodes.len(), self.clock.now());
         let (Some(address), Some(epoch)) = (state.belief.master().cloned(), state.belief.epoch())
         else {
             return Err(self.no_such_master());
@@ -215,7 +224,7 @@ impl Sentinels {
 
     /// What one sentinel says, with its time limits.
     async fn report(&self, node: Address) -> (Address, Result<Report, NodeError>) {
-        let outcome = self.ask_one(&node).await;
+        let outcome = self.query_one(&node).await;
         match &outcome {
             Ok(report) if self.settings.nodes.contains(&node) => {
                 lock(&self.state).ids.insert(node.clone(), report.sentinel.clone());
@@ -227,8 +236,14 @@ impl Sentinels {
     }
 
     /// By the connection that is open, if that still serves, else by a new one.
-    async fn ask_one(&self, node: &Address) -> Result<Report, NodeError> {
-        let open = lock(&self.state).open.get(node).filter(|open| open.is_usable()).cloned();
+    async fn query_one(&self, node: &Address) -> Result<Report, NodeError> {
+        let open = {
+            let state = lock(&self.state);
+            if state.is_closed {
+                return Err(NodeError::unsent("the client is shut down"));
+            }
+            state.open.get(node).filter(|open| open.is_usable()).cloned()
+        };
         if let Some(open) = open
             && let Ok(report) = self.question(node, &*open).await
         {
@@ -237,7 +252,10 @@ impl Sentinels {
         let dial = self.settings.connector.connect(node);
         let connection = self.within(self.limits.connect_timeout, node, dial).await?;
         let report = self.question(node, &*connection).await?;
-        lock(&self.state).open.insert(node.clone(), connection);
+        let mut state = lock(&self.state);
+        if !state.is_closed {
+            state.open.insert(node.clone(), connection);
+        }
         Ok(report)
     }
 
@@ -264,13 +282,16 @@ impl Sentinels {
 }
 
 impl State {
-    /// Those that the sentinels know now, and no others: they forget what is gone.
+    /// Those that answer or are known to sentinels now, and no others: they forget what is gone. (No
+    /// sentinel names itself.) One that was reset knows none for a moment.
     fn note_peers(&mut self, reports: &[Report]) {
-        if reports.is_empty() {
+        if reports.iter().all(|report| report.peers.is_empty()) {
             return;
         }
+        let answers = |peer: &&Peer| reports.iter().any(|report| report.sentinel == peer.sentinel);
+        let peers = reports.iter().flat_map(|report| &report.peers);
         let mut learned: Vec<Peer> = Vec::new();
-        for peer in reports.iter().flat_map(|report| &report.peers) {
+        for peer in self.learned.iter().filter(answers).chain(peers) {
             let is_new = learned.iter().all(|other| other.sentinel != peer.sentinel);
             if is_new && learned.len() < LEARNED {
                 learned.push(peer.clone());

@@ -9,14 +9,14 @@ use crate::router::translation::Translation;
 /// What a sentinel says.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// Its id, or where it was asked if it tells none.
+    /// Its id, or where it was queried if it tells none.
     pub(crate) sentinel: Box<str>,
     /// Of the failover that made the master one; 0 if it tells none.
     pub(crate) epoch: u64,
     /// `None` if it knows no master of that name.
     pub(crate) master: Option<Named>,
-    /// How many other sentinels it knows.
-    pub(crate) others: usize,
+    /// How many other sentinels watch the master, if it tells.
+    pub(crate) others: Option<usize>,
     pub(crate) peers: Vec<Peer>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Peer {
     pub(crate) address: Address,
 }
 
-/// What a sentinel is asked, in one pipeline. The epoch goes before the address: if the master
+/// What a sentinel is source, in one pipeline. The epoch goes before the address: if the master
 /// changes in between, the new address is told with the old epoch, which does no harm, and not the
 /// old address with the new epoch. While a sentinel carries a failover out, its `MASTER` has the
 /// old address and the new epoch: so the address in there does not count.
@@ -50,10 +50,10 @@ pub(crate) fn questions(master: &str) -> [Command; 4] {
 }
 
 impl Report {
-    /// What the sentinel at `asked` has answered.
+    /// What the sentinel at `source` has answered.
     pub(crate) fn read(
         replies: Vec<Reply>,
-        asked: &Address,
+        source: &Address,
         translation: &Translation,
     ) -> Result<Report, NodeError> {
         let mut replies = replies.into_iter();
@@ -62,30 +62,31 @@ impl Report {
         let address = match &address {
             Reply::Nil => None,
             Reply::List(parts) => match parts.as_slice() {
-                [host, port] => Some(read_address(text(host), text(port), asked, translation)),
-                _ => return Err(garbled(asked)),
+                [host, port] => Some(read_address(text(host), text(port), source, translation)),
+                _ => return Err(garbled(source)),
             },
             Reply::Error(error) => {
                 return Err(NodeError {
                     permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),
                     source: Some(Arc::new(error.clone())),
-                    ..NodeError::unsent(format!("{asked} does not tell where the master is"))
+                    ..NodeError::unsent(format!("{source} does not tell where the master is"))
                 });
             }
-            _ => return Err(garbled(asked)),
+            _ => return Err(garbled(source)),
         };
-        let address = address.map(|read| read.ok_or_else(|| garbled(asked))).transpose()?;
-        let number = |name| field(&state, name).and_then(|digits| digits.parse().ok());
-        let peers = peers_in(&peers, asked, translation);
+        let address = address.map(|read| read.ok_or_else(|| garbled(source))).transpose()?;
+        let number = |name| field(&state, name).and_then(|digits| digits.parse::<u64>().ok());
+        let others = number("num-other-sentinels").and_then(|others| others.try_into().ok());
+        let peers = peers_in(&peers, source, translation);
         let master = address.map(|address| {
-            let process = process(&state, &address, asked, translation);
+            let process = process(&state, &address, source, translation);
             Named { address, process }
         });
         Ok(Report {
-            sentinel: text(&id).map_or_else(|| asked.to_string().into(), Into::into),
+            sentinel: text(&id).map_or_else(|| source.to_string().into(), Into::into),
             epoch: number("config-epoch").unwrap_or(0),
             master,
-            others: number("num-other-sentinels").map_or(peers.len(), |others| others as usize),
+            others,
             peers,
         })
     }
@@ -104,23 +105,23 @@ impl Report {
 fn process(
     state: &Reply,
     address: &Address,
-    asked: &Address,
+    source: &Address,
     translation: &Translation,
 ) -> Option<Box<str>> {
-    let of = read_address(field(state, "ip"), field(state, "port"), asked, translation)?;
+    let of = read_address(field(state, "ip"), field(state, "port"), source, translation)?;
     if of != *address {
         return None;
     }
     field(state, "runid").and_then(name_of)
 }
 
-fn peers_in(reply: &Reply, asked: &Address, translation: &Translation) -> Vec<Peer> {
+fn peers_in(reply: &Reply, source: &Address, translation: &Translation) -> Vec<Peer> {
     let Reply::List(items) = reply else {
         return Vec::new();
     };
     let peers = items.iter().filter_map(|item| {
         let sentinel = field(item, "runid").filter(|id| !id.is_empty())?.into();
-        let address = read_address(field(item, "ip"), field(item, "port"), asked, translation)?;
+        let address = read_address(field(item, "ip"), field(item, "port"), source, translation)?;
         Some(Peer { sentinel, address })
     });
     peers.collect()
@@ -129,11 +130,11 @@ fn peers_in(reply: &Reply, asked: &Address, translation: &Translation) -> Vec<Pe
 fn read_address(
     host: Option<&str>,
     port: Option<&str>,
-    asked: &Address,
+    source: &Address,
     translation: &Translation,
 ) -> Option<Address> {
     let port = port?.parse().ok().filter(|port| *port != 0)?;
-    Some(translation.address(host?, port, asked))
+    Some(translation.address(host?, port, source))
 }
 
 /// A field of a list of names and values.
@@ -152,8 +153,8 @@ fn text(reply: &Reply) -> Option<&str> {
     }
 }
 
-fn garbled(asked: &Address) -> NodeError {
-    NodeError::unsent(format!("{asked} names a master that is none"))
+fn garbled(source: &Address) -> NodeError {
+    NodeError::unsent(format!("{source} names a master that is none"))
 }
 
 #[cfg(test)]
@@ -184,7 +185,7 @@ mod tests {
             list(&["runid", "", "ip", "u", "port", "1"]),
         ]);
         let report = read(vec![text("id"), state("a", "7"), list(&["a", "1"]), peers]).unwrap();
-        assert_eq!((&*report.sentinel, report.epoch, report.others), ("id", 7, 2));
+        assert_eq!((&*report.sentinel, report.epoch, report.others), ("id", 7, Some(2)));
         let process = Some(RUN_ID[..12].into());
         assert_eq!(report.master, Some(Named { address: address("a"), process }));
         assert_eq!(report.peers, [Peer { sentinel: "other".into(), address: address("t") }]);
@@ -202,7 +203,7 @@ mod tests {
     fn what_a_sentinel_may_not_tell_is_unknown() {
         let refused = || Reply::Error(server_error("NOPERM no"));
         let report = read(vec![refused(), refused(), list(&["a", "1"]), refused()]).unwrap();
-        assert_eq!((&*report.sentinel, report.epoch, report.others), ("s:1", 0, 0));
+        assert_eq!((&*report.sentinel, report.epoch, report.others), ("s:1", 0, None));
         assert_eq!(report.address(), Some(&address("a")));
         let failure = read(vec![text("id"), refused(), refused(), refused()]).unwrap_err();
         assert!(failure.permanent);

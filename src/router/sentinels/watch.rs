@@ -1,5 +1,5 @@
 //! Hears of a change from the sentinels themselves, on subscriptions to two of them. What they say
-//! is only a reason to ask: it has no epoch.
+//! is only a reason to query them: it has no epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +39,11 @@ impl Watch<'_> {
     /// Goes from one sentinel to the next, of those that are not left to the others.
     async fn run(self) {
         let mut failures = 0;
-        for turn in 0.. {
+        for turn in 0_usize.. {
             let nodes = self.sentinels.nodes();
-            let mut own = nodes.iter().skip(self.number).step_by(WATCHED).cycle().skip(turn);
+            let own: Vec<&Address> = nodes.iter().skip(self.number).step_by(WATCHED).collect();
             let mut was_joined = false;
-            if let Some(node) = own.next()
+            if let Some(node) = turn.checked_rem(own.len()).map(|turn| own[turn])
                 && let Err(failure) = self.listen(node, &mut was_joined).await
             {
                 telemetry::sentinel_failed(node, &failure);

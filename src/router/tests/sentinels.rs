@@ -5,6 +5,7 @@ use crate::node::fake::FakeSentinel;
 use crate::node::{NodeError, Notice};
 use crate::router::SentinelSettings;
 use crate::router::belief::Stranger;
+use crate::router::topology::RefreshFrom;
 
 /// Three sentinels, `a` the master and `b` its replica.
 struct Watched {
@@ -116,6 +117,62 @@ async fn a_name_that_no_sentinel_knows_is_told() {
     }
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
     assert!(matches!(&error.reason, Reason::Invalid(why) if why.contains("`m`")), "{error:?}");
+}
+
+/// The first answer says nothing of how many sentinels there are, and the others take their time.
+#[tokio::test(start_paused = true)]
+async fn one_that_knows_no_such_master_is_not_all_that_there_is() {
+    let fakes = servers();
+    fakes.set_sentinel("s1", FakeSentinel::default());
+    for sentinel in ["s2", "s3"] {
+        let slow = FakeSentinel { takes: Duration::from_millis(110), ..knows(1, "a") };
+        fakes.set_sentinel(sentinel, slow);
+    }
+    let router = connect_by(&fakes, &SENTINELS).await.unwrap();
+    assert_eq!(router.masters(), [address("a")]);
+}
+
+/// It was not named, and names the others alone.
+#[tokio::test(start_paused = true)]
+async fn the_last_sentinel_that_answers_is_asked_again() {
+    let watched = Watched::new().await;
+    let router = connect_by(&watched.fakes, &["s1"]).await.unwrap();
+    for sentinel in ["s1", "s2"] {
+        watched.fakes.set_door(sentinel, Door::Refuses);
+        watched.fakes.cut(sentinel);
+    }
+    for _ in 0..3 {
+        router.topology.refresh(RefreshFrom::Several).await;
+    }
+    watched.fail_over(&["s3"]);
+    watched.fakes.set_door("a", Door::Refuses);
+    watched.fakes.cut("a");
+    let deadline = watched.clock.now().after(Duration::from_secs(5));
+    router.call(&call("k"), deadline).await.unwrap();
+    assert_eq!(watched.fakes.count("b", "EVAL"), 1);
+}
+
+/// It knows no other sentinel until it has heard of them again.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_reset_does_not_make_the_others_forgotten() {
+    let watched = Watched::new().await;
+    let router = connect_by(&watched.fakes, &["s1"]).await.unwrap();
+    for sentinel in ["s2", "s3"] {
+        watched.fakes.stop(sentinel, true);
+    }
+    watched.fakes.set_sentinel("s1", FakeSentinel { peers: &[], ..knows(1, "a") });
+    router.topology.refresh(RefreshFrom::Several).await;
+    watched.fakes.set_door("s1", Door::Refuses);
+    watched.fakes.cut("s1");
+    for sentinel in ["s2", "s3"] {
+        watched.fakes.stop(sentinel, false);
+    }
+    watched.fail_over(&["s3"]);
+    watched.fakes.set_door("a", Door::Refuses);
+    watched.fakes.cut("a");
+    let deadline = watched.clock.now().after(Duration::from_secs(5));
+    router.call(&call("k"), deadline).await.unwrap();
+    assert_eq!(watched.fakes.count("b", "EVAL"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -391,4 +448,10 @@ async fn nothing_is_left_when_the_client_is_gone() {
     watched.router.close().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(subscribers(), 0);
+    let questions =
+        || -> usize { SENTINELS.iter().map(|s| watched.fakes.count(s, "SENTINEL")).sum() };
+    let (asked, dials) = (questions(), watched.fakes.dials("s1"));
+    // One that was under way, say.
+    watched.router.topology.refresh(RefreshFrom::Several).await;
+    assert_eq!((questions(), watched.fakes.dials("s1")), (asked, dials));
 }

@@ -50,6 +50,25 @@ async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_a_longest_term_the_lead_goes_round() {
+    let engine = Engine::new();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let candidates = [one.leader("round").unwrap(), other.leader("round").unwrap()];
+    let (mut last, mut leads) = (0, Vec::new());
+    for turn in 0..4 {
+        let campaign = candidates[turn % 2].campaign().lease(SECOND).max_hold(5 * SECOND);
+        let lead = timeout(LONG, campaign).await.unwrap().unwrap();
+        assert!(lead.term() > last && lead.is_leading());
+        assert!(leads.iter().all(|before: &rwlease::Leadership| !before.is_leading()));
+        last = lead.term();
+        leads.push(lead);
+    }
+    let work = candidates[0].campaign().max_hold(5 * SECOND).run(async |_| pending::<()>().await);
+    let error = timeout(LONG, work).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "the term ends the work");
+}
+
+#[tokio::test(start_paused = true)]
 async fn losing_the_lead_cancels_the_work() {
     struct Told(Arc<AtomicBool>);
     impl Drop for Told {
