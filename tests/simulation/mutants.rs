@@ -95,17 +95,24 @@ struct Mutant {
 
 /// A copy of the scripts that carry requests out however late they come.
 pub fn without_not_after() -> PathBuf {
-    let folder = scratch("without_not_after");
+    scripts_with(
+        "without_not_after",
+        &[
+            ("lib/simple.lua", "not_after >= now", "not_after >= 0"),
+            ("lib/acquire.lua", "now > demand.not_after", "0 > demand.not_after"),
+            ("upgrade.lua", "now > demand.not_after", "0 > demand.not_after"),
+        ],
+    )
+}
+
+/// A copy of the scripts with these faults: a file, what is in it, and what takes its place.
+pub fn scripts_with(name: &str, faults: &[(&str, &str, &str)]) -> PathBuf {
+    let folder = scratch(name);
     copy(&root().join("lua"), &folder);
-    for (file, check) in [
-        ("lib/simple.lua", "not_after >= now"),
-        ("lib/acquire.lua", "now > demand.not_after"),
-        ("upgrade.lua", "now > demand.not_after"),
-    ] {
+    for (file, old, new) in faults {
         let (file, text) = (folder.join(file), fs::read_to_string(folder.join(file)).unwrap());
-        assert_eq!(text.matches(check).count(), 1, "{}", file.display());
-        let never = check.replace("now > demand", "0 > demand").replace(">= now", ">= 0");
-        fs::write(file, text.replace(check, &never)).unwrap();
+        assert_eq!(text.matches(old).count(), 1, "{}", file.display());
+        fs::write(file, text.replace(old, new)).unwrap();
     }
     folder
 }

@@ -105,9 +105,9 @@ struct World {
 impl World {
     fn new(plan: &Plan) -> World {
         let engine = Engine::builder().wait_covers(plan.wait_covers).manual_time().build();
-        let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
+        let (court, census) = (Court::new(plan, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone());
-        let book = Book::new(court.clone(), census.clone(), plan.is_strict);
+        let book = Book::new(court.clone(), census.clone(), plan);
         let checker =
             Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
         engine.watch(checker.clone());
