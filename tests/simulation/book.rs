@@ -384,7 +384,8 @@ impl Pages {
         } else {
             let id = belief.held.id();
             let is_kept = id.as_ref().is_some_and(|id| self.kept.contains(id));
-            let stays = if is_kept { belief.held.remaining() + AT_MOST_OFF } else { Duration::ZERO };
+            let stays =
+                if is_kept { belief.held.remaining() + AT_MOST_OFF } else { Duration::ZERO };
             self.chronicle.held(id, claim, (*granted, *seen), stays);
         }
     }

@@ -102,11 +102,11 @@ impl Chronicle {
     /// Brings what is wrong before the court. The tokens of some locks mean nothing.
     pub fn judge(&mut self, spoilt: &BTreeSet<usize>, court: &Court, census: &Census) {
         for (lock, history) in &mut self.locks {
-            census.count_many("a grant was judged", history.holds.len() as u64);
-            census.count_many("a refusal was judged", history.refusals.len() as u64);
             if spoilt.contains(lock) {
                 continue;
             }
+            census.count_many("a grant was judged", history.holds.len() as u64);
+            census.count_many("a refusal was judged", history.refusals.len() as u64);
             for guilt in history.judge() {
                 let rule = match guilt.rule {
                     Rule::Overlap => "history: no two overlapped",

@@ -58,10 +58,12 @@ pub enum Fault {
     ClockStep,
     /// The servers' clocks differ by seconds.
     Skew,
+    /// A server dies, and somebody else gets its address for a while.
+    Stranger,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 25] = [
         Fault::LoseRequest,
         Fault::LoseReply,
         Fault::Delay,
@@ -86,6 +88,7 @@ impl Fault {
         Fault::LaggingFailover,
         Fault::ClockStep,
         Fault::Skew,
+        Fault::Stranger,
     ];
 
     /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by
@@ -132,6 +135,7 @@ impl Fault {
             Fault::LaggingFailover => "failover to a replica that lagged",
             Fault::ClockStep => "clock set",
             Fault::Skew => "clocks seconds apart",
+            Fault::Stranger => "address of a stranger",
         }
     }
 }
@@ -202,7 +206,9 @@ impl Plan {
         let faults: BTreeSet<Fault> = Fault::ALL
             .into_iter()
             .filter(|fault| {
-                rng.f64() < density && (may_leave_assumptions || !fault.is_outside_assumptions())
+                *fault != Fault::Stranger // drawn last
+                    && rng.f64() < density
+                    && (may_leave_assumptions || !fault.is_outside_assumptions())
             })
             .collect();
         let is_quorum = seed.is_multiple_of(16);
@@ -223,7 +229,7 @@ impl Plan {
         // Half of them have no more than they need.
         let spare_ms = LEAST_SPARE_MS + [0, 0, 20, 90][rng.usize(0..4)];
         let poll_interval = Duration::from_millis(rng.u64(100..300));
-        Plan {
+        let mut plan = Plan {
             seed,
             is_quorum,
             clients: rng.usize(2..6),
@@ -250,7 +256,11 @@ impl Plan {
             caching: [0.0, 0.5, 1.0][rng.usize(0..if is_about_refusals(seed) { 1 } else { 3 })],
             wait_covers: [WaitCovers::EveryCommand, WaitCovers::WritesAlone][rng.usize(0..2)],
             faults,
+        };
+        if rng.u8(0..4) == 0 && !is_about_refusals(seed) {
+            plan.faults.insert(Fault::Stranger);
         }
+        plan
     }
 
     pub fn has(&self, fault: Fault) -> bool {

@@ -17,6 +17,7 @@ use crate::hash::Record;
 use crate::nemesis::{Nemesis, server_ms};
 use crate::panics;
 use crate::plan::{Fault, Plan};
+use crate::strangers::Strangers;
 use crate::users::key;
 use crate::watchdog;
 use crate::weather::Storm;
@@ -111,15 +112,16 @@ impl World {
         let checker =
             Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
         engine.watch(checker.clone());
+        let network = Network::new(&engine, Arc::new(storm.clone()));
         let nemesis = Nemesis::new(
             plan,
             &engine,
+            Strangers::new(&engine, &network, &court, &census),
             book.clone(),
             checker.clone(),
             court.clone(),
             census.clone(),
         );
-        let network = Network::new(&engine, Arc::new(storm.clone()));
         let clients = Clients::new(plan, network, book.clone(), checker.clone(), census.clone());
         let started = engine.now();
         World {
