@@ -8,6 +8,8 @@
 //! promises: take the tokens', each as soon as it may be. Readers of one process that have its
 //! cached lease in common may share a token: they are held against writers alone.
 
+pub mod search;
+
 use rwlease::Mode;
 
 /// Nanoseconds, by the clock of the history.

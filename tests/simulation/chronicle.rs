@@ -8,8 +8,8 @@ use rwlease::Mode;
 use crate::book::Claim;
 use crate::census::Census;
 use crate::court::Court;
+use crate::judge::search::disagreement;
 use crate::judge::{Attempt, Guilt, History, Hold, Nanos, Refusal, Rule};
-use crate::search::disagreement;
 
 /// How long a server may count somebody as there who is gone: a lease or the time to live of a
 /// waiter, and what a call takes to arrive.

@@ -8,6 +8,7 @@
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, unreachable_pub)]
 
+mod agreement;
 mod book;
 mod caching;
 mod census;
@@ -32,8 +33,6 @@ mod reentrant;
 mod report;
 mod runs;
 mod sample;
-#[path = "../judge/search.rs"]
-mod search;
 mod shrink;
 mod strangers;
 mod users;
