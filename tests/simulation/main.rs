@@ -16,6 +16,7 @@ mod checker;
 mod chronicle;
 mod clients;
 mod contract;
+mod copies;
 mod court;
 mod hash;
 #[path = "../judge/mod.rs"]
@@ -34,6 +35,7 @@ mod report;
 mod runs;
 mod sample;
 mod shrink;
+mod source;
 mod strangers;
 mod users;
 mod watchdog;
@@ -231,14 +233,18 @@ fn mutants() {
 #[test]
 #[ignore = "takes hours"]
 fn mutation_sample() {
-    mutants::try_sample(setting("LUA").unwrap_or(300) as usize, setting("SEED").unwrap_or(1));
+    let (count, seed) = (|name| setting(name).map(|it| it as usize), setting("SEED").unwrap_or(1));
+    match count("SOURCE") {
+        Some(count) => mutants::try_sample_of_source(count, seed),
+        None => mutants::try_sample(count("LUA").unwrap_or(300), seed),
+    }
 }
 
 /// A process of the mutants.
 #[test]
 #[ignore = "for the mutants"]
 fn hunt() {
-    mutants::hunt();
+    mutants::hunt(setting("SECONDS").map_or(mutants::HUNT, Duration::from_secs));
 }
 
 /// The rule that is broken first.
