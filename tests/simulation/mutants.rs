@@ -291,18 +291,16 @@ impl Unchanged {
             suite.program = program;
             suites.push(suite);
         };
+        let of_samples = if for_samples { &SUITES_OF_SAMPLES[..] } else { &[] };
         if for_scripts {
-            SUITES_OF_THE_SCRIPTS.iter().for_each(|target| build(target, &root()));
+            let check = of_samples.iter().filter(|target| target.name == CHECK.name);
+            let targets = SUITES_OF_THE_SCRIPTS.iter().chain(check);
+            targets.for_each(|target| build(target, &root()));
         }
         if for_source {
             let source = copy_of_the_source();
-            SUITES_OF_THE_CLIENT.iter().for_each(|target| build(target, &source));
-        }
-        if for_samples && for_source {
-            build(&PROTOCOL, &root());
-        }
-        if for_samples {
-            build(&CHECK, &root());
+            let targets = SUITES_OF_THE_CLIENT.iter().chain(of_samples);
+            targets.for_each(|target| build(target, &source));
         }
         Unchanged { simulation, suites }
     }
