@@ -54,6 +54,7 @@ pub struct Builder {
     has_manual_time: bool,
     epoch: Duration,
     wait_covers: WaitCovers,
+    beside: Option<Engine>,
 }
 
 /// What all handles and connections share. The host is locked first: who holds it has the turn, and
@@ -80,6 +81,7 @@ impl Engine {
             has_manual_time: false,
             epoch: EPOCH,
             wait_covers: WaitCovers::default(),
+            beside: None,
         }
     }
 
@@ -223,22 +225,32 @@ impl Builder {
         self
     }
 
+    /// Other servers than those of that engine, at the same addresses: their nodes have other ids,
+    /// and their time is its time. For simulations of [addresses that somebody else
+    /// gets](super::Network::lead_to).
+    pub fn beside(mut self, engine: &Engine) -> Self {
+        self.beside = Some(engine.clone());
+        self
+    }
+
     /// Builds the engine.
     pub fn build(mut self) -> Engine {
         if !self.is_cluster {
             (self.masters, self.replicas) = (1, 0);
         }
-        let clock = match self.has_manual_time {
-            true => ManualClock::still(),
-            false => ManualClock::running(),
+        let clock = match (&self.beside, self.has_manual_time) {
+            (Some(engine), _) => lock(&engine.shared.world).clock.clone(),
+            (None, true) => Arc::new(ManualClock::still()),
+            (None, false) => Arc::new(ManualClock::running()),
         };
+        let whose = if self.beside.is_some() { "another's " } else { "" };
         let slots = Arc::new(Slots::shared_out(self.masters));
         let servers = self.roles().enumerate().map(|(index, role)| {
             let address = Address { host: "embedded".into(), port: FIRST_PORT + index as u16 };
-            Server::new(index, address, role, slots.clone())
+            Server::new(index, address, whose, role, slots.clone())
         });
         let world = World {
-            clock: Arc::new(clock),
+            clock,
             epoch: self.epoch,
             is_cluster: self.is_cluster,
             servers: servers.collect(),

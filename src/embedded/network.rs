@@ -11,11 +11,13 @@ mod line;
 mod node;
 mod subscription;
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::engine::Engine;
+use super::lock;
 use crate::node::{Address, Command, Connector, Node, NodeError, NodeFuture, Subscribed};
 use line::Line;
 use node::RemoteNode;
@@ -81,13 +83,15 @@ pub struct Fate {
 pub struct Network {
     engine: Engine,
     weather: Arc<dyn Weather>,
+    /// Where connections to these servers lead instead: the engine, and the number there.
+    detours: Arc<Mutex<BTreeMap<usize, (Engine, usize)>>>,
 }
 
 impl Network {
     /// A network to all servers of an engine. It needs an engine whose time is moved [by
     /// hand](super::Builder::manual_time).
     pub fn new(engine: &Engine, weather: Arc<dyn Weather>) -> Self {
-        Network { engine: engine.clone(), weather }
+        Network { engine: engine.clone(), weather, detours: Arc::default() }
     }
 
     /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some
@@ -96,8 +100,30 @@ impl Network {
         Host::new(self.clone(), number, ahead, drift_ppm)
     }
 
+    /// New connections to a server of the network lead to a server of another engine from now on,
+    /// as if somebody else had got its address; `None` ends that. Connections that there are stay
+    /// what they are.
+    pub fn lead_to(&self, server: usize, stranger: Option<(&Engine, usize)>) {
+        let mut detours = lock(&self.detours);
+        match stranger {
+            Some((engine, number)) => detours.insert(server, (engine.clone(), number)),
+            None => detours.remove(&server),
+        };
+    }
+
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// What connects to that address, and the address that it knows it by.
+    fn connector_to(&self, address: &Address) -> (Arc<dyn Connector>, Address) {
+        let detour = self.engine.find(address).and_then(|at| lock(&self.detours).get(&at).cloned());
+        detour
+            .and_then(|(engine, number)| {
+                let address = engine.addresses().get(number)?.clone();
+                Some((engine.connector(), address))
+            })
+            .unwrap_or_else(|| (self.engine.connector(), address.clone()))
     }
 }
 
@@ -128,7 +154,6 @@ impl fmt::Debug for Message<'_> {
 #[derive(Debug)]
 struct NetworkConnector {
     host: Host,
-    engine: Arc<dyn Connector>,
 }
 
 impl NetworkConnector {
@@ -159,14 +184,22 @@ impl NetworkConnector {
 impl Connector for NetworkConnector {
     fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         Box::pin(async move {
-            let (line, node) = self.dial(address, self.engine.connect(address)).await?;
+            let open = async {
+                let (there, address) = self.host.network().connector_to(address);
+                there.connect(&address).await
+            };
+            let (line, node) = self.dial(address, open).await?;
             Ok(Arc::new(RemoteNode::new(line, node)) as Arc<dyn Node>)
         })
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         Box::pin(async move {
-            let (line, subscribed) = self.dial(address, self.engine.subscribe(address)).await?;
+            let open = async {
+                let (there, address) = self.host.network().connector_to(address);
+                there.subscribe(&address).await
+            };
+            let (line, subscribed) = self.dial(address, open).await?;
             Ok(RemoteSubscription::open(line, subscribed))
         })
     }

@@ -23,6 +23,8 @@ pub(super) struct Server {
     pub(super) address: Address,
     pub(super) id: String,
     pub(super) run_id: String,
+    /// Sets it apart from others that have the same address.
+    whose: &'static str,
     /// How often it was started.
     starts: u32,
     pub(super) role: Role,
@@ -70,11 +72,18 @@ pub(super) enum Health {
 }
 
 impl Server {
-    pub(super) fn new(index: usize, address: Address, role: Role, slots: Arc<Slots>) -> Self {
+    pub(super) fn new(
+        index: usize,
+        address: Address,
+        whose: &'static str,
+        role: Role,
+        slots: Arc<Slots>,
+    ) -> Self {
         let mut server = Server {
             index,
-            id: digest(format!("server {address}").as_bytes()),
+            id: digest(format!("{whose}server {address}").as_bytes()),
             run_id: String::new(),
+            whose,
             address,
             starts: 0,
             role,
@@ -103,7 +112,8 @@ impl Server {
     /// A new process: nothing but the data is what it was.
     pub(super) fn renew_process(&mut self) {
         self.starts += 1;
-        self.run_id = digest(format!("run {} of {}", self.starts, self.address).as_bytes());
+        let Server { starts, address, whose, .. } = self;
+        self.run_id = digest(format!("{whose}run {starts} of {address}").as_bytes());
         self.scripts.clear();
         self.break_connections();
     }

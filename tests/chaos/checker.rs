@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use rwlease::Mode;
 
 use super::history::{Grant, History, Hold, Nanos, Outcome};
+use crate::judge::search::disagreement;
 use crate::judge::{self, Rule};
 
 /// How many examples of each kind are kept in words.
@@ -19,6 +20,9 @@ const KEPT: Nanos = 2_500_000_000;
 
 /// How long a waiter that nobody renews stays: what clients have unless they are told otherwise.
 const WAITER_TTL: Nanos = 10_000_000_000;
+
+/// How many pieces of each lock's history are searched as well.
+const PIECES: usize = 8;
 
 /// How a request ends that was not granted in its time.
 const TIMED_OUT: &str = "TimedOut";
@@ -81,6 +85,8 @@ pub struct Findings {
     pub tokens: Seen,
     /// Tries that were told that they cannot have the lock when nobody can have been in their way.
     pub denied: Seen,
+    /// Pieces of a history of which the judge and a search say different things.
+    pub disagreements: Seen,
     /// Writes that the store accepted after one with a newer token.
     pub stale: Seen,
     /// Writes that the store refused.
@@ -183,12 +189,15 @@ impl Findings {
                 .collect(),
             ..judge::History::default()
         };
+        let caches = holds.iter().any(|held| held.grant.cached);
         for (id, hold) in others.iter().enumerate() {
             let (id, requested) = (holds.len() + id, hold.requested);
             match hold.refused {
                 Some(answered) => {
+                    // A try waits for who has the lock only cached.
+                    let waited = caches.then_some(answered + WAITER_TTL);
                     let mode = hold.mode;
-                    judged.refusals.push(judge::Refusal { id, mode, requested, answered });
+                    judged.refusals.push(judge::Refusal { id, mode, requested, answered, waited });
                 }
                 // What nobody heard of stays until it ends by itself: a grant, or a waiter.
                 None => {
@@ -205,6 +214,9 @@ impl Findings {
             }
             None => shown(others[id - holds.len()]),
         };
+        if let Some(piece) = disagreement(&judged, PIECES) {
+            self.disagreements.note(|| format!("{piece:?}"));
+        }
         for guilt in judged.judge() {
             let first = told(guilt.first);
             let second = || guilt.second.map(told).unwrap_or_default();

@@ -114,6 +114,18 @@ fn a_try_is_refused_because_of_somebody() {
     assert_eq!(denied(&waiter, ["10022 R 0 7 r", "10023 N 0"]), 1, "it is gone");
 }
 
+/// It waits for who has the lock only cached; nobody is in its own way.
+#[test]
+fn a_try_that_waits_is_in_the_way_of_others() {
+    let cached = ["1 R 0 7 r", "2 G 0 10 100 cached", "3 E 0 held", "4 X 0 Released"];
+    let own = ["1 R 0 7 r", "2 G 0 10 100 own", "3 E 0 held", "4 X 0 Released"];
+    // Long after what was cached is gone.
+    let (first, other) = (["90000 R 0 7 w", "90020 N 0"], ["90010 R 0 7 w", "90011 N 0"]);
+    assert_eq!(findings(&[&cached, &first]).denied.count, 1, "nobody is in its own way");
+    assert_eq!(findings(&[&cached, &first, &other]).denied.count, 0);
+    assert_eq!(findings(&[&own, &first, &other]).denied.count, 2, "no try waits for these");
+}
+
 #[test]
 fn the_guilty_pair_is_named() {
     let found = findings(&[

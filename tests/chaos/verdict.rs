@@ -105,6 +105,7 @@ impl Verdict {
             "overlaps": found.overlaps.count,
             "tokens_out_of_order": found.tokens.count,
             "denied": found.denied.count,
+            "disagreements": found.disagreements.count,
             "stale_writes_accepted": found.stale.count,
             "writes_refused": found.refused,
             "lost": found.lost.count,
@@ -183,6 +184,7 @@ fn always(found: &Findings) -> Vec<String> {
     let kinds = [
         (&found.tokens, "tokens out of order"),
         (&found.denied, "tries refused with nobody in their way"),
+        (&found.disagreements, "histories of which judge and search say different things"),
         (&found.stale, "stale writes accepted"),
         (&found.stuck, "stuck"),
         (&found.timed_out, "requests timed out"),

@@ -8,6 +8,8 @@
 //! promises: take the tokens', each as soon as it may be. Readers of one process that have its
 //! cached lease in common may share a token: they are held against writers alone.
 
+pub mod search;
+
 use rwlease::Mode;
 
 /// Nanoseconds, by the clock of the history.
@@ -47,6 +49,9 @@ pub struct Refusal {
     pub mode: Mode,
     pub requested: Nanos,
     pub answered: Nanos,
+    /// Until when it may have stood in the queue, and in the way of others: a try waits for who has
+    /// the lock only cached.
+    pub waited: Option<Nanos>,
 }
 
 /// All that is known of one lock.
@@ -111,15 +116,18 @@ impl History {
                 Mode::Read => writers.add(hold.requested, hold.granted),
             }
         }
-        for attempt in &self.attempts {
-            all.add(attempt.requested, attempt.gone);
-            writers.add(attempt.requested, attempt.gone);
+        let attempts = self.attempts.iter().map(|one| (one.requested, one.gone));
+        let waits = self.refusals.iter().filter_map(|one| Some((one.requested, one.waited?)));
+        for (from, until) in attempts.chain(waits) {
+            all.add(from, until);
+            writers.add(from, until);
         }
         writers.sort();
         all.sort();
         let is_guilty = |refusal: &&Refusal| {
-            let others = if refusal.mode == Mode::Write { &all } else { &writers };
-            !others.meets(refusal.requested, refusal.answered)
+            let there = if refusal.mode == Mode::Write { &all } else { &writers };
+            let itself = usize::from(refusal.waited.is_some());
+            there.count(refusal.requested, refusal.answered) <= itself
         };
         let guilty = self.refusals.iter().filter(is_guilty);
         guilty.map(|one| Guilt { rule: Rule::Refused, first: one.id, second: None }).collect()
@@ -214,26 +222,24 @@ impl Latest {
 /// The times in which somebody was there.
 #[derive(Debug, Default)]
 struct Busy {
-    /// By their beginnings; when sorted, each with the latest end so far.
-    spans: Vec<(Nanos, Nanos)>,
+    begun: Vec<Nanos>,
+    ended: Vec<Nanos>,
 }
 
 impl Busy {
     fn add(&mut self, from: Nanos, until: Nanos) {
-        self.spans.push((from, until));
+        self.begun.push(from);
+        self.ended.push(until);
     }
 
     fn sort(&mut self) {
-        self.spans.sort_unstable();
-        let mut latest = 0;
-        for (_, until) in &mut self.spans {
-            latest = latest.max(*until);
-            *until = latest;
-        }
+        self.begun.sort_unstable();
+        self.ended.sort_unstable();
     }
 
-    fn meets(&self, from: Nanos, until: Nanos) -> bool {
-        let begun = self.spans.partition_point(|(begin, _)| *begin <= until);
-        begun > 0 && self.spans[begun - 1].1 >= from
+    /// How many were there at some moment of a time.
+    fn count(&self, from: Nanos, until: Nanos) -> usize {
+        let begun = self.begun.partition_point(|begin| *begin <= until);
+        begun - self.ended.partition_point(|end| *end < from)
     }
 }

@@ -9,9 +9,13 @@ use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard};
 use crate::census::Census;
 use crate::chronicle::Chronicle;
 use crate::court::Court;
+use crate::plan::Plan;
 
 /// How long after an assumption was broken a grant may still come of what was before.
 pub const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// How much longer a lease lasts by its server's clock than its holder believes.
+const AT_MOST_OFF: Duration = Duration::from_millis(500);
 
 /// A clone is the same book.
 #[derive(Clone, Debug)]
@@ -23,7 +27,7 @@ pub struct Book {
     is_strict: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
     next: u64,
@@ -129,8 +133,9 @@ struct Belief {
 }
 
 impl Book {
-    pub fn new(court: Court, census: Census, is_strict: bool) -> Book {
-        Book { pages: Arc::default(), court, census, is_strict }
+    pub fn new(court: Court, census: Census, plan: &Plan) -> Book {
+        let (is_strict, pages) = (plan.is_strict, Pages::new(plan.is_peaceful()));
+        Book { pages: Arc::new(Mutex::new(pages)), court, census, is_strict }
     }
 
     /// A user begins to believe that it holds. The number that it gets is for `leave`.
@@ -189,10 +194,16 @@ impl Book {
         self.pages.lock().unwrap().chronicle.attempted(lock, since, now);
     }
 
-    /// A try was told that it cannot have the lock.
-    pub fn refused(&self, lock: usize, mode: Mode, since: Duration) {
+    /// A try was told that it cannot have the lock; it `may_wait` for who has it only cached.
+    pub fn refused(&self, lock: usize, mode: Mode, since: Duration, may_wait: bool) {
         let now = self.court.now();
-        self.pages.lock().unwrap().chronicle.refused(lock, mode, since, now);
+        self.pages.lock().unwrap().chronicle.refused((lock, mode), since, now, may_wait);
+    }
+
+    /// The server has said that this acquisition is released.
+    pub fn given_back(&self, id: &str) {
+        let now = self.court.now();
+        self.pages.lock().unwrap().chronicle.given_back(id, now);
     }
 
     /// Judges all that has been, at the end of a run.
@@ -358,13 +369,24 @@ impl Book {
 }
 
 impl Pages {
+    fn new(is_peaceful: bool) -> Pages {
+        let (beliefs, next, doubtful_until, stores, spoilt, fences, asking, kept) =
+            Default::default();
+        let chronicle = Chronicle::new(is_peaceful);
+        Pages { beliefs, next, doubtful_until, stores, spoilt, fences, chronicle, asking, kept }
+    }
+
     fn record(&mut self, belief: &Belief, is_strict: bool) {
         let Belief { claim, granted, seen, .. } = belief;
         // From one that is not trusted only its token protects.
         if belief.is_late || (belief.is_doubtful && !is_strict) {
             self.chronicle.attempted(claim.lock, claim.since, *seen);
         } else {
-            self.chronicle.held(claim, *granted, *seen);
+            let id = belief.held.id();
+            let is_kept = id.as_ref().is_some_and(|id| self.kept.contains(id));
+            let stays =
+                if is_kept { belief.held.remaining() + AT_MOST_OFF } else { Duration::ZERO };
+            self.chronicle.held(id, claim, (*granted, *seen), stays);
         }
     }
 }

@@ -8,28 +8,52 @@ use rwlease::Mode;
 use crate::book::Claim;
 use crate::census::Census;
 use crate::court::Court;
+use crate::judge::search::disagreement;
 use crate::judge::{Attempt, Guilt, History, Hold, Nanos, Refusal, Rule};
-use crate::search::disagreement;
 
 /// How long a server may count somebody as there who is gone: a lease or the time to live of a
 /// waiter, and what a call takes to arrive.
 const GONE: Duration = Duration::from_secs(20);
 
+/// The same where no call is lost or late: what is dropped is released at once.
+const GONE_IN_PEACE: Duration = Duration::from_secs(1);
+
 /// How many pieces of each lock's history are searched as well.
 const PIECES: usize = 8;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Chronicle {
     locks: BTreeMap<usize, History>,
+    /// Where each acquisition's holds are: the lock, and their places.
+    places: BTreeMap<String, Vec<(usize, usize)>>,
+    /// No call is lost or late.
+    is_peaceful: bool,
     /// In words, by their numbers.
     told: Vec<String>,
 }
 
 impl Chronicle {
-    /// Somebody held until then.
-    pub fn held(&mut self, claim: &Claim, granted: Duration, end: Duration) {
+    pub fn new(is_peaceful: bool) -> Chronicle {
+        let (locks, places, told) = Default::default();
+        Chronicle { locks, places, is_peaceful, told }
+    }
+
+    /// Somebody held until then, by a lease of this acquisition, if it was one lease. It `stays` for
+    /// so much longer, if nobody gives it back.
+    pub fn held(
+        &mut self,
+        acquisition: Option<String>,
+        claim: &Claim,
+        (granted, end): (Duration, Duration),
+        stays: Duration,
+    ) {
         let id = self.tell(format!("{claim:?}, granted at {granted:?}, until {end:?}"));
-        self.of(claim.lock).holds.push(Hold {
+        let gone = self.gone(end + stays);
+        let holds = &mut self.locks.entry(claim.lock).or_default().holds;
+        if let Some(acquisition) = acquisition {
+            self.places.entry(acquisition).or_default().push((claim.lock, holds.len()));
+        }
+        holds.push(Hold {
             id,
             mode: claim.mode,
             token: claim.token,
@@ -38,32 +62,51 @@ impl Chronicle {
             requested: nanos(claim.since),
             granted: nanos(granted),
             end: nanos(end),
-            gone: nanos(end + GONE),
+            gone,
         });
+    }
+
+    /// The server has said that an acquisition is released. Where calls can be late, another one
+    /// may be carried out after that.
+    pub fn given_back(&mut self, acquisition: &str, now: Duration) {
+        let places = self.places.get(acquisition).filter(|_| self.is_peaceful);
+        for (lock, place) in places.into_iter().flatten() {
+            if let Some(history) = self.locks.get_mut(lock) {
+                history.holds[*place].gone = nanos(now);
+            }
+        }
     }
 
     /// A request came to nothing, as far as its caller knows, or to nothing that counts.
     pub fn attempted(&mut self, lock: usize, since: Duration, until: Duration) {
         let id = self.told.len();
-        let gone = nanos(until + GONE);
+        let gone = self.gone(until);
         self.of(lock).attempts.push(Attempt { id, requested: nanos(since), gone });
     }
 
-    pub fn refused(&mut self, lock: usize, mode: Mode, since: Duration, until: Duration) {
+    /// A try was told that the lock cannot be had; it `may_wait` for those that have it only
+    /// cached.
+    pub fn refused(
+        &mut self,
+        (lock, mode): (usize, Mode),
+        since: Duration,
+        until: Duration,
+        may_wait: bool,
+    ) {
         let id = self.tell(format!("a try to {mode:?} lock {lock} from {since:?} to {until:?}"));
         let (requested, answered) = (nanos(since), nanos(until));
-        self.of(lock).refusals.push(Refusal { id, mode, requested, answered });
+        let waited = may_wait.then(|| self.gone(until));
+        self.of(lock).refusals.push(Refusal { id, mode, requested, answered, waited });
     }
 
     /// Brings what is wrong before the court. The tokens of some locks mean nothing.
     pub fn judge(&mut self, spoilt: &BTreeSet<usize>, court: &Court, census: &Census) {
         for (lock, history) in &mut self.locks {
-            census.count_many("a grant was judged", history.holds.len() as u64);
-            census.count_many("a refusal was judged", history.refusals.len() as u64);
             if spoilt.contains(lock) {
-                history.holds.clear(); // then a refusal may have had any of them in its way
                 continue;
             }
+            census.count_many("a grant was judged", history.holds.len() as u64);
+            census.count_many("a refusal was judged", history.refusals.len() as u64);
             for guilt in history.judge() {
                 let rule = match guilt.rule {
                     Rule::Overlap => "history: no two overlapped",
@@ -77,6 +120,11 @@ impl Chronicle {
                 court.accuse("history: judge and search agree", || format!("{piece:?}"));
             }
         }
+    }
+
+    /// When nobody can count it as there any more.
+    fn gone(&self, end: Duration) -> Nanos {
+        nanos(end + if self.is_peaceful { GONE_IN_PEACE } else { GONE })
     }
 
     fn of(&mut self, lock: usize) -> &mut History {

@@ -114,6 +114,12 @@ impl Clients {
         self.stops.store(true, Ordering::Relaxed);
     }
 
+    /// Whether each of them has found the servers.
+    pub fn are_connected(&self) -> bool {
+        let wanted = if self.plan.is_quorum { MEMBERS.len() } else { 1 };
+        self.hosts.values().all(|client| client.locks.lock().unwrap().len() == wanted)
+    }
+
     /// Whether all users have come to their end.
     pub fn are_idle(&self) -> bool {
         self.hosts.values().all(|client| client.users.is_finished())

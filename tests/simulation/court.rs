@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::plan::Plan;
+
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -23,13 +25,16 @@ struct Records {
     now: Duration,
     violation: Option<Violation>,
     tells_all: bool,
+    /// Only the rules whose names begin so count.
+    only: &'static str,
     history: Vec<String>,
     digest: DefaultHasher,
 }
 
 impl Court {
-    pub fn new(tells_all: bool, started: Duration) -> Court {
-        let records = Records { tells_all, started, now: started, ..Records::default() };
+    pub fn new(plan: &Plan, started: Duration) -> Court {
+        let Plan { tells_all, only, .. } = *plan;
+        let records = Records { tells_all, only, started, now: started, ..Records::default() };
         Court(Arc::new(Mutex::new(records)))
     }
 
@@ -45,7 +50,7 @@ impl Court {
     /// The first one counts: what follows may follow from it.
     pub fn accuse(&self, rule: &'static str, what: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
-        if records.violation.is_none() {
+        if records.violation.is_none() && rule.starts_with(records.only) {
             let violation = Violation { rule, what: what(), at: records.now - records.started };
             if records.tells_all {
                 let line = format!("VIOLATION {rule}: {}", violation.what);

@@ -8,6 +8,7 @@
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, unreachable_pub)]
 
+mod agreement;
 mod book;
 mod caching;
 mod census;
@@ -15,6 +16,7 @@ mod checker;
 mod chronicle;
 mod clients;
 mod contract;
+mod copies;
 mod court;
 mod hash;
 #[path = "../judge/mod.rs"]
@@ -32,9 +34,9 @@ mod reentrant;
 mod report;
 mod runs;
 mod sample;
-#[path = "../judge/search.rs"]
-mod search;
 mod shrink;
+mod source;
+mod strangers;
 mod users;
 mod watchdog;
 mod weather;
@@ -121,6 +123,42 @@ fn without_not_after_who_comes_too_late_gets_the_lock() {
     assert_eq!(rule, "who comes too late gets nothing");
 }
 
+/// Each rule of the judge finds a fault in the scripts without any other rule's help.
+#[test]
+fn the_judge_of_histories_finds_faults_by_itself() {
+    const MINTS: &str = "math.max(number('fence') + 1, us)";
+    let cases: [(&str, &[(&str, &str, &str)]); 4] = [
+        (
+            "history: no two overlapped",
+            &[("lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then")],
+        ),
+        (
+            "history: tokens name the order of the grants",
+            &[("lib/pump.lua", MINTS, "math.max(number('fence') - 5000000, 1)")],
+        ),
+        ("history: no two have one token", &[("lib/pump.lua", MINTS, "number('fence')")]),
+        (
+            "history: a try is refused because of somebody",
+            &[
+                ("lib/simple.lua", "local free = simple\n", "local free = simple and not tries\n"),
+                ("lib/acquire.lua", "elseif is_free(mode) then", "elseif false then"),
+            ],
+        ),
+    ];
+    for (rule, faults) in cases {
+        let scripts = mutants::scripts_with("history", faults);
+        let found = first_violation(|seed| Plan {
+            faults: BTreeSet::new(),
+            is_quorum: false,
+            only: "history: ",
+            caching: 0.0,
+            scripts: Some(scripts.clone()),
+            ..Plan::from_seed(seed)
+        });
+        assert_eq!(found, rule);
+    }
+}
+
 #[test]
 fn the_published_lock_breaks_at_once() {
     let steps: Vec<u64> =
@@ -195,14 +233,18 @@ fn mutants() {
 #[test]
 #[ignore = "takes hours"]
 fn mutation_sample() {
-    mutants::try_sample(setting("LUA").unwrap_or(300) as usize, setting("SEED").unwrap_or(1));
+    let (count, seed) = (|name| setting(name).map(|it| it as usize), setting("SEED").unwrap_or(1));
+    match count("SOURCE") {
+        Some(count) => mutants::try_sample_of_source(count, seed),
+        None => mutants::try_sample(count("LUA").unwrap_or(300), seed),
+    }
 }
 
 /// A process of the mutants.
 #[test]
 #[ignore = "for the mutants"]
 fn hunt() {
-    mutants::hunt();
+    mutants::hunt(setting("SECONDS").map_or(mutants::HUNT, Duration::from_secs));
 }
 
 /// The rule that is broken first.

@@ -14,15 +14,15 @@
 //! ```
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::copies::{Finished, build, copy, copy_of_the_source, finish, root, scratch};
 use crate::plan::Plan;
 use crate::runs::{Until, runs};
-use crate::sample::{Results, sample};
-use crate::watchdog;
+use crate::sample::{self, DOES_NOT_BUILD, Fault, Results, SURVIVED};
+use crate::{source, watchdog};
 
 /// How long suites may take until a mutant is caught. What is built meanwhile does not count.
 const BUDGET: Duration = Duration::from_secs(120);
@@ -30,14 +30,28 @@ const BUDGET: Duration = Duration::from_secs(120);
 /// How long the simulation may: of a mutant of the scripts, this counts as a part of the above.
 pub const HUNT: Duration = Duration::from_secs(40);
 
+/// The same of a sampled fault.
+const HUNT_OF_SAMPLES: Duration = Duration::from_secs(60);
+
 /// What the simulation may take beyond that to come to its end.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// Where a fault in the scripts is looked for: before the simulation, and after it.
-const SUITES_OF_THE_SCRIPTS: [Target; 2] = [
-    Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] },
-    Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] },
-];
+const SUITES_OF_THE_SCRIPTS: [Target; 2] =
+    [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] }];
+
+const PROTOCOL: Target =
+    Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] };
+
+/// Worlds that are searched in half a minute.
+const CHECK: Target = Target {
+    name: "check",
+    arguments: &["--release", "--lib"],
+    tests: &["--include-ignored", "checker::score::the_scripts_as_they_are"],
+};
+
+/// What a sampled fault goes through besides: of the scripts, and of the source.
+const SUITES_OF_SAMPLES: [Target; 2] = [PROTOCOL, CHECK];
 
 /// Where a fault in the client is.
 const SUITES_OF_THE_CLIENT: &[Target] = &[
@@ -95,17 +109,24 @@ struct Mutant {
 
 /// A copy of the scripts that carry requests out however late they come.
 pub fn without_not_after() -> PathBuf {
-    let folder = scratch("without_not_after");
+    scripts_with(
+        "without_not_after",
+        &[
+            ("lib/simple.lua", "not_after >= now", "not_after >= 0"),
+            ("lib/acquire.lua", "now > demand.not_after", "0 > demand.not_after"),
+            ("upgrade.lua", "now > demand.not_after", "0 > demand.not_after"),
+        ],
+    )
+}
+
+/// A copy of the scripts with these faults: a file, what is in it, and what takes its place.
+pub fn scripts_with(name: &str, faults: &[(&str, &str, &str)]) -> PathBuf {
+    let folder = scratch(name);
     copy(&root().join("lua"), &folder);
-    for (file, check) in [
-        ("lib/simple.lua", "not_after >= now"),
-        ("lib/acquire.lua", "now > demand.not_after"),
-        ("upgrade.lua", "now > demand.not_after"),
-    ] {
+    for (file, old, new) in faults {
         let (file, text) = (folder.join(file), fs::read_to_string(folder.join(file)).unwrap());
-        assert_eq!(text.matches(check).count(), 1, "{}", file.display());
-        let never = check.replace("now > demand", "0 > demand").replace(">= now", ">= 0");
-        fs::write(file, text.replace(check, &never)).unwrap();
+        assert_eq!(text.matches(old).count(), 1, "{}", file.display());
+        fs::write(file, text.replace(old, new)).unwrap();
     }
     folder
 }
@@ -143,7 +164,7 @@ pub fn try_all(files: &[PathBuf]) -> usize {
     assert_eq!(misplaced(files).1, [""; 0], "before any of them is tried");
     let (of_scripts, of_source): (Vec<_>, Vec<_>) =
         mutants.iter().partition(|mutant| mutant.is_of_the_scripts());
-    let unchanged = Unchanged::build(!of_scripts.is_empty(), !of_source.is_empty());
+    let unchanged = Unchanged::build(!of_scripts.is_empty(), !of_source.is_empty(), false);
     unchanged.must_pass();
     let mut survivors = 0;
     for (at, mutant) in mutants.iter().enumerate() {
@@ -168,19 +189,44 @@ pub fn try_all(files: &[PathBuf]) -> usize {
 
 /// Tries a sample of faults in the scripts, and notes what finds each. It goes on where it ended.
 pub fn try_sample(count: usize, seed: u64) {
-    let results = Results::open(&root().join("docs/results/mutation-lua.tsv"), seed, count);
-    let unchanged = Unchanged::build(true, false);
+    let file = root().join("docs/results/mutation-lua.tsv");
+    let faults = sample::sample(&root().join("lua"), seed);
+    try_faults(&file, "lua", seed, count, &faults, &Unchanged::build(true, false, true));
+}
+
+/// The same of the source of the client, the router and the protocol.
+pub fn try_sample_of_source(count: usize, seed: u64) {
+    let file = root().join("docs/results/mutation-source.tsv");
+    let faults = source::sample(&root().join("src"), seed);
+    try_faults(&file, "src", seed, count, &faults, &Unchanged::build(false, true, true));
+}
+
+fn try_faults(
+    file: &Path,
+    part: &str,
+    seed: u64,
+    count: usize,
+    faults: &[Fault],
+    unchanged: &Unchanged,
+) {
+    let mut results = Results::open(file, part, seed);
     unchanged.must_pass();
-    let faults = sample(&root().join("lua"), seed, count);
-    for (at, fault) in faults.iter().enumerate().skip(results.done) {
-        let folder = scratch("sampled");
-        copy(&root().join("lua"), &folder);
-        fault.plant(&folder);
-        let mut attempt = Attempt::new(&unchanged);
-        let found = attempt.on_scripts(&folder).unwrap_or_else(|| "SURVIVED".into());
-        println!("{:>3} {fault}\t{found}", at + 1);
-        results.add(at + 1, fault, attempt.used.as_secs_f64(), &found);
+    while results.tried() < count
+        && let Some(fault) = faults.get(results.found.len())
+    {
+        let folder = copy_of_the_source();
+        fault.plant(&folder.join(part));
+        let mut attempt = Attempt { hunts_for: HUNT_OF_SAMPLES, ..Attempt::new(unchanged) };
+        let started = Instant::now();
+        let found = match part {
+            "lua" => attempt.on_scripts(&folder.join(part)),
+            _ => attempt.on_copy(&folder, fault),
+        };
+        let found = found.unwrap_or_else(|| [SURVIVED, &attempt.notes.join("; ")].join(" "));
+        println!("{:>3} {fault}\t{found}", results.found.len() + 1);
+        results.add(fault, started.elapsed().as_secs_f64(), found.trim_end());
     }
+    println!("{}", results.score());
 }
 
 fn read(file: &Path) -> Vec<Mutant> {
@@ -234,7 +280,7 @@ struct Unchanged {
 }
 
 impl Unchanged {
-    fn build(for_scripts: bool, for_source: bool) -> Unchanged {
+    fn build(for_scripts: bool, for_source: bool, for_samples: bool) -> Unchanged {
         let simulation = scratch("simulation").join("simulation");
         fs::copy(std::env::current_exe().unwrap(), &simulation).unwrap();
         let (mut suites, kept) = (Vec::new(), scratch("unchanged"));
@@ -245,12 +291,16 @@ impl Unchanged {
             suite.program = program;
             suites.push(suite);
         };
+        let of_samples = if for_samples { &SUITES_OF_SAMPLES[..] } else { &[] };
         if for_scripts {
-            SUITES_OF_THE_SCRIPTS.iter().for_each(|target| build(target, &root()));
+            let check = of_samples.iter().filter(|target| target.name == CHECK.name);
+            let targets = SUITES_OF_THE_SCRIPTS.iter().chain(check);
+            targets.for_each(|target| build(target, &root()));
         }
         if for_source {
             let source = copy_of_the_source();
-            SUITES_OF_THE_CLIENT.iter().for_each(|target| build(target, &source));
+            let targets = SUITES_OF_THE_CLIENT.iter().chain(of_samples);
+            targets.for_each(|target| build(target, &source));
         }
         Unchanged { simulation, suites }
     }
@@ -269,7 +319,7 @@ impl Unchanged {
     fn passes(&self, target: Target, test: &str) -> bool {
         let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
         let mut again = Command::new(&suite.expect("one that was built").program);
-        again.args(["--exact", test]).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
+        again.args(["--include-ignored", "--exact", test]).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
         finish(&mut again, BUDGET, |_| false).is_well == Some(true)
     }
 }
@@ -282,11 +332,13 @@ struct Attempt<'a> {
     used: Duration,
     /// What is odd, and catches nothing.
     notes: Vec<String>,
+    /// How long the simulation may take.
+    hunts_for: Duration,
 }
 
 impl Attempt<'_> {
     fn new(unchanged: &Unchanged) -> Attempt<'_> {
-        Attempt { unchanged, used: Duration::ZERO, notes: Vec::new() }
+        Attempt { unchanged, used: Duration::ZERO, notes: Vec::new(), hunts_for: HUNT }
     }
 
     /// In a copy of the scripts, which needs no build.
@@ -300,11 +352,15 @@ impl Attempt<'_> {
     /// With the scripts of that folder.
     fn on_scripts(&mut self, scripts: &Path) -> Option<String> {
         let unchanged = self.unchanged;
-        let [protocol, twin] = [0, 1]
-            .map(|at| Suite { scripts: Some(scripts.into()), ..unchanged.suites[at].clone() });
-        self.examine(&protocol)
+        let suite = |name: &str| {
+            let suite = unchanged.suites.iter().find(|suite| suite.target.name == name)?;
+            Some(Suite { scripts: Some(scripts.into()), ..suite.clone() })
+        };
+        suite(PROTOCOL.name)
+            .and_then(|suite| self.examine(&suite))
+            .or_else(|| self.examine(&suite(CHECK.name)?))
             .or_else(|| self.hunt(&unchanged.simulation, Some(scripts)))
-            .or_else(|| self.examine(&twin))
+            .or_else(|| self.examine(&suite("twin")?))
     }
 
     /// In a copy of the source, which is built anew.
@@ -313,12 +369,31 @@ impl Attempt<'_> {
         mutant.apply(&folder);
         let caught =
             SUITES_OF_THE_CLIENT.iter().find_map(|target| self.examine(&target.build(&folder)));
-        caught.or_else(|| {
-            let simulation = build(&folder, &["--release", "--test", "simulation"]);
-            let simulation =
-                simulation.unwrap_or_else(|| panic!("this mutant does not build: {}", mutant.what));
-            self.hunt(&simulation, None)
-        })
+        caught.or_else(|| self.hunt_in(&folder))
+    }
+
+    /// A sampled fault, in a copy of the source: first the tests of its own module.
+    fn on_copy(&mut self, folder: &Path, fault: &Fault) -> Option<String> {
+        let Some(program) = build(folder, &["--lib"]) else {
+            return Some(DOES_NOT_BUILD.into());
+        };
+        let [lib, others @ ..] = SUITES_OF_THE_CLIENT else { return None };
+        let path = fault.file.with_extension("");
+        let module: Vec<_> = path.iter().take(2).map(|part| part.to_string_lossy()).collect();
+        let module = [module.join("::").leak() as &str];
+        let own = Target { tests: Box::leak(Box::new(module)), ..*lib };
+        let caught = [own, *lib].into_iter().find_map(|target| {
+            self.examine(&Suite { target, program: program.clone(), scripts: None })
+        });
+        let suites = others.iter().chain(&SUITES_OF_SAMPLES);
+        caught
+            .or_else(|| suites.into_iter().find_map(|it| self.examine(&it.build(folder))))
+            .or_else(|| self.hunt_in(folder))
+    }
+
+    fn hunt_in(&mut self, folder: &Path) -> Option<String> {
+        let simulation = build(folder, &["--release", "--test", "simulation"]);
+        self.hunt(&simulation.expect("its other suites are built"), None)
     }
 
     /// The rule that the first violation broke. The search is a process of its own, which can be
@@ -326,10 +401,12 @@ impl Attempt<'_> {
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
         hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
+        let time = self.hunts_for;
+        hunting.env("SECONDS", time.as_secs().to_string());
         if let Some(scripts) = scripts {
             hunting.env("RWLEASE_LUA", scripts);
         }
-        let Finished { is_well, text } = self.finish(&mut hunting, HUNT + SPARE, |_| false);
+        let Finished { is_well, text } = self.finish(&mut hunting, time + SPARE, |_| false);
         let Some(is_well) = is_well else {
             self.notes.push("the simulation did not end in time".into());
             return None;
@@ -361,7 +438,7 @@ impl Attempt<'_> {
         let mut innocent = Vec::new();
         let (caught, is_well) = loop {
             let is_new = |text: &str| failed(text).iter().any(|test| !innocent.contains(test));
-            let left = BUDGET.saturating_sub(self.used);
+            let left = BUDGET.max(3 * self.hunts_for).saturating_sub(self.used);
             let Finished { is_well, text } = self.finish(&mut suite.command(), left, is_new);
             let mut suspects = failed(&text);
             suspects.retain(|test| !innocent.contains(test));
@@ -422,11 +499,11 @@ impl Suite {
 }
 
 /// Looks for a violation, and says what it has found, for `Attempt::hunt`.
-pub fn hunt() {
+pub fn hunt(time: Duration) {
     watchdog::set_patience(HUNT / 3);
     let scripts = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
     let plan = |seed| Plan { scripts: scripts.clone(), ..Plan::from_seed(seed) };
-    let total = runs(1, Until::Violation(HUNT), plan, |_| {});
+    let total = runs(1, Until::Violation(time), plan, |_| {});
     let first = total.violations.first();
     if let Some((found, violation)) =
         first.and_then(|found| Some((found, found.violation.as_ref()?)))
@@ -435,102 +512,4 @@ pub fn hunt() {
     } else if let Some(missing) = total.missing().first() {
         println!("too seldom: {missing}");
     }
-}
-
-fn copy_of_the_source() -> PathBuf {
-    let folder = scratch("source");
-    for part in [
-        "Cargo.toml",
-        "Cargo.lock",
-        "clippy.toml",
-        "src",
-        "lua",
-        "tests",
-        "examples",
-        // They are not built, but cargo wants all members of a workspace.
-        "cli",
-        "benches",
-    ] {
-        if root().join(part).exists() {
-            copy(&root().join(part), &folder.join(part));
-        }
-    }
-    folder
-}
-
-/// How a command ended, and what it said.
-#[derive(Debug)]
-struct Finished {
-    /// Nothing if it was ended.
-    is_well: Option<bool>,
-    text: String,
-}
-
-/// Runs a command until it ends, its time is over, or what it has said is enough. Then the servers
-/// that it has started are ended with it.
-fn finish(command: &mut Command, time: Duration, is_enough: impl Fn(&str) -> bool) -> Finished {
-    let file = root().join("target/mutants/said");
-    let said = fs::File::create(&file).unwrap();
-    let mut child = command.stdout(said).stderr(Stdio::null()).process_group(0).spawn().unwrap();
-    let wait_limit = Instant::now() + time;
-    let text = || String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
-    loop {
-        let ended = child.try_wait().unwrap();
-        if ended.is_some() || Instant::now() > wait_limit || is_enough(&text()) {
-            let group = format!("-{}", child.id());
-            Command::new("kill")
-                .args(["-KILL", "--", &group])
-                .stderr(Stdio::null())
-                .status()
-                .unwrap();
-            child.wait().unwrap();
-            return Finished { is_well: ended.map(|status| status.success()), text: text() };
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// The tests that this target of the source in that folder has.
-fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
-    // Cargo takes a copy of the source for the source itself, and would run what knows the folder
-    // of the other.
-    let kept = if folder == root() { "suites" } else { "build" };
-    let output = Command::new(env!("CARGO"))
-        .args(["test", "-p", "rwlease", "--features", "blocking,embedded,metrics"])
-        .args(target)
-        .args(["--no-run", "--message-format=json"])
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", root().join("target/mutants").join(kept))
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (_, found) = text.rsplit_once("\"executable\":\"")?;
-    found.split('"').next().map(PathBuf::from)
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let folder = root().join("target/mutants").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
-fn copy(from: &Path, to: &Path) {
-    if from.is_file() {
-        fs::copy(from, to).unwrap();
-        return;
-    }
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_name() == "target" {
-            continue; // built in a package of its own, below `benches`
-        }
-        copy(&entry.path(), &to.join(entry.file_name()));
-    }
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

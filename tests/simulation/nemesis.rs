@@ -15,6 +15,7 @@ use crate::contract::GRACE_MS;
 use crate::court::Court;
 use crate::line;
 use crate::plan::{Fault, Plan};
+use crate::strangers::Strangers;
 use crate::users::key;
 
 /// How long a client may go by what it knew of a clock that was set.
@@ -35,6 +36,9 @@ pub struct Nemesis {
     /// Who is a master now.
     masters: [usize; MASTERS],
     offsets: [i64; SERVERS],
+    strangers: Strangers,
+    /// When the last of them is gone.
+    strange_until: Duration,
     /// Masters that something is being done to.
     busy: BTreeMap<usize, ()>,
     moving: BTreeMap<usize, (Slot, usize, usize)>,
@@ -65,6 +69,8 @@ enum Repair {
     },
     Memory(usize),
     ClusterUp(usize),
+    /// A server gets its address back.
+    Return(usize),
     MoveKey(usize),
     FinishMove(usize),
     Replace(usize),
@@ -74,6 +80,7 @@ impl Nemesis {
     pub fn new(
         plan: &Plan,
         engine: &Engine,
+        strangers: Strangers,
         book: Book,
         checker: Checker,
         court: Court,
@@ -97,6 +104,8 @@ impl Nemesis {
             checker,
             court,
             census,
+            strangers,
+            strange_until: Duration::ZERO,
             masters: [0, 1, 2],
             offsets,
             busy: BTreeMap::new(),
@@ -121,6 +130,7 @@ impl Nemesis {
 
     /// Ends all faults now.
     pub fn repair_all(&mut self, now: Duration, clients: &mut Clients) {
+        self.strange_until = now;
         while let Some((_, repair)) = self.later.pop_first() {
             let repair = match repair {
                 // So soon after its death that the replica's clock may be behind its tokens: it
@@ -230,6 +240,17 @@ impl Nemesis {
                 let pause = this.ms(20..2_000);
                 this.then(now + pause, Repair::Start(master));
             }),
+            // A client that knows no server yet could not tell them apart.
+            Fault::Stranger => {
+                clients.are_connected()
+                    && self.with_master(|this, master| {
+                        this.faults.stop(master);
+                        this.strangers.come(master, this.rng.bool());
+                        let until = now + this.ms(100..4_000);
+                        this.strange_until = until.max(this.strange_until);
+                        this.then(until, Repair::Return(master));
+                    })
+            }
             Fault::Failover => self.with_master(|this, master| {
                 this.promote(master, 0, now);
                 this.busy.remove(&master);
@@ -277,7 +298,12 @@ impl Nemesis {
         self.court.note("repair", || format!("REPAIR {repair:?}"));
         match repair {
             Repair::Resume(number) => clients.resume(number),
+            Repair::Replace(_) if now < self.strange_until => self.then(self.strange_until, repair),
             Repair::Replace(number) => clients.replace(number),
+            Repair::Return(server) => {
+                self.strangers.go(server);
+                self.mend(Repair::Start(server), now, clients);
+            }
             Repair::Thaw(server) => {
                 self.faults.resume(server);
                 self.busy.remove(&server);

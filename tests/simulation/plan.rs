@@ -58,10 +58,12 @@ pub enum Fault {
     ClockStep,
     /// The servers' clocks differ by seconds.
     Skew,
+    /// A server dies, and somebody else gets its address for a while.
+    Stranger,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 25] = [
         Fault::LoseRequest,
         Fault::LoseReply,
         Fault::Delay,
@@ -86,6 +88,7 @@ impl Fault {
         Fault::LaggingFailover,
         Fault::ClockStep,
         Fault::Skew,
+        Fault::Stranger,
     ];
 
     /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by
@@ -99,6 +102,11 @@ impl Fault {
                 | Fault::ClockStep
                 | Fault::Skew
         )
+    }
+
+    /// Whether each call is carried out at once, and answered, in spite of it.
+    pub fn is_peaceful(self) -> bool {
+        matches!(self, Fault::LosePush | Fault::Cancel | Fault::Drop | Fault::FlushScripts)
     }
 
     pub fn name(self) -> &'static str {
@@ -127,6 +135,7 @@ impl Fault {
             Fault::LaggingFailover => "failover to a replica that lagged",
             Fault::ClockStep => "clock set",
             Fault::Skew => "clocks seconds apart",
+            Fault::Stranger => "address of a stranger",
         }
     }
 }
@@ -173,6 +182,8 @@ pub struct Plan {
     pub scripts: Option<PathBuf>,
     /// Keep the whole history.
     pub tells_all: bool,
+    /// Judge by the rules whose names begin so, and by no others.
+    pub only: &'static str,
 }
 
 /// The shortest and the longest lease of a run.
@@ -195,7 +206,9 @@ impl Plan {
         let faults: BTreeSet<Fault> = Fault::ALL
             .into_iter()
             .filter(|fault| {
-                rng.f64() < density && (may_leave_assumptions || !fault.is_outside_assumptions())
+                *fault != Fault::Stranger // drawn last
+                    && rng.f64() < density
+                    && (may_leave_assumptions || !fault.is_outside_assumptions())
             })
             .collect();
         let is_quorum = seed.is_multiple_of(16);
@@ -208,11 +221,15 @@ impl Plan {
             true => about_replicas(faults),
             false => faults,
         };
+        let faults = match is_about_refusals(seed) {
+            true => faults.into_iter().filter(|fault| fault.is_peaceful()).collect(),
+            false => faults,
+        };
         let small_skew_ms = rng.i64(SMALL_SKEWS_MS);
         // Half of them have no more than they need.
         let spare_ms = LEAST_SPARE_MS + [0, 0, 20, 90][rng.usize(0..4)];
         let poll_interval = Duration::from_millis(rng.u64(100..300));
-        Plan {
+        let mut plan = Plan {
             seed,
             is_quorum,
             clients: rng.usize(2..6),
@@ -229,20 +246,31 @@ impl Plan {
             is_strict: false,
             scripts: None,
             tells_all: false,
+            only: "",
             max_waiters: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
             is_about_replicas,
             replicated: match is_about_replicas {
                 true => [0.5, 1.0][rng.usize(0..2)],
                 false => [0.1, 0.1, 0.5][rng.usize(0..3)],
             },
-            caching: [0.0, 0.5, 1.0][rng.usize(0..3)],
+            caching: [0.0, 0.5, 1.0][rng.usize(0..if is_about_refusals(seed) { 1 } else { 3 })],
             wait_covers: [WaitCovers::EveryCommand, WaitCovers::WritesAlone][rng.usize(0..2)],
             faults,
+        };
+        if rng.u8(0..4) == 0 && !is_about_refusals(seed) {
+            plan.faults.insert(Fault::Stranger);
         }
+        plan
     }
 
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// Whether no call is lost, late or in doubt, nobody stands still, and nothing written is lost:
+    /// what is given back is gone.
+    pub fn is_peaceful(&self) -> bool {
+        self.faults.iter().all(|fault| fault.is_peaceful())
     }
 
     /// How far the servers' clocks are from the true time, at most.
@@ -257,6 +285,12 @@ impl Plan {
     pub fn is_out_of_time(&self) -> bool {
         self.has(Fault::Skew) || self.has(Fault::ClockStep)
     }
+}
+
+/// Whether a run is about tries that are refused: only where nobody caches and all calls come
+/// through is it known for certain who can have been in their way.
+fn is_about_refusals(seed: u64) -> bool {
+    seed % 16 == 9
 }
 
 /// These faults, so that what a replica has confirmed is judged: no clocks that break the

@@ -115,6 +115,7 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a push was claimed", 50),
     ("a grant was found by a look", 20),
     ("an unknown outcome was resolved", 10),
+    ("a stranger was met", 10),
     ("MOVED followed", 20),
     ("ASK followed", 5),
     ("script unknown", 20),

@@ -31,36 +31,48 @@ const TOKENS: &[(&str, &[&str])] = &[
     ("false", &["true"]),
 ];
 
+/// How much of a fault is told.
+const LONGEST: usize = 70;
+
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Below `lua`.
+    /// Below the folder that the sample is of.
     pub file: PathBuf,
-    at: usize,
-    line: usize,
-    old: String,
-    new: String,
+    pub at: usize,
+    pub line: usize,
+    pub old: String,
+    pub new: String,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { file, line, old, new, .. } = self;
-        write!(f, "{}\t{line}\t`{old}`\t`{new}`", file.display())
+        write!(f, "{}\t{line}\t`{}`\t`{}`", file.display(), in_a_line(old), in_a_line(new))
     }
 }
 
+/// The beginning of a text of several lines.
+fn in_a_line(text: &str) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() > LONGEST {
+        line = line.chars().take(LONGEST).chain(" ...".chars()).collect();
+    }
+    line
+}
+
 impl Fault {
-    /// Puts it into the copy of the scripts in that folder.
-    pub fn plant(&self, lua: &Path) {
-        let path = lua.join(&self.file);
+    /// Puts it into the copy in that folder.
+    pub fn plant(&self, folder: &Path) {
+        let path = folder.join(&self.file);
         let mut text = fs::read_to_string(&path).unwrap();
         text.replace_range(self.at..self.at + self.old.len(), &self.new);
         fs::write(path, text).unwrap();
     }
 }
 
-/// So many faults of the read/write lock's scripts.
-pub fn sample(lua: &Path, seed: u64, count: usize) -> Vec<Fault> {
+/// All faults of the read/write lock's scripts, shuffled by the seed.
+pub fn sample(lua: &Path, seed: u64) -> Vec<Fault> {
     let mut all: Vec<Fault> = Vec::new();
     for folder in ["", "lib"] {
         let mut files: Vec<PathBuf> =
@@ -72,7 +84,6 @@ pub fn sample(lua: &Path, seed: u64, count: usize) -> Vec<Fault> {
         }
     }
     Rng::with_seed(seed).shuffle(&mut all);
-    all.truncate(count);
     all
 }
 
@@ -182,33 +193,59 @@ fn is_statement(code: &str) -> bool {
 #[derive(Debug)]
 pub struct Results {
     path: PathBuf,
-    pub done: usize,
+    /// What found each fault so far.
+    pub found: Vec<String>,
 }
+
+/// Of a fault that is none: the compiler finds it.
+pub const DOES_NOT_BUILD: &str = "does not build";
 
 impl Results {
-    /// Those that are there, if they are of this sample of these scripts.
-    pub fn open(path: &Path, seed: u64, count: usize) -> Results {
-        let tree = Command::new("git").args(["rev-parse", "--short=7", "HEAD:./lua"]).output();
+    /// Those that are there, if they are of this sample of that folder as it is committed. Else it
+    /// begins anew.
+    pub fn open(path: &Path, folder: &str, seed: u64) -> Results {
+        let tree = format!("HEAD:./{folder}");
+        let tree = Command::new("git").args(["rev-parse", "--short=7", &tree]).output();
         let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
-        let head = format!("# {count} faults, seed {seed}, lua {}", tree.trim());
+        let head = format!("# a sample of faults, seed {seed}, {folder} {}", tree.trim());
         let there = fs::read_to_string(path).unwrap_or_default();
-        let done = match there.lines().next() == Some(head.as_str()) {
-            true => there.lines().count() - 2,
-            false => {
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                let columns = "number\tfile\tline\told\tnew\tseconds\tfound by";
-                fs::write(path, format!("{head}\n{columns}\n")).unwrap();
-                0
-            }
-        };
-        Results { path: path.to_owned(), done }
+        // A line that was not written to its end is tried again.
+        let whole = there.rfind('\n').map_or("", |end| &there[..=end]);
+        let mut found = Vec::new();
+        if whole.lines().next() == Some(head.as_str()) {
+            let last = |line: &str| line.rsplit('\t').next().unwrap_or_default().to_owned();
+            found.extend(whole.lines().skip(2).map(last));
+            fs::write(path, whole).unwrap();
+        } else {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let columns = "number\tfile\tline\told\tnew\tseconds\tfound by";
+            fs::write(path, format!("{head}\n{columns}\n")).unwrap();
+        }
+        Results { path: path.to_owned(), found }
     }
 
-    pub fn add(&self, number: usize, fault: &Fault, seconds: f64, found: &str) {
+    pub fn add(&mut self, fault: &Fault, seconds: f64, found: &str) {
         let mut file = fs::OpenOptions::new().append(true).open(&self.path).unwrap();
+        self.found.push(found.to_owned());
+        let number = self.found.len();
         writeln!(file, "{number}\t{fault}\t{seconds:.1}\t{found}").unwrap();
     }
+
+    /// How many were tried; what does not build was not.
+    pub fn tried(&self) -> usize {
+        self.found.iter().filter(|found| *found != DOES_NOT_BUILD).count()
+    }
+
+    pub fn score(&self) -> String {
+        let survivors = self.found.iter().filter(|found| found.starts_with(SURVIVED)).count();
+        let tried = self.tried();
+        let share = 100.0 * (tried - survivors) as f64 / tried.max(1) as f64;
+        format!("{} of {tried} found ({share:.0} %)", tried - survivors)
+    }
 }
+
+/// How the word for a fault begins that nothing has found.
+pub const SURVIVED: &str = "SURVIVED";
 
 #[cfg(test)]
 mod tests {
@@ -238,8 +275,9 @@ mod tests {
     #[test]
     fn a_sample_is_the_same_each_time_and_has_its_place() {
         let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
-        let faults = sample(&lua, 1, 50);
-        assert_eq!((faults.len(), &faults), (50, &sample(&lua, 1, 50)));
+        let faults = sample(&lua, 1);
+        assert!(faults.len() > 300, "{}", faults.len());
+        assert_eq!(faults, sample(&lua, 1));
         for fault in faults {
             let text = fs::read_to_string(lua.join(&fault.file)).unwrap();
             assert!(text[fault.at..].starts_with(&fault.old), "{fault}");

@@ -262,7 +262,7 @@ impl Users {
         let since = self.book.now();
         let granted = self.asked(&[lock], wait_limit, request).await?;
         if granted.is_none() {
-            self.book.refused(lock, mode, since);
+            self.book.refused(lock, mode, since, self.plan.caching > 0.0);
         }
         granted
     }
@@ -306,13 +306,16 @@ impl Users {
         if rng.u8(0..6) == 0 {
             return self.upgrade(rng, held, number, guard).await;
         }
-        self.book.leave(number);
-        if rng.u8(0..12) == 0 {
+        let keeps = rng.u8(0..12) == 0;
+        if keeps {
             self.book.keep(guard.id().to_string());
+        }
+        self.book.leave(number);
+        if keeps {
             return self.count_kept(guard.keep().await);
         }
         if !self.drops(rng) {
-            self.count(guard.release().await);
+            self.give_back(guard.id().to_string(), guard.release()).await;
         }
     }
 
@@ -331,7 +334,7 @@ impl Users {
                     let number = self.enter(held, &guard);
                     self.hold(rng, &guard, number, true).await;
                     self.book.leave(number);
-                    return self.count(guard.release().await);
+                    return self.give_back(guard.id().to_string(), guard.release()).await;
                 }
                 Some(Err(reading)) => guard = reading,
                 None => {
@@ -347,7 +350,7 @@ impl Users {
         }
         self.book.leave(number);
         if !self.drops(rng) {
-            self.count(guard.release().await);
+            self.give_back(guard.id().to_string(), guard.release()).await;
         }
     }
 
@@ -384,8 +387,12 @@ impl Users {
     async fn write(&self, rng: &mut Rng, held: Held, guard: WriteGuard) {
         let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, true).await;
-        self.book.leave(number);
         let next = rng.u8(0..6);
+        let keeps = next == 2 && rng.bool();
+        if keeps {
+            self.book.keep(guard.id().to_string());
+        }
+        self.book.leave(number);
         if next == 0 {
             self.to_and_fro(rng, held, guard).await;
         } else if next == 1 {
@@ -400,13 +407,12 @@ impl Users {
                     return self.upgrade(rng, held, number, guard).await;
                 }
                 self.book.leave(number);
-                self.count(guard.release().await);
+                self.give_back(guard.id().to_string(), guard.release()).await;
             }
-        } else if next == 2 && rng.bool() {
-            self.book.keep(guard.id().to_string());
+        } else if keeps {
             self.count_kept(guard.keep().await);
         } else if !self.drops(rng) {
-            self.count(guard.release().await);
+            self.give_back(guard.id().to_string(), guard.release()).await;
         }
     }
 
@@ -431,7 +437,7 @@ impl Users {
             self.book.write(number);
             self.book.leave(number);
         }
-        self.count(guard.release().await);
+        self.give_back(guard.id().to_string(), guard.release()).await;
     }
 
     pub async fn hold(&self, rng: &mut Rng, lease: &Lease, number: u64, writes: bool) {
@@ -480,6 +486,19 @@ impl Users {
 
     fn count_kept(&self, kept: rwlease::Result<Duration>) {
         self.census.count(if kept.is_ok() { "kept to its end" } else { "could not be kept" });
+    }
+
+    /// Releases what this acquisition holds.
+    pub async fn give_back(
+        &self,
+        id: String,
+        release: impl Future<Output = rwlease::Result<Released>>,
+    ) {
+        let released = release.await;
+        if matches!(released, Ok(Released::Released)) {
+            self.book.given_back(&id);
+        }
+        self.count(released);
     }
 
     pub fn count(&self, released: rwlease::Result<Released>) {

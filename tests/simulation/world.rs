@@ -17,6 +17,7 @@ use crate::hash::Record;
 use crate::nemesis::{Nemesis, server_ms};
 use crate::panics;
 use crate::plan::{Fault, Plan};
+use crate::strangers::Strangers;
 use crate::users::key;
 use crate::watchdog;
 use crate::weather::Storm;
@@ -105,21 +106,22 @@ struct World {
 impl World {
     fn new(plan: &Plan) -> World {
         let engine = Engine::builder().wait_covers(plan.wait_covers).manual_time().build();
-        let (court, census) = (Court::new(plan.tells_all, engine.now()), Census::default());
+        let (court, census) = (Court::new(plan, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone());
-        let book = Book::new(court.clone(), census.clone(), plan.is_strict);
+        let book = Book::new(court.clone(), census.clone(), plan);
         let checker =
             Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
         engine.watch(checker.clone());
+        let network = Network::new(&engine, Arc::new(storm.clone()));
         let nemesis = Nemesis::new(
             plan,
             &engine,
+            Strangers::new(&engine, &network, &court, &census),
             book.clone(),
             checker.clone(),
             court.clone(),
             census.clone(),
         );
-        let network = Network::new(&engine, Arc::new(storm.clone()));
         let clients = Clients::new(plan, network, book.clone(), checker.clone(), census.clone());
         let started = engine.now();
         World {

@@ -114,7 +114,7 @@ impl Host {
     }
 
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(NetworkConnector { host: self.clone(), engine: self.engine().connector() })
+        Arc::new(NetworkConnector { host: self.clone() })
     }
 
     pub(super) fn network(&self) -> &Network {

@@ -1,0 +1,55 @@
+//! Small histories at random, good and bad, which the judge and the search must call the same.
+
+use rwlease::Mode;
+
+use crate::judge::Hold;
+use crate::judge::search::{has_order, is_good};
+
+/// A history that keeps all promises, with requests before and ends within the bounds.
+fn good(rng: &mut fastrand::Rng) -> Vec<Hold> {
+    let (mut now, mut token) = (10, 1);
+    let mut holds = Vec::new();
+    for id in 0..rng.usize(2..7) {
+        let mode = if rng.bool() { Mode::Write } else { Mode::Read };
+        now += rng.u64(0..4);
+        token += 1;
+        let (requested, granted) = (now - rng.u64(0..6), now + rng.u64(0..3));
+        let end = granted + rng.u64(0..4);
+        let shares = (mode == Mode::Read && rng.u8(0..3) == 0).then_some(1);
+        now = if mode == Mode::Write { end } else { now };
+        holds.push(Hold { id, mode, token, shares, requested, granted, end, gone: end });
+    }
+    holds
+}
+
+/// The same with something changed.
+fn changed(rng: &mut fastrand::Rng, mut holds: Vec<Hold>) -> Vec<Hold> {
+    for _ in 0..rng.u8(0..3) {
+        let place = rng.usize(0..holds.len());
+        let other = holds[rng.usize(0..holds.len())];
+        let hold = &mut holds[place];
+        match rng.u8(0..5) {
+            0 => hold.token = other.token,
+            1 => hold.token += rng.u64(0..3),
+            2 => hold.end += rng.u64(0..6),
+            3 => hold.requested = hold.granted.min(hold.requested + rng.u64(0..5)),
+            _ => hold.shares = hold.shares.xor(Some(rng.usize(0..2))),
+        }
+    }
+    holds
+}
+
+#[test]
+fn the_judge_and_the_search_agree() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let (mut good_ones, mut bad_ones) = (0, 0);
+    for _ in 0..4_000 {
+        let holds = good(&mut rng);
+        let holds = changed(&mut rng, holds);
+        let (judged, searched) = (is_good(&holds), has_order(&holds));
+        assert_eq!(judged, searched, "{holds:#?}");
+        good_ones += u32::from(judged);
+        bad_ones += u32::from(!judged);
+    }
+    assert!(good_ones > 500 && bad_ones > 500, "{good_ones} good ones, {bad_ones} bad ones");
+}

@@ -1,0 +1,106 @@
+//! Copies of the source and of the scripts, below `target/mutants`, what is built of them, and the
+//! commands that are run there.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub fn copy_of_the_source() -> PathBuf {
+    let folder = scratch("source");
+    for part in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "clippy.toml",
+        "src",
+        "lua",
+        "tests",
+        "examples",
+        // They are not built, but cargo wants all members of a workspace.
+        "cli",
+        "benches",
+    ] {
+        if root().join(part).exists() {
+            copy(&root().join(part), &folder.join(part));
+        }
+    }
+    folder
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub struct Finished {
+    /// Nothing if it was ended.
+    pub is_well: Option<bool>,
+    pub text: String,
+}
+
+/// Runs a command until it ends, its time is over, or what it has said is enough. Then the servers
+/// that it has started are ended with it.
+pub fn finish(command: &mut Command, time: Duration, is_enough: impl Fn(&str) -> bool) -> Finished {
+    let file = root().join("target/mutants/said");
+    let said = fs::File::create(&file).unwrap();
+    let mut child = command.stdout(said).stderr(Stdio::null()).process_group(0).spawn().unwrap();
+    let wait_limit = Instant::now() + time;
+    let text = || String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+    loop {
+        let ended = child.try_wait().unwrap();
+        if ended.is_some() || Instant::now() > wait_limit || is_enough(&text()) {
+            let group = format!("-{}", child.id());
+            Command::new("kill")
+                .args(["-KILL", "--", &group])
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            child.wait().unwrap();
+            return Finished { is_well: ended.map(|status| status.success()), text: text() };
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The tests that this target of the source in that folder has.
+pub fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
+    // Cargo takes a copy of the source for the source itself, and would run what knows the folder
+    // of the other.
+    let kept = if folder == root() { "suites" } else { "build" };
+    let output = Command::new(env!("CARGO"))
+        .args(["test", "-p", "rwlease", "--features", "blocking,embedded,metrics"])
+        .args(target)
+        .args(["--no-run", "--message-format=json"])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", root().join("target/mutants").join(kept))
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (_, found) = text.rsplit_once("\"executable\":\"")?;
+    found.split('"').next().map(PathBuf::from)
+}
+
+pub fn scratch(name: &str) -> PathBuf {
+    let folder = root().join("target/mutants").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+pub fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::copy(from, to).unwrap();
+        return;
+    }
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() == "target" {
+            continue; // built in a package of its own, below `benches`
+        }
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
