@@ -19,14 +19,13 @@ pub(crate) mod worker;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use rustc_hash::FxHashMap;
+use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
-use crate::client::cache::Entry;
+use crate::client::cache::{Entries, Entry};
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
@@ -45,8 +44,10 @@ pub(crate) struct Client {
     id: ClientId,
     next: AtomicU64,
     registry: Mutex<Registry>,
-    cache: Mutex<FxHashMap<Bytes, Weak<Entry>>>,
-    /// Cached holds, which are limited.
+    cache: Mutex<Entries>,
+    /// That of the worker.
+    runtime: Option<Runtime>,
+    /// Cached holds, also those that are being acquired, which are limited.
     cached: AtomicUsize,
     pub(crate) stray: cache::stray::Pause,
     /// Wakes the worker.
@@ -77,6 +78,7 @@ impl Client {
             next: AtomicU64::new(0),
             registry: Mutex::default(),
             cache: Mutex::default(),
+            runtime: Runtime::try_current().ok(),
             cached: AtomicUsize::new(0),
             stray: cache::stray::Pause::default(),
             wake: Notify::new(),
@@ -211,37 +213,41 @@ impl Client {
 
     /// The cached lock with this key: one for all handles.
     pub(crate) fn cache_entry(self: &Arc<Self>, lock: &LockKey) -> Arc<Entry> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = cache.get(&lock.key).and_then(Weak::upgrade) {
-            return entry;
-        }
-        if cache.len() == cache.capacity() {
-            cache.retain(|_, entry| entry.strong_count() > 0);
-        }
-        let entry = Arc::new(Entry::new(self.clone(), lock.clone()));
-        cache.insert(lock.key.clone(), Arc::downgrade(&entry));
-        entry
+        let new = || Arc::new(Entry::new(self.clone(), lock.clone()));
+        self.entries().find_or_add(lock, new)
     }
 
-    /// All cached locks.
-    pub(crate) fn cache_entries(&self) -> Vec<Arc<Entry>> {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.values().filter_map(Weak::upgrade).collect()
+    /// The cached locks of a slot.
+    pub(crate) fn cache_entries(&self, slot: Slot) -> Vec<Arc<Entry>> {
+        self.entries().of_slot(slot)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A recall may have been lost in this slot.
     pub(crate) fn look_for_recalls(&self, slot: Slot) {
-        self.cache_entries().iter().for_each(|entry| entry.look_for_recalls(slot));
+        self.cache_entries(slot).iter().for_each(|entry| entry.look_for_recalls());
+    }
+
+    /// Runs a task of the client, on the runtime of its worker, whatever thread this is.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(task);
+        }
     }
 
     pub(crate) fn may_cache_more(&self) -> bool {
         self.cached.load(Ordering::Relaxed) < self.settings.cache.max_cached
     }
 
-    /// So many cached holds more, or less.
-    pub(crate) fn count_cached(&self, change: isize) {
-        self.cached.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
-        cache::telemetry::leases(change);
+    /// Room for one cached hold more, if there is any: it is taken before the hold is acquired.
+    pub(crate) fn room_to_cache(self: &Arc<Self>) -> Option<Room> {
+        let most = self.settings.cache.max_cached;
+        let take = |cached: usize| (cached < most).then_some(cached + 1);
+        let taken = self.cached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.is_ok().then(|| Room(self.clone()))
     }
 
     /// Gives up subscriptions that nobody has waited for in a while.
@@ -298,6 +304,16 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.disown();
+    }
+}
+
+/// What a cached hold takes up of the most that there may be.
+#[derive(Debug)]
+pub(crate) struct Room(Arc<Client>);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.cached.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::support::{Backend, Cluster, Shape};
-use rwlease::{ErrorKind, Locks};
+use rwlease::{ErrorKind, Locks, PlainBecause};
 
 lock_tests!(two_clients);
 server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 3 masters with 0: locks_follow_their_slot }
@@ -40,6 +40,17 @@ async fn replicas_are_refused() {
     let error = lock.write().replicas(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(lock.try_write().await.unwrap().is_some(), "nothing is left of it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_locks_are_plain_and_say_why() {
+    let (locks, _other, _cluster) = two_clients().await;
+    let lock = locks.rwlock("plain").unwrap().cached().unwrap();
+    for _ in 0..5 {
+        drop(lock.write().await.unwrap());
+    }
+    let local = lock.local();
+    assert_eq!((local.hold, local.plain_because), (None, Some(PlainBecause::Unsubscribed)));
 }
 
 /// It makes no round trip, but its own task needs a runtime.

@@ -47,6 +47,34 @@ pub async fn locks_of_many_slots_are_held_at_once(one: &Locks, other: &Locks) {
     assert!(taken.await.iter().all(Option::is_some));
 }
 
+/// Granted in memory where that can be, by requests of their own elsewhere: with the same exclusion.
+pub async fn cached_locks_exclude_and_give_way(one: &Locks, other: &Locks) {
+    let lock = one.rwlock("cached").unwrap().cached().unwrap();
+    let theirs = other.rwlock("cached").unwrap();
+    let mut last = 0;
+    for _ in 0..3 {
+        for _ in 0..20 {
+            drop(lock.read().await.unwrap());
+            let writing = lock.write().await.unwrap();
+            assert!(writing.is_held() && writing.token() > last);
+            last = writing.token();
+            assert_eq!(writing.release().await.unwrap(), Released::Released);
+        }
+        let held = lock.read().await.unwrap();
+        assert!(theirs.try_write().await.unwrap().is_none(), "it is in use");
+        drop(held);
+        let writing = timeout(LONG, theirs.write().into_future()).await.unwrap().unwrap();
+        assert!(writing.token() > last);
+        last = writing.token();
+        assert!(lock.try_read().await.unwrap().is_none());
+        assert_eq!(writing.release().await.unwrap(), Released::Released);
+    }
+    assert!(one.shutdown(LONG).await.is_empty());
+    let error = lock.read().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{error:?}");
+    assert!(timeout(LONG, theirs.write().into_future()).await.unwrap().is_ok());
+}
+
 /// Writers in the order in which they came; the readers that wait meanwhile all together, after one
 /// writer.
 pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {

@@ -23,6 +23,7 @@ macro_rules! with_lock_tests {
         $macro! { $($before)*
             readers_share_and_writers_exclude
             locks_of_many_slots_are_held_at_once
+            cached_locks_exclude_and_give_way
             those_who_wait_go_in_turn
             one_who_waits_in_vain_is_told
             who_loses_interest_leaves_nothing
@@ -93,7 +94,10 @@ macro_rules! server_tests {
         }
     };
     (by $start:expr, with push) => {
-        server_tests! { by $start; on 2 masters with 0: a_hand_off_needs_no_poll }
+        server_tests! { by $start; on 2 masters with 0:
+            a_hand_off_needs_no_poll
+            what_is_cached_is_called_back_without_a_poll
+        }
     };
     ($backend:expr) => {
         server_tests! { in $backend;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Locks, Released, RwLock, Slot};
+use rwlease::{ErrorKind, Locks, PlainBecause, Released, RwLock, Slot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -232,6 +232,32 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     held.release().await?;
     let held = timeout(LONG / 2, &mut waiting).await???;
     held.release().await?;
+    Ok(())
+}
+
+/// Only a recall by push can tell so soon: polls and contacts are rare.
+pub async fn what_is_cached_is_called_back_without_a_poll(servers: &impl Servers) -> Result {
+    let locks = servers.connect(Locks::builder()).await?;
+    let lock = locks.rwlock("recalled")?.cached()?;
+    let wait_limit = WaitLimit::new("the lock to be cached");
+    while lock.local().hold.is_none() {
+        drop(lock.write().await?);
+        let why = lock.local().plain_because;
+        if !servers.push() && why == Some(PlainBecause::Unsubscribed) {
+            return Ok(());
+        }
+        wait_limit.pause("it is plain").await?;
+    }
+    let other = servers.connect(Locks::builder().poll_interval(LONG).waiter_ttl(LONG * 10)).await?;
+    let held = lock.read().await?;
+    let waiting = tokio::spawn({
+        let lock = other.rwlock("recalled")?;
+        async move { lock.write().await }
+    });
+    until_waiting(&other.rwlock("recalled")?, 1).await?;
+    assert!(lock.read().await?.is_held(), "the guards of a minimum hold");
+    drop(held);
+    timeout(LONG / 2, waiting).await???.release().await?;
     Ok(())
 }
 

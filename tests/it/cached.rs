@@ -10,6 +10,8 @@ use rwlease::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
+mod interplay;
+
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -609,10 +609,15 @@ impl Holding {
                 ..
             }) => {
                 (self.mode, self.pending) = (Mode::Read, None);
-                self.note_contact(grant, sent, fx);
-                // Where replicas have to confirm a lease, the next renewal makes it longer.
-                if self.options.replicas == 0 && self.is_held(at.now) {
-                    self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
+                // Where replicas have to confirm a lease, the next renewal makes it longer, and is
+                // the next contact.
+                if self.options.replicas == 0 {
+                    self.note_contact(grant, sent, fx);
+                    if self.is_held(at.now) {
+                        self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
+                    }
+                } else if let Some(contact) = &mut self.contact {
+                    contact.recall = grant.recall;
                 }
             }
             Ok(Told { what: Renewed::Lost, .. }) => {

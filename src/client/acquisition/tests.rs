@@ -774,6 +774,24 @@ fn a_downgrade_makes_a_lease_longer_unless_replicas_must_confirm_it() {
     }
 }
 
+/// What only one server knows keeps no gate open.
+#[test]
+fn a_downgrade_of_a_cached_write_is_a_contact_unless_replicas_must_confirm_it() {
+    for (replicas, sent) in [(0, 1_000), (1, 0)] {
+        let mut bench = Bench::holding(Mode::Write, 5, |options| {
+            (options.replicas, options.cached) = (replicas, true);
+        });
+        let _ = bench.after(1_000).on(Event::Downgrade);
+        let _ = bench.on(Event::Look);
+        let grant = Grant { recall: Some(Mode::Write), ..bench.grant(5, LEASE) };
+        let told = bench.told(Renewed::Held(grant));
+        let _ = bench.on(Event::Downgraded(Ok(told)));
+        let State::Held(holding) = &bench.state else { panic!("it is not held") };
+        let contact = holding.contact.as_deref().unwrap();
+        assert_eq!((contact.sent, contact.recall), (at(sent), Some(Mode::Write)));
+    }
+}
+
 #[test]
 fn a_downgrade_is_called_off_until_it_is_sent() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});

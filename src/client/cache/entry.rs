@@ -170,7 +170,8 @@ impl Entry {
                 let mut place = Place { entry: self, mode, ticket, turn: Some(turn) };
                 match place.turn(until).await? {
                     Turn::Share(share) => return Ok(Granted::Local(share)),
-                    Turn::Plain => self.note_turned_loose(),
+                    Turn::Plain(Some(why)) => telemetry::plain(why),
+                    Turn::Plain(None) => telemetry::plain_after_failure(),
                 }
             }
             Begun::Plain(why) => telemetry::plain(why),
@@ -198,14 +199,6 @@ impl Entry {
         let for_cached = self.client.settings.cache.try_wait;
         let taken = self.take_plain(mode, WaitPolicy::Try { until, for_cached }).await?;
         Ok(taken.map(Granted::Plain))
-    }
-
-    fn note_turned_loose(&self) {
-        let now = self.client.clock.now();
-        match self.local().policy.is_in_penalty(now) {
-            true => telemetry::plain(PlainBecause::CalledBack),
-            false => telemetry::plain_after_failure(),
-        }
     }
 
     async fn take_plain(&self, mode: Mode, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
@@ -269,7 +262,7 @@ impl Entry {
         drop(local);
         grant(grants);
         if starts {
-            tokio::spawn(keeper::keep(self.clone()));
+            keeper::start(self);
         } else if hold.is_none_or(|hold| !hold.goes_on_to_serve(mode, now)) {
             self.wake();
         }
@@ -297,15 +290,17 @@ impl Entry {
             Some(PlainBecause::CalledBack)
         } else if self.is_disowned() || !local.policy.caches(now, times.contact) {
             Some(PlainBecause::Unused)
-        } else if self.client.router.joined_at(self.lock.slot).is_none()
-            || local.subscribed.is_none()
-        {
+        } else if !self.hears_recalls(local) {
             Some(PlainBecause::Unsubscribed)
         } else if !self.client.may_cache_more() {
             Some(PlainBecause::Limit)
         } else {
             None
         }
+    }
+
+    fn hears_recalls(&self, local: &Local) -> bool {
+        local.subscribed.is_some() && self.client.router.joined_at(self.lock.slot).is_some()
     }
 
     // Turns.
@@ -369,15 +364,21 @@ impl Entry {
         self.wake.notified().await;
     }
 
-    /// The mode of the local request whose turn it is. `None` ends the keeper.
+    /// The mode of the local request whose turn it is. `None` ends the keeper. Where the lock is not
+    /// to be cached any more, all local requests go on by themselves.
     pub(super) fn wanted(&self) -> Option<Mode> {
         let now = self.client.clock.now();
         let mut local = self.local();
-        if local.policy.is_in_penalty(now) {
+        let plain = if local.policy.is_in_penalty(now) {
+            Some(PlainBecause::CalledBack)
+        } else {
+            (!self.hears_recalls(&local)).then_some(PlainBecause::Unsubscribed)
+        };
+        if plain.is_some() {
             let all = local.queue.take_all();
             local.kept = false;
             drop(local);
-            turn_loose(all);
+            turn_loose(all, plain);
             return None;
         }
         let head = local.queue.head();
@@ -389,8 +390,8 @@ impl Entry {
     }
 
     /// A recall may have been lost.
-    pub(crate) fn look_for_recalls(&self, slot: Slot) {
-        if let Some(hold) = self.current().filter(|_| self.lock.slot == slot) {
+    pub(crate) fn look_for_recalls(&self) {
+        if let Some(hold) = self.current() {
             hold.acquisition.look_for_recalls();
         }
     }
@@ -462,15 +463,15 @@ impl Entry {
     }
 
     /// All local requests go on by themselves.
-    pub(super) fn turn_loose(&self, kept: bool) {
+    pub(super) fn turn_loose(&self, kept: bool, why: Option<PlainBecause>) {
         let mut local = self.local();
         let all = local.queue.take_all();
         local.kept = kept;
         drop(local);
-        turn_loose(all);
+        turn_loose(all, why);
     }
 
-    fn current(&self) -> Option<Arc<Hold>> {
+    pub(super) fn current(&self) -> Option<Arc<Hold>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -490,9 +491,9 @@ fn grant(grants: Vec<(Sender, Share)>) {
     }
 }
 
-fn turn_loose(all: Vec<Sender>) {
+fn turn_loose(all: Vec<Sender>, why: Option<PlainBecause>) {
     for sender in all {
-        drop(sender.send(Turn::Plain));
+        drop(sender.send(Turn::Plain(why)));
     }
 }
 
@@ -523,7 +524,7 @@ struct Place<'a> {
 impl Place<'_> {
     async fn turn(&mut self, until: Option<Moment>) -> Result<Turn> {
         let Some(turn) = &mut self.turn else {
-            return Ok(Turn::Plain);
+            return Ok(Turn::Plain(None));
         };
         let turn = match until {
             None => turn.await,
@@ -533,7 +534,7 @@ impl Place<'_> {
             },
         };
         self.turn = None;
-        Ok(turn.unwrap_or(Turn::Plain))
+        Ok(turn.unwrap_or(Turn::Plain(None)))
     }
 }
 
@@ -543,7 +544,8 @@ impl Drop for Place<'_> {
             return;
         };
         let entry = self.entry;
-        entry.local().queue.remove(self.mode, self.ticket);
+        let sender = entry.local().queue.remove(self.mode, self.ticket);
+        drop(sender);
         drop(turn); // and with it a share that was granted meanwhile
         if let Some(hold) = entry.current() {
             entry.go_on(&hold);

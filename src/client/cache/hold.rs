@@ -68,9 +68,24 @@ impl Hold {
         }
         let entered = match mode {
             Mode::Read => self.word.read(),
-            Mode::Write => self.word.write() && self.begin_write(),
+            Mode::Write => !self.is_used_up() && self.word.write(),
         };
-        entered.then(|| self.share(mode))
+        if entered { self.begun(mode) } else { None }
+    }
+
+    /// The share of one that is in by the fast way. Without a token it leaves again, and tells: a
+    /// request that found it inside counts on it to let the next ones in.
+    pub(super) fn begun(self: &Arc<Hold>, mode: Mode) -> Option<Share> {
+        match self.begin(mode) {
+            Ok(()) => Some(self.share(mode)),
+            Err(tells) => {
+                if tells {
+                    self.left.notify_one();
+                    self.entry.wake();
+                }
+                None
+            }
+        }
     }
 
     /// A share for the head of the local queue.
@@ -80,9 +95,10 @@ impl Hold {
         }
         let entered = match mode {
             Mode::Read => self.word.read_in_turn(),
-            Mode::Write => self.word.write_in_turn() && self.begin_write(),
+            Mode::Write => self.word.write_in_turn(),
         };
-        entered.then(|| self.share(mode))
+        // Whoever lets the queue in looks after what stays in it.
+        (entered && self.begin(mode).is_ok()).then(|| self.share(mode))
     }
 
     /// Whether those that are in it let a request of this mode in when they leave: then the keeper
@@ -105,16 +121,20 @@ impl Hold {
 
     // Tokens.
 
-    /// A writer begins: what readers before it have used is not its token. Without a token it leaves
-    /// again; it waits in the queue, and the keeper gets more.
-    fn begin_write(&self) -> bool {
-        let has_token = !self.is_used_up();
-        if has_token {
-            self.end_phase();
-        } else {
-            self.word.leave_write(false);
+    /// A guard begins. What readers have used is not the token of the writer after them. Without a
+    /// token it leaves again; it waits in the queue, and the keeper gets more. The error says
+    /// whether somebody wants to know that it has left.
+    fn begin(&self, mode: Mode) -> Result<(), bool> {
+        match mode {
+            Mode::Read if self.has_token_to_read() => Ok(()),
+            // The gate was opened when a writer had just used the last token.
+            Mode::Read => Err(self.word.leave_read()),
+            Mode::Write if self.is_used_up() => Err(self.word.leave_write(false)),
+            Mode::Write => {
+                self.end_phase();
+                Ok(())
+            }
         }
-        has_token
     }
 
     fn end_phase(&self) {
@@ -161,6 +181,13 @@ impl Hold {
     pub(super) fn owns_up_to(&self, fence: u64) -> bool {
         self.tokens.last.fetch_max(fence, Ordering::AcqRel);
         fence + 1 >= self.next_token()
+    }
+
+    /// This phase has the last token.
+    #[cfg(all(test, feature = "embedded"))]
+    pub(super) fn use_up_tokens(&self) {
+        self.tokens.used.store(true, Ordering::Release);
+        self.tokens.phase.store(self.end_of_block(), Ordering::Release);
     }
 
     // Time.

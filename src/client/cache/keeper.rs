@@ -13,10 +13,10 @@ use crate::client::cache::entry::Entry;
 use crate::client::cache::hold::Hold;
 use crate::client::cache::telemetry::{self, Why};
 use crate::client::cache::word::Look;
-use crate::client::cache::{Times, losing};
+use crate::client::cache::{PlainBecause, Times, losing};
 use crate::client::reply::read;
 use crate::client::request::WaitPolicy;
-use crate::client::{Client, acquire, renewal};
+use crate::client::{Client, Room, acquire, renewal};
 use crate::clock::Moment;
 use crate::protocol::{Mode, Release};
 
@@ -27,44 +27,82 @@ const DRAIN: Duration = Duration::from_millis(20);
 /// A block of tokens is as long, on the server's clock.
 const MORE_TOKENS: Duration = Duration::from_millis(1);
 
-/// Runs until no local request waits, and no hold is left.
-pub(super) async fn keep(entry: Arc<Entry>) {
-    let mut stop = Stop { entry, hold: None, is_done: false };
-    while let Some(mode) = stop.entry.wanted() {
-        let Some(hold) = begin(&stop.entry, mode).await else {
-            continue;
-        };
-        stop.hold = Some(hold.clone());
-        Keeper::new(stop.entry.clone(), hold).run().await;
-        stop.hold = None;
-    }
-    stop.is_done = true;
+/// Starts the keeper, on the runtime of the client: that of the caller may end before the client,
+/// or run only now and then.
+pub(super) fn start(entry: &Arc<Entry>) {
+    entry.client.spawn(keep(Service { entry: entry.clone(), is_done: false }));
 }
 
-/// The task can be dropped at any point, with its runtime: then nobody is to wait for it, and no
-/// guard to come out of what it kept.
-struct Stop {
+/// Runs until no local request waits, and no hold is left.
+async fn keep(mut service: Service) {
+    while let Some(mode) = service.entry.wanted() {
+        let Some(room) = service.entry.client.room_to_cache() else {
+            service.entry.turn_loose(true, Some(PlainBecause::Limit));
+            continue;
+        };
+        if let Some(kept) = begin(&service.entry, mode, room).await {
+            Keeper::new(kept).run().await;
+        }
+    }
+    service.is_done = true;
+}
+
+/// The task can be dropped at any point, with its runtime: then nobody is to wait for it.
+struct Service {
     entry: Arc<Entry>,
-    hold: Option<Arc<Hold>>,
     is_done: bool,
 }
 
-impl Drop for Stop {
+impl Drop for Service {
     fn drop(&mut self) {
         if !self.is_done {
-            if let Some(hold) = &self.hold {
-                self.entry.close(hold);
-                hold.lose();
-                self.entry.drained(hold);
-                give_back(&self.entry.client, &hold.acquisition);
-            }
-            self.entry.turn_loose(false);
+            self.entry.turn_loose(false, None);
+        }
+    }
+}
+
+/// A hold that a task looks after. Dropped with the task, no guard comes out of it any more, and the
+/// server gets it back.
+struct Kept {
+    entry: Arc<Entry>,
+    hold: Arc<Hold>,
+    is_done: bool,
+    _room: Room,
+}
+
+impl Kept {
+    fn new(entry: Arc<Entry>, hold: Arc<Hold>, room: Room) -> Kept {
+        telemetry::leases(1);
+        Kept { entry, hold, is_done: false, _room: room }
+    }
+
+    /// Releases it: it has no guards, and its gate is closed.
+    fn end(mut self) {
+        self.is_done = true;
+        self.entry.released();
+        let client = &self.entry.client;
+        let mut releasing = Box::pin(release(client.clone(), self.hold.acquisition.clone()));
+        // It is sent here and now: what the entry asks for next comes behind it.
+        if (&mut releasing).now_or_never().is_none() {
+            client.spawn(releasing);
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        telemetry::leases(-1);
+        if !self.is_done {
+            self.entry.close(&self.hold);
+            self.hold.lose();
+            self.entry.drained(&self.hold);
+            give_back(&self.entry.client, &self.hold.acquisition);
         }
     }
 }
 
 /// Acquires a hold of this mode, as long as somebody waits for it.
-async fn begin(entry: &Arc<Entry>, mode: Mode) -> Option<Arc<Hold>> {
+async fn begin(entry: &Arc<Entry>, mode: Mode, room: Room) -> Option<Kept> {
     let options = entry.options(true);
     let policy = WaitPolicy::Queue { until: None };
     let taking = pin!(acquire::take(&entry.client, &entry.lock, mode, &options, policy));
@@ -77,7 +115,7 @@ async fn begin(entry: &Arc<Entry>, mode: Mode) -> Option<Arc<Hold>> {
         Either::Left((Ok(Some(acquisition)), _)) => acquisition,
         // Each finds out by itself what is wrong.
         Either::Left(_) => {
-            entry.turn_loose(true);
+            entry.turn_loose(true, None);
             return None;
         }
         Either::Right(_) => return None,
@@ -85,15 +123,10 @@ async fn begin(entry: &Arc<Entry>, mode: Mode) -> Option<Arc<Hold>> {
     let token = acquisition.holding(|holding| holding.token)?;
     let since = entry.client.clock.now();
     let hold = Arc::new(Hold::new(entry.clone(), acquisition, mode, token, since));
-    entry.client.count_cached(1);
-    let mut keeper = Keeper::new(entry.clone(), hold.clone());
+    let mut keeper = Keeper::new(Kept::new(entry.clone(), hold.clone(), room));
     // Its times must stand before anybody sees it.
-    if keeper.refresh(since).is_some() && entry.begin_hold(&hold) {
-        return Some(hold);
-    }
-    entry.client.count_cached(-1);
-    give_back(&entry.client, &hold.acquisition);
-    None
+    let begins = keeper.refresh(since).is_some() && entry.begin_hold(&hold);
+    begins.then_some(keeper.kept)
 }
 
 /// Leaves the release to the worker.
@@ -126,6 +159,7 @@ struct Seen {
 
 /// Looks after one hold until its gate is closed.
 struct Keeper {
+    kept: Kept,
     entry: Arc<Entry>,
     hold: Arc<Hold>,
     times: Times,
@@ -152,11 +186,13 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(entry: Arc<Entry>, hold: Arc<Hold>) -> Keeper {
+    fn new(kept: Kept) -> Keeper {
+        let (entry, hold) = (kept.entry.clone(), kept.hold.clone());
         let times = Times::of(entry.options(true).lease);
         let hold_since = hold.since;
         let contact_due = hold_since.after(times.contact);
         Keeper {
+            kept,
             entry,
             hold,
             times,
@@ -258,6 +294,9 @@ impl Keeper {
         }
         if contact.claimed && !look.is_open() && !(hold.is_used_up() && look.may_write()) {
             hold.word.open();
+        }
+        if hold.look().may_write() && !hold.has_token_to_read() {
+            hold.word.shut(); // a writer has used the last one while it was opened
         }
         entry.go_on(&hold);
         let (look, head) = (hold.look(), entry.head());
@@ -363,14 +402,7 @@ impl Keeper {
     }
 
     fn begin_contact(&mut self) {
-        let (client, acquisition) = (self.entry.client.clone(), self.hold.acquisition.clone());
-        self.contact = Some(
-            async move {
-                // What comes of it stands in the acquisition.
-                drop(renewal::renew(&client, &acquisition).await);
-            }
-            .boxed(),
-        );
+        self.contact = Some(contact(self.entry.client.clone(), self.hold.acquisition.clone()));
     }
 
     /// Closes the gate. A hold with guards drains by itself.
@@ -378,27 +410,16 @@ impl Keeper {
         let is_unused = self.entry.close(&self.hold);
         let look = self.hold.look();
         self.tell_grants(look);
-        let Keeper { entry, hold, called_back, .. } = self;
+        let Keeper { kept, entry, hold, called_back, .. } = self;
         hold.acquisition.uncache();
         if let Some(since) = called_back {
             entry.called_back(look.served(), now.since(since));
         }
         if is_unused {
-            end(&entry, &hold);
+            kept.end();
         } else {
-            tokio::spawn(drain(entry, hold, now));
+            entry.client.spawn(drain(kept, now));
         }
-    }
-}
-
-/// Releases a hold without guards, whose gate is closed.
-fn end(entry: &Entry, hold: &Hold) {
-    entry.client.count_cached(-1);
-    entry.released();
-    let mut releasing = Box::pin(release(entry.client.clone(), hold.acquisition.clone()));
-    // It is sent here and now: what the entry asks for next comes behind it.
-    if (&mut releasing).now_or_never().is_none() {
-        tokio::spawn(releasing);
     }
 }
 
@@ -415,12 +436,20 @@ async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
     }
 }
 
+/// A renewal. What comes of it stands in the acquisition.
+fn contact(client: Arc<Client>, acquisition: Arc<Acquisition>) -> BoxFuture<'static, ()> {
+    async move { drop(renewal::renew(&client, &acquisition).await) }.boxed()
+}
+
 /// Waits until the last guard of a closed hold has left.
-async fn drain(entry: Arc<Entry>, hold: Arc<Hold>, closed: Moment) {
+async fn drain(kept: Kept, closed: Moment) {
+    let (entry, hold) = (kept.entry.clone(), kept.hold.clone());
     let (client, acquisition) = (entry.client.clone(), hold.acquisition.clone());
     let times = Times::of(entry.options(true).lease);
-    let mut due = closed.after(DRAIN);
+    let (mut due, mut renewing) = (closed.after(DRAIN), None);
     loop {
+        let mut changed = pin!(acquisition.changed.notified());
+        changed.as_mut().enable();
         let now = client.clock.now();
         let ends = acquisition.holding(|held| held.is_held(now).then_some(held.ends)).flatten();
         let look = hold.look();
@@ -430,26 +459,26 @@ async fn drain(entry: Arc<Entry>, hold: Arc<Hold>, closed: Moment) {
             }
             break;
         };
-        let mut renewing = None;
-        if now >= due {
+        if now >= due && renewing.is_none() {
             due = now.after(times.contact);
             if look.may_write() && !look.has_writer() {
                 // Readers that are left of a write do not keep others from reading.
                 hold.word.only_reads();
                 client.on(&acquisition, Event::Downgrade);
             } else {
-                renewing = Some(renewal::renew(&client, &acquisition));
+                renewing = Some(contact(client.clone(), acquisition.clone()));
             }
         }
-        let renewing: OptionFuture<_> = renewing.into();
-        let sleep = client.clock.sleep_until(due.min(ends));
+        let until = if renewing.is_some() { ends } else { due.min(ends) };
+        let renewed: OptionFuture<_> = renewing.as_mut().into();
         tokio::select! {
             biased;
+            Some(()) = renewed => renewing = None,
             () = hold.left.notified() => {}
-            Some(_) = renewing => {}
-            () = sleep => {}
+            () = changed => {}
+            () = client.clock.sleep_until(until) => {}
         }
     }
     entry.drained(&hold);
-    end(&entry, &hold);
+    kept.end();
 }

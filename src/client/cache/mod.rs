@@ -5,6 +5,7 @@
 //! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with the
 //! server, and gives them back.
 
+mod entries;
 mod entry;
 mod hold;
 mod keeper;
@@ -13,11 +14,14 @@ mod policy;
 mod queue;
 pub(crate) mod stray;
 pub(crate) mod telemetry;
+#[cfg(all(test, feature = "embedded"))]
+mod tests;
 mod word;
 
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use entries::Entries;
 pub(crate) use entry::{Entry, Granted};
 pub(crate) use hold::Share;
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
+use crate::client::cache::PlainBecause;
 use crate::client::cache::hold::Share;
 use crate::protocol::Mode;
 
@@ -13,8 +14,9 @@ use crate::protocol::Mode;
 #[derive(Debug)]
 pub(super) enum Turn {
     Share(Share),
-    /// It is to go on by a request of its own.
-    Plain,
+    /// It is to go on by a request of its own: for this reason, or because the lease that it waited
+    /// for could not be acquired.
+    Plain(Option<PlainBecause>),
 }
 
 pub(super) type Sender = oneshot::Sender<Turn>;
@@ -64,11 +66,11 @@ impl Queue {
         self.of(mode).pop_front().map(|(_, sender)| sender)
     }
 
-    pub(super) fn remove(&mut self, mode: Mode, ticket: u64) {
+    /// What is taken out is to be dropped with nothing locked.
+    pub(super) fn remove(&mut self, mode: Mode, ticket: u64) -> Option<Sender> {
         let queue = self.of(mode);
-        if let Ok(at) = queue.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
-            queue.remove(at);
-        }
+        let at = queue.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
+        queue.remove(at).map(|(_, sender)| sender)
     }
 
     /// A write has ended: the readers that wait by now go before the next writer.
@@ -122,11 +124,11 @@ mod tests {
         let mut queue = Queue::default();
         let tickets: Vec<u64> = (0..3).map(|_| wait(&mut queue, Mode::Write)).collect();
         wait(&mut queue, Mode::Read);
-        queue.remove(Mode::Write, tickets[1]);
-        queue.remove(Mode::Write, tickets[1]);
+        assert!(queue.remove(Mode::Write, tickets[1]).is_some());
+        assert!(queue.remove(Mode::Write, tickets[1]).is_none());
         assert_eq!(queue.len(), 3);
-        queue.remove(Mode::Write, tickets[0]);
-        queue.remove(Mode::Write, tickets[2]);
+        assert!(queue.remove(Mode::Write, tickets[0]).is_some());
+        assert!(queue.remove(Mode::Write, tickets[2]).is_some());
         assert_eq!(queue.head(), Some(Mode::Read));
         assert_eq!(queue.take_all().len(), 1);
         assert!(queue.is_empty());

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::protocol::{AcquisitionId, LockKey, Release};
@@ -33,17 +31,15 @@ impl Pause {
 /// lost. The recall does not name the lock, so it is released at each that is cached in the slot:
 /// where it holds nothing, that changes nothing.
 pub(crate) fn release(client: &Arc<Client>, slot: Slot, id: AcquisitionId) {
-    let Ok(runtime) = Handle::try_current() else {
-        return;
-    };
     let now = client.clock.now();
     if !client.stray.take(now) {
         return;
     }
-    let entries = client.cache_entries().into_iter().filter(|entry| entry.slot() == slot);
-    let locks: Vec<LockKey> = entries.take(MOST).map(|entry| entry.lock.clone()).collect();
-    let client = client.clone();
-    runtime.spawn(async move {
+    let entries = client.cache_entries(slot);
+    let locks: Vec<LockKey> = entries.iter().take(MOST).map(|entry| entry.lock.clone()).collect();
+    let released = client.clone();
+    client.spawn(async move {
+        let client = released;
         let release = Release { only_wait: false };
         let until = client.clock.now().after(client.settings.call_timeout);
         for lock in locks {

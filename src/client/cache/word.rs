@@ -102,6 +102,11 @@ impl Word {
         self.0.fetch_or(OPEN, Ordering::AcqRel);
     }
 
+    /// The gate is closed until it is opened again.
+    pub(super) fn shut(&self) {
+        self.0.fetch_and(!OPEN, Ordering::AcqRel);
+    }
+
     /// Nobody else comes in by this hold.
     pub(super) fn close(&self) -> Look {
         self.0.fetch_or(CALLED, Ordering::AcqRel);

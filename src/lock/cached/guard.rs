@@ -129,14 +129,21 @@ impl Held {
 
     async fn release(mut self) -> Result<Released> {
         let was_held = self.is_held();
+        self.end_watches();
         match std::mem::replace(&mut self.by, By::Nothing) {
             By::Lease(hold, entry) => {
-                let released = hold.release().await;
                 entry.plain_released();
-                released
+                hold.release().await
             }
             _ if was_held => Ok(Released::Released),
             _ => Ok(Released::AlreadyLost),
+        }
+    }
+
+    /// Before another one can hold.
+    fn end_watches(&self) {
+        if let Some(over) = self.over.get() {
+            over.cancel();
         }
     }
 
@@ -155,9 +162,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(over) = self.over.get() {
-            over.cancel();
-        }
+        self.end_watches();
         if let By::Lease(_, entry) = &self.by {
             entry.plain_released();
         }

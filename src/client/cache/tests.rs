@@ -1,0 +1,111 @@
+//! Interleavings that no call of a user can be made to meet.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Entries, Entry};
+use crate::embedded::Engine;
+use crate::protocol::Mode;
+use crate::{CachedRwLock, Locks};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A client that has the lock cached as a write, and nobody uses it.
+async fn cached() -> (Locks, CachedRwLock, Arc<Entry>) {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let lock = locks.rwlock("cached").unwrap();
+    let handle = lock.cached().unwrap();
+    for _ in 0..20 {
+        drop(handle.write().await.unwrap());
+        tokio::time::sleep(MS).await; // until it has subscribed
+    }
+    assert_eq!(handle.local().hold, Some(Mode::Write));
+    let entry = locks.client.0.cache_entry(&lock.lock);
+    (locks, handle, entry)
+}
+
+/// Lets a writer in, and takes the last token from it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
+    let (_locks, handle, entry) = cached().await;
+    let hold = entry.current().unwrap();
+    assert!(hold.word.write());
+    let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
+    tokio::task::yield_now().await;
+    assert_eq!(entry.status().waiting, 1);
+    hold.use_up_tokens();
+    assert!(hold.begun(Mode::Write).is_none());
+    reader.await.unwrap().unwrap();
+}
+
+/// The keeper opens the gate when the last writer of a block leaves.
+#[tokio::test(start_paused = true)]
+async fn nobody_reads_with_a_token_past_the_last_one() {
+    let (_locks, handle, entry) = cached().await;
+    let hold = entry.current().unwrap();
+    let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
+    hold.use_up_tokens();
+    let last = writer.token();
+    assert_eq!(last, hold.end_of_block());
+    drop(writer);
+    assert!(!hold.look().is_open());
+    hold.word.open();
+    assert!(entry.enter(Mode::Read).is_none(), "its token would be past {last}");
+    // Who waits is let in by the next tokens.
+    let reader = handle.read().timeout(50 * MS).await.unwrap();
+    assert!(reader.token() > last && reader.token() <= hold.end_of_block());
+}
+
+/// The keeper can be late: what it is to do then, the clock does.
+#[tokio::test(start_paused = true)]
+async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
+    let (_locks, handle, entry) = cached().await;
+    let old = entry.current().unwrap();
+    old.acquisition.recall(Mode::Write);
+    tokio::time::sleep(MS).await;
+    assert!(entry.current().is_none(), "it was idle");
+    let guard = handle.read().await.unwrap();
+    let hold = entry.current().unwrap();
+    let at = |time: Duration| hold.enter(Mode::Read, hold.since.after(time)).is_some();
+    assert!(at(Duration::from_secs(1)));
+    hold.acquisition.recall(Mode::Write);
+    for _ in 0..5 {
+        tokio::task::yield_now().await;
+    }
+    assert!(at(4 * MS) && !at(5 * MS));
+    drop(guard);
+}
+
+/// After a failover, the entries of each slot are gone through.
+#[tokio::test(start_paused = true)]
+async fn entries_are_found_by_their_slot() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let lock = |name: &str| locks.rwlock(name).unwrap().lock.clone();
+    let mut entries = Entries::default();
+    let new = |name: &str| {
+        let lock = lock(name);
+        move |entries: &mut Entries, locks: &Locks| {
+            let client = locks.client.0.clone();
+            let entry = Entry::new(client, lock.clone());
+            entries.find_or_add(&lock, || Arc::new(entry))
+        }
+    };
+    let kept: Vec<_> =
+        ["1{a}", "2{a}", "1{b}"].map(|name| new(name)(&mut entries, &locks)).into_iter().collect();
+    for number in 0..1_000 {
+        drop(new(&format!("{number}"))(&mut entries, &locks));
+    }
+    assert!(entries.len() < 100, "{} are known", entries.len());
+    let of = |name: &str| {
+        entries.of_slot(lock(name).slot).iter().map(|one| one.name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (of("{a}"), of("{b}"), of("{c}")),
+        (vec!["1{a}".to_owned(), "2{a}".to_owned()], vec!["1{b}".to_owned()], vec![],)
+    );
+    assert!(Arc::ptr_eq(&new("1{b}")(&mut entries, &locks), &kept[2]));
+}

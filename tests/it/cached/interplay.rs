@@ -1,0 +1,341 @@
+//! Cached locks beside everything else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{Cache, Fairness, LeaseWatch, Locks, Mode};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{MS, SECOND, cached, client, engine, plain, warm};
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_request_of_the_same_client_calls_it_back() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let (lock, plain) = (cached(&locks).await, plain(&locks).await);
+    for mode in [Mode::Write, Mode::Read] {
+        warm(&lock, mode).await;
+        drop(timeout(100 * MS, plain.write().into_future()).await.unwrap().unwrap());
+        assert_eq!(lock.local().hold, None);
+        sleep(15 * SECOND).await;
+    }
+}
+
+/// Each has the other's second lock cached, and holds its own first one.
+#[tokio::test(start_paused = true)]
+async fn what_is_cached_and_not_used_makes_no_deadlock_of_several_locks() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    for (locks, name) in [(&here, "second"), (&there, "first")] {
+        warm(&locks.rwlock(name).unwrap().cached().unwrap(), Mode::Write).await;
+    }
+    let all = |locks: &Locks| locks.multi().write("first").write("second").into_future();
+    for _ in 0..5 {
+        let (mine, theirs) = timeout(2 * SECOND, async {
+            tokio::join!(async { all(&here).await.map(drop) }, async {
+                all(&there).await.map(drop)
+            })
+        })
+        .await
+        .unwrap();
+        mine.unwrap();
+        theirs.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_of_a_plain_read_calls_back_cached_readers() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Read).await;
+    let reading = others.read().await.unwrap();
+    assert_eq!(lock.local().hold, Some(Mode::Read), "readers share");
+    let writing = timeout(100 * MS, reading.upgrade().into_future()).await.unwrap().unwrap();
+    assert_eq!(lock.local().hold, None);
+    drop(writing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_revoked_is_given_back_at_once_or_ends_at_its_deadline() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Write).await;
+    others.revoke().await.unwrap().unwrap();
+    sleep(20 * MS).await;
+    assert_eq!(lock.local().hold, None);
+    assert!(others.status().await.unwrap().writer.is_none());
+
+    sleep(15 * SECOND).await;
+    warm(&lock, Mode::Write).await;
+    let held = lock.write().await.unwrap();
+    let left = held.remaining();
+    others.revoke().await.unwrap().unwrap();
+    sleep(20 * MS).await;
+    assert!(held.is_held());
+    assert!(lock.read().timeout(MS).await.is_err(), "nobody new is let in");
+    timeout(left + SECOND, held.lost()).await.expect("it is not made longer");
+    drop(timeout(SECOND, others.write().into_future()).await.unwrap().unwrap());
+}
+
+/// Readers that go first here do not go before a writer of another client.
+#[tokio::test(start_paused = true)]
+async fn a_recall_is_obeyed_where_readers_go_first() {
+    let engine = engine();
+    let builder = Locks::builder().fairness(Fairness::ReadersFirst);
+    let here = builder.connect_embedded(&engine).await.unwrap();
+    let there = client(&engine).await;
+    let lock = cached(&here).await;
+    warm(&lock, Mode::Read).await;
+    for _ in 0..4 {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            loop {
+                let guard = lock.read().await.unwrap();
+                sleep(2 * MS).await;
+                drop(guard);
+            }
+        });
+    }
+    sleep(100 * MS).await;
+    drop(timeout(100 * MS, plain(&there).await.write().into_future()).await.unwrap().unwrap());
+}
+
+/// What no replica has confirmed is no contact.
+#[tokio::test(start_paused = true)]
+async fn only_what_replicas_confirm_keeps_the_gate_open() {
+    let engine = Engine::builder().masters(1).replicas(1).build();
+    let builder = Locks::builder().cache(Cache::default().replicas(1));
+    let locks = builder.connect_embedded(&engine).await.unwrap();
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Write).await;
+    let held = lock.read().await.unwrap();
+    let [replica] = engine.faults().replicas(0)[..] else { panic!("not one replica") };
+    engine.faults().hold_back(replica);
+    sleep(2 * SECOND).await;
+    drop(lock.read().timeout(MS).await.unwrap());
+    sleep(1_100 * MS).await;
+    assert!(lock.read().timeout(10 * MS).await.is_err());
+    assert!(held.is_held());
+    engine.faults().catch_up(replica);
+    drop(lock.read().timeout(2 * SECOND).await.unwrap());
+    engine.faults().hold_back(replica);
+    timeout(40 * SECOND, held.lost()).await.expect("its lease is not made longer either");
+}
+
+/// The task of a hold that was used for long takes the recall at its word, however short the last
+/// contact is ago.
+#[tokio::test(start_paused = true)]
+async fn a_contact_does_not_begin_a_minimum_hold() {
+    let engine = engine();
+    let builder = Locks::builder().cache(Cache::default().min_hold(100 * MS));
+    let here = builder.connect_embedded(&engine).await.unwrap();
+    let others = plain(&client(&engine).await).await;
+    let lock = cached(&here).await;
+    warm(&lock, Mode::Read).await;
+    for _ in 0..4 {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            loop {
+                let guard = lock.read().await.unwrap();
+                sleep(2 * MS).await;
+                drop(guard);
+            }
+        });
+    }
+    engine.reset_tally();
+    while engine.tally().scripts == 0 {
+        sleep(MS).await;
+    }
+    assert_eq!(lock.local().hold, Some(Mode::Read), "that was the contact");
+    drop(timeout(50 * MS, others.write().into_future()).await.unwrap().unwrap());
+}
+
+/// The place in the server's queue is that of the client.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_cancelled_costs_the_others_no_place() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Write).await;
+    for _ in 0..20 {
+        drop(lock.write().await.unwrap()); // so that the recall is no miss
+    }
+    let held = others.write().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let local = || {
+        let (lock, order) = (lock.clone(), order.clone());
+        tokio::spawn(async move {
+            let guard = lock.write().await.unwrap();
+            order.lock().unwrap().push("local");
+            drop(guard);
+        })
+    };
+    let (first, second) = (local(), local());
+    sleep(20 * MS).await;
+    assert_eq!(lock.local().waiting, 2, "both wait for one place");
+    let remote = {
+        let (others, order) = (others.clone(), order.clone());
+        tokio::spawn(async move {
+            let guard = others.write().await.unwrap();
+            order.lock().unwrap().push("remote");
+            drop(guard);
+        })
+    };
+    sleep(20 * MS).await;
+    first.abort();
+    sleep(20 * MS).await;
+    held.release().await.unwrap();
+    second.await.unwrap();
+    remote.await.unwrap();
+    assert_eq!(order.lock().unwrap()[..], ["local", "remote"]);
+}
+
+/// A task that locks in a loop, and awaits nothing else, lets the others run: above all the one
+/// that hears of recalls.
+#[tokio::test(start_paused = true)]
+async fn a_loop_of_local_grants_lets_other_tasks_run() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Read).await;
+    let runs = Arc::new(AtomicBool::new(false));
+    tokio::spawn({
+        let runs = runs.clone();
+        async move { runs.store(true, Ordering::SeqCst) }
+    });
+    for _ in 0..1_000 {
+        drop(lock.read().await.unwrap());
+    }
+    assert!(runs.load(Ordering::SeqCst));
+}
+
+/// Sees, when it is woken, whether somebody still believes to hold.
+struct Sees(LeaseWatch, Mutex<Option<bool>>);
+
+impl Wake for Sees {
+    fn wake(self: Arc<Self>) {
+        *self.1.lock().unwrap() = Some(self.0.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_over_before_the_next_one_holds() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    warm(&lock, Mode::Write).await;
+    for releases in [true, false] {
+        let guard = lock.write().await.unwrap();
+        let token = guard.token();
+        let sees = Arc::new(Sees(guard.watch(), Mutex::default()));
+        let waker = Waker::from(sees.clone());
+        let mut next = Box::pin(lock.write());
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if releases {
+            guard.release().await.unwrap();
+        } else {
+            drop(guard);
+        }
+        let next = next.await.unwrap();
+        assert_eq!(*sees.1.lock().unwrap(), Some(false), "releases: {releases}");
+        assert!(next.token() > token);
+        assert_eq!(sees.0.token(), token, "its own, not that of the next one");
+    }
+}
+
+/// A lease of its own is released by a message; from there on others can have it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_over_while_a_plain_lease_is_released() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks).await;
+    let guard = lock.write().await.unwrap();
+    assert_eq!(lock.local().hold, None);
+    let watch = guard.watch();
+    engine.faults().pause(0);
+    let releasing = tokio::spawn(guard.release());
+    sleep(MS).await;
+    assert!(!watch.is_held());
+    engine.faults().resume(0);
+    releasing.await.unwrap().unwrap();
+}
+
+/// Whether the lock can be had by another client within two seconds.
+fn goes_on(runtime: &Runtime, others: &Locks) -> bool {
+    runtime.block_on(async {
+        let lock = others.rwlock("cached").unwrap();
+        timeout(2 * SECOND, lock.write().into_future()).await.is_ok_and(|guard| guard.is_ok())
+    })
+}
+
+/// A thread of the application may run its futures on a runtime that stands still in between.
+#[test]
+fn what_is_cached_does_not_depend_on_the_runtime_of_the_caller() {
+    let runtime = Runtime::new().unwrap();
+    let engine = runtime.block_on(async { engine() });
+    let (locks, others) =
+        runtime.block_on(async { (client(&engine).await, client(&engine).await) });
+    thread::spawn(move || {
+        let own = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let lock = own.block_on(async {
+            let lock = cached(&locks).await;
+            warm(&lock, Mode::Write).await;
+            lock
+        });
+        assert!(goes_on(&runtime, &others), "it stands still");
+        drop((lock, own));
+        runtime.shutdown_background();
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn with_its_runtime_everything_that_a_client_has_cached_ends() {
+    let (runtime, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let engine = own.block_on(async { engine() });
+    let lock = runtime.block_on(async {
+        let lock = cached(&client(&engine).await).await;
+        warm(&lock, Mode::Write).await;
+        lock
+    });
+    let guards =
+        runtime.block_on(async { [lock.read().await.unwrap(), lock.read().await.unwrap()] });
+    runtime.shutdown_timeout(SECOND);
+    assert!(guards.iter().all(|guard| !guard.is_held()));
+    assert_eq!(lock.local().hold, None);
+    let began = Instant::now();
+    let refused = own.block_on(async { timeout(20 * SECOND, lock.read().timeout(100 * MS)).await });
+    assert!(refused.expect("it does not wait without end").is_err());
+    assert!(began.elapsed() < 10 * SECOND);
+    drop(guards);
+    assert_eq!(lock.local().readers, 0);
+}
+
+/// Each of them finds room when it looks for it.
+#[tokio::test(start_paused = true)]
+async fn no_more_leases_are_cached_than_may_be_when_all_are_taken_at_once() {
+    let engine = engine();
+    let builder = Locks::builder().cache(Cache::default().max_cached(3));
+    let locks = builder.connect_embedded(&engine).await.unwrap();
+    let all: Vec<_> = (0..20)
+        .map(|number| locks.rwlock(format!("{{one}}{number}")).unwrap().cached().unwrap())
+        .collect();
+    for _ in 0..2 {
+        for lock in &all {
+            drop(lock.read().await.unwrap());
+            assert_eq!(lock.local().hold, None);
+        }
+    }
+    sleep(100 * MS).await; // until it has subscribed
+    futures::future::join_all(all.iter().map(async |lock| drop(lock.read().await))).await;
+    let cached = all.iter().filter(|lock| lock.local().hold.is_some()).count();
+    assert_eq!(cached, 3);
+}
