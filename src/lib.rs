@@ -117,6 +117,8 @@ pub use lock::retry::Retry;
 pub use lock::revoke::{ForcedRelease, Revocation};
 pub use lock::rwlock::RwLock;
 pub use lock::status::{Holder, Status, StatusQuery, Waiter};
+pub use lock::take_up::{TakeUp, TakenUp};
+pub use lock::ticket::Ticket;
 #[cfg(feature = "legacy")]
 pub use lock::two_key::{TwoKeyGuard, TwoKeyRwLock};
 pub use lock::upgrade::{Upgrade, UpgradeError};

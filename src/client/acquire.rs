@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures::future::select;
 use tracing::{Instrument, Span};
 
-use crate::client::acquisition::{Acquisition, Event, Next, State};
+use crate::client::acquisition::{Acquisition, Event, Next, State, lost};
 use crate::client::reply::read;
 use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::telemetry;
 use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::protocol::{Acquire, Goal, LockKey, Mode};
+use crate::protocol::{Acquire, AcquisitionId, Goal, LockKey, Mode};
 
 /// Takes the lock. `None`: it was a try, and others hold.
 ///
@@ -25,7 +25,32 @@ pub(crate) async fn take(
     options: &LeaseOptions,
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let goal = Goal::Take(mode, options.fairness);
+    reach(client, lock, (Goal::Take(mode, options.fairness), mode), options, policy).await
+}
+
+/// Takes up what another acquisition holds.
+///
+/// Cancel safe: dropped at any point, what it had taken up by then is released.
+pub(crate) async fn take_up(
+    client: &Arc<Client>,
+    lock: &LockKey,
+    (mode, from, token): (Mode, AcquisitionId, u64),
+    options: &LeaseOptions,
+    until: Moment,
+) -> Result<Arc<Acquisition>> {
+    let goal = Goal::TakeUp { mode, from, token };
+    let taken = reach(client, lock, (goal, mode), options, WaitPolicy::strict_try(until)).await?;
+    taken.ok_or_else(|| lock.with_lock(lost())) // it is never refused as a try is
+}
+
+/// A new acquisition comes to its goal. `None`: it was a try, and others hold.
+async fn reach(
+    client: &Arc<Client>,
+    lock: &LockKey,
+    (goal, mode): (Goal, Mode),
+    options: &LeaseOptions,
+    policy: WaitPolicy,
+) -> Result<Option<Arc<Acquisition>>> {
     let now = client.clock.now();
     let acquisition = client.register(lock, State::new(goal, options, policy, now))?;
     let mut request = Request::new(client, acquisition.clone(), mode, now);

@@ -5,6 +5,7 @@ pub(crate) mod acquire;
 pub(crate) mod acquisition;
 pub(crate) mod cache;
 pub(crate) mod deadline;
+pub(crate) mod hand_on;
 pub(crate) mod in_doubt;
 pub(crate) mod lost;
 pub(crate) mod polling;

@@ -2,14 +2,24 @@
 
 use crate::client::Client;
 use crate::client::acquisition::{Acquisition, Event, Holding, Next, lost};
-use crate::client::reply::read;
+use crate::client::reply::{Told, read};
+use crate::clock::Moment;
 use crate::error::Result;
-use crate::protocol::Renewed;
+use crate::protocol::{Grant, Renewed};
+
+/// What the server said to a renewal that made the lease longer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirmed {
+    pub(crate) grant: Grant,
+    /// By the server's clock, ms.
+    pub(crate) server_now: u64,
+    pub(crate) sent: Moment,
+}
 
 /// Makes the lease as long again as it was requested, counted from now.
 ///
 /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
-pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<()> {
+pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<Confirmed> {
     let lock = &acquisition.lock;
     let now = client.clock.now();
     let sending = |holding: &Holding| {
@@ -23,10 +33,16 @@ pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<
     let until = ends.min(now.after(client.settings.call_timeout));
     let result = client.router.call_replicated(&call, replicas, until).await;
     let outcome = read(result, Renewed::read);
+    let confirmed = match &outcome {
+        Ok(Told { what: Renewed::Held(grant), envelope, sent, .. }) => {
+            Some(Confirmed { grant: *grant, server_now: envelope.now, sent: *sent })
+        }
+        _ => None,
+    };
     let is_held = || acquisition.holding(|held| held.is_held(client.clock.now())) == Some(true);
-    match client.on(acquisition, Event::Renewed(outcome)).next {
-        Some(Next::Failed(error)) => Err(lock.with_lock(error)),
-        _ if is_held() => Ok(()),
+    match (client.on(acquisition, Event::Renewed(outcome)).next, confirmed) {
+        (Some(Next::Failed(error)), _) => Err(lock.with_lock(error)),
+        (_, Some(confirmed)) if is_held() => Ok(confirmed),
         _ => Err(lock.with_lock(lost())),
     }
 }

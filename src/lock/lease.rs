@@ -170,7 +170,7 @@ impl Lease {
     ///
     /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
     pub async fn renew(&self) -> Result<()> {
-        renewal::renew(&self.client, &self.acquisition).await
+        renewal::renew(&self.client, &self.acquisition).await.map(drop)
     }
 
     /// True when it is a write, false when it was a try and others read.

@@ -17,6 +17,8 @@ pub(crate) mod revoke;
 pub(crate) mod running;
 pub(crate) mod rwlock;
 pub(crate) mod status;
+pub(crate) mod take_up;
+pub(crate) mod ticket;
 #[cfg(feature = "legacy")]
 pub(crate) mod two_key;
 pub(crate) mod upgrade;

@@ -1,4 +1,4 @@
-//! `acquire_read`, `acquire_write` and `upgrade`.
+//! `acquire_read`, `acquire_write`, `upgrade` and `take_up`.
 
 use std::time::Duration;
 
@@ -43,6 +43,12 @@ pub(crate) enum Goal {
     Take(Mode, Fairness),
     /// From read to write; the token is that of the read.
     Upgrade {
+        token: u64,
+    },
+    /// What another acquisition holds by this token.
+    TakeUp {
+        mode: Mode,
+        from: AcquisitionId,
         token: u64,
     },
 }
@@ -165,9 +171,13 @@ impl Acquire {
                 (&scripts.acquire_write, args.word(self.flags(fairness)))
             }
             Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),
+            Goal::TakeUp { mode, from, token } => {
+                let mode = if mode == Mode::Read { "r" } else { "w" };
+                (&scripts.take_up, args.word(mode).word(from.as_str()).number(token))
+            }
         };
         let args = match (lock.kind, self.goal) {
-            (Kind::Mutex, _) => args,
+            (Kind::Mutex, _) | (_, Goal::TakeUp { .. }) => args,
             (_, Goal::Take(..)) if self.cached => args.number(BLOCK).word(lock.slot.tag()),
             (_, Goal::Take(..)) => args.word(TOKENS).word(lock.slot.tag()),
             (_, Goal::Upgrade { .. }) => args.word(lock.slot.tag()),

@@ -46,6 +46,12 @@ impl AcquisitionId {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
+    /// An id of this library, as text.
+    pub(crate) fn parse(id: &str) -> Option<AcquisitionId> {
+        let bytes: [u8; CLIENT + COUNT] = id.as_bytes().try_into().ok()?;
+        bytes.iter().all(|byte| DIGITS.contains(byte)).then_some(AcquisitionId(bytes))
+    }
+
     /// The number that the client gave it, read back from an id that a server names.
     pub(crate) fn count_of(id: &str, client: &ClientId) -> Option<u64> {
         let digits = id.as_bytes().strip_prefix(&client.0)?;
@@ -90,9 +96,13 @@ mod tests {
             assert_eq!(id.as_str().len(), 18);
             assert_eq!(AcquisitionId::count_of(id.as_str(), &client), Some(count));
             assert_eq!(AcquisitionId::count_of(id.as_str(), &other), None);
+            assert_eq!(AcquisitionId::parse(id.as_str()), Some(id));
         }
         assert_ne!(client.acquisition(1), client.acquisition(2));
         assert_eq!(AcquisitionId::count_of("", &client), None);
+        for other in ["", "01234567890123456", "0123456789012345678", "0123456789012345 7"] {
+            assert_eq!(AcquisitionId::parse(other), None);
+        }
     }
 
     #[test]

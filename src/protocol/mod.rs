@@ -24,7 +24,7 @@ pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Wait};
 pub(crate) use id::{AcquisitionId, CLIENT, ClientId};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
-pub(crate) use key::{Kind, LockKey};
+pub(crate) use key::{Kind, LONGEST_NAME, LockKey};
 pub(crate) use mutex::InspectMutex;
 pub(crate) use push::Message;
 #[cfg(all(test, feature = "embedded"))]

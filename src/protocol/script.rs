@@ -22,6 +22,7 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Script,
     pub(crate) holds: Script,
     pub(crate) raise_token: Script,
+    pub(crate) take_up: Script,
     pub(crate) mutex_acquire: Script,
     pub(crate) mutex_renew: Script,
     pub(crate) mutex_release: Script,
@@ -51,7 +52,7 @@ fn legacy() -> impl Iterator<Item = &'static Script> {
 }
 
 impl Scripts {
-    pub(crate) fn all(&self) -> [&Script; 16] {
+    pub(crate) fn all(&self) -> [&Script; 17] {
         [
             &self.acquire_read,
             &self.acquire_write,
@@ -65,6 +66,7 @@ impl Scripts {
             &self.inspect,
             &self.holds,
             &self.raise_token,
+            &self.take_up,
             &self.mutex_acquire,
             &self.mutex_renew,
             &self.mutex_release,
@@ -107,6 +109,7 @@ impl Scripts {
             inspect: script("inspect")?,
             holds: script("holds")?,
             raise_token: script("raise_token")?,
+            take_up: script("take_up")?,
             mutex_acquire: script("mutex/acquire")?,
             mutex_renew: script("mutex/renew")?,
             mutex_release: Script { deletes_if_equal: true, ..script("mutex/release")? },
@@ -188,6 +191,7 @@ const FILES: &[(&str, &str)] = files![
     "legacy/release.lua",
     "holds.lua",
     "raise_token.lua",
+    "take_up.lua",
     "mutex/acquire.lua",
     "mutex/renew.lua",
     "mutex/release.lua",

@@ -75,6 +75,7 @@ fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
         ("inspect", INSPECT.into()),
         ("holds", vec![SERVER, NEW]),
         ("raise_token", vec![SERVER, NEW, Token]),
+        ("take_up", vec![SERVER, NotAfter, NEW, Span("1000"), OneOf("w"), Id("old1"), Token]),
         ("mutex/acquire", vec![SERVER, NotAfter, NEW, Span("1000")]),
         ("mutex/renew", vec![SERVER, NEW, Span("1000")]),
         ("mutex/release", vec![SERVER, NEW]),

@@ -89,9 +89,10 @@ fn the_least_rights_are_enough() {
     assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
     lab.downgrade("ann1", ann.token, 10_000).granted();
     assert_eq!(lab.release("dan1").status(), "released");
+    lab.take_up("ann1", "r", ann.token, "eve1").granted();
     let cat = lab.renew("cat1", 20_000).unwrap().held();
     lab.request(&subscribed(Request::upgrade("cat1", cat.token))).queued();
-    assert_eq!(lab.release("ann1").status(), "released");
+    assert_eq!(lab.release("eve1").status(), "released");
     lab.upgrade("cat1", cat.token).granted();
     assert_eq!(lab.pump().status(), "pumped");
     assert_eq!(lab.inspect().status(), "lock");

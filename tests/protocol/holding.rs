@@ -76,6 +76,8 @@ fn what_changes_nothing_writes_nothing() {
     lab.read("bob1").status();
     lab.renew("bob1", 1000).status();
     lab.downgrade("bob1", 1, 1000).status();
+    lab.take_up("ann1", "w", 1, "bob1").status();
+    lab.take_up("cat1", "w", 1, "bob1").status();
     lab.downgrade("ann1", 1, 1000).status();
     lab.upgrade("bob1", 1).status();
     lab.release("bob1").status();

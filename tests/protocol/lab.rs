@@ -334,6 +334,12 @@ impl Lab {
         self.send("downgrade", &[HERE, &id(name), &token, &lease])
     }
 
+    /// By `taker`, of what `from` holds in this mode (`r` or `w`) by this token, for ten seconds.
+    pub fn take_up(&mut self, from: &str, mode: &str, token: u64, taker: &str) -> Answer {
+        let token = token.to_string();
+        self.send("take_up", &[HERE, "0", &id(taker), "10000", mode, &id(from), &token])
+    }
+
     pub fn upgrade(&mut self, name: &str, token: u64) -> Answer {
         self.request(&Request::upgrade(name, token))
     }

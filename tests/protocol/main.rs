@@ -31,3 +31,4 @@ mod random;
 mod rights;
 mod shapes;
 mod strange;
+mod taking_up;

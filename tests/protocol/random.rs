@@ -88,8 +88,9 @@ impl Model {
             30..50 => self.poll(),
             50..66 => self.release(),
             66..76 => self.renew(),
-            76..81 => self.downgrade(),
-            81..89 => self.upgrade(),
+            76..80 => self.downgrade(),
+            80..83 => self.take_up(),
+            83..89 => self.upgrade(),
             89..91 => self.stop_upgrade(),
             91..97 => self.repeat(),
             97 => self.revoke(),
@@ -234,6 +235,30 @@ impl Model {
             args.extend(self.random.bool().then(|| "k".to_owned()));
             let answer = self.send_words("downgrade", &args);
             self.hear(&name, false, &answer);
+        }
+    }
+
+    /// Somebody takes up what somebody else holds, who knows nothing of it any more; and at times
+    /// with a ticket that is not, or no longer, one.
+    fn take_up(&mut self) {
+        if let Some((from, Told::Holds { write, held })) =
+            self.any(|told| matches!(told, Told::Holds { .. }))
+        {
+            self.ids += 1;
+            let name = format!("{}{}", self.random.choice(["a", "b", "c"]).unwrap(), self.ids);
+            let is_forged = self.random.u32(..5) == 0;
+            let token = (held.token + u64::from(is_forged)).to_string();
+            let (lease, mode) =
+                (self.random.u64(50..1_500).to_string(), if write { "w" } else { "r" });
+            let args = [HERE, "0", &id(&name), &lease, mode, &id(&from), &token];
+            let answer = self.send_words("take_up", &args.map(String::from));
+            let status = &answer.as_ref().unwrap().status;
+            assert!(!is_forged || status == "lost", "{answer:?}");
+            if status == "granted" {
+                self.told.remove(&from);
+                assert_eq!(self.tokens.insert(held.token, name.clone()), Some(from));
+                self.hear(&name, write, &answer);
+            }
         }
     }
 

@@ -74,7 +74,7 @@ const STARTS: [&str; 31] = [
 ];
 
 /// A call of everything: by one that may hold, by one that may wait, and by a stranger.
-const CALLS: [&str; 38] = [
+const CALLS: [&str; 40] = [
     "write ann",
     "write cat",
     "write new",
@@ -105,6 +105,8 @@ const CALLS: [&str; 38] = [
     "downgrade ann",
     "upgrade ann",
     "wait_upgrade ann",
+    "take_up ann",
+    "take_up bob",
     "raise ann",
     "confirm ann",
     "revoke",
@@ -139,6 +141,7 @@ const FREE: &[Row] = &[
     (NONE, "return_read new", "granted", "S2", "i:0 r:new ticket"),
     (NONE, "release new", "absent", "-", ""),
     (NONE, "renew new", "lost", "-", ""),
+    (NONE, "take_up ann", "lost", "-", ""),
     (NONE, "revoke", "free", "-", ""),
     (NONE, "force", "free", "-", ""),
     (NONE, "pump", "pumped", "-", ""),
@@ -157,6 +160,7 @@ const FREE: &[Row] = &[
     (F, "downgrade ann", "lost", "F", ""),
     (F, "upgrade ann", "lost", "F", ""),
     (F, "raise ann", "lost", "F", ""),
+    (F, "take_up ann", "lost", "F", ""),
     (F, "revoke", "free", "F", ""),
     (F, "force", "free", "F", ""),
     (F, "pump", "pumped", "F", ""),
@@ -182,6 +186,8 @@ const WRITER: &[Row] = &[
     (W, "late_write new", "stale", "W0", ""),
     (W, "downgrade ann", "granted", "R0", ""),
     (W, "upgrade ann", "granted", "W0", ""),
+    (W, "take_up ann", "granted", "W0", ""),
+    (W, "take_up bob", "lost", "W0", ""),
     (W, "confirm ann", "raised", "W0", ""),
     (W, "raise ann", "raised", "Q", "writer"),
     (W, "raise new", "lost", "W0", ""),
@@ -206,12 +212,14 @@ const WRITER: &[Row] = &[
     (W_LONG, "release ann", "released", "F", ""),
     (W_LONG, "renew ann", "renewed", "W1", ""),
     (W_LONG, "downgrade ann", "granted", "R1", ""),
+    (W_LONG, "take_up ann", "granted", "W1", ""),
     (W_LONG, "revoke", "revoked", "W3", ""),
     (W_REVOKED, "release ann", "released", "F", ""),
     (W_REVOKED, "renew ann", "revoked", "W2", ""),
     (W_REVOKED, "write ann", "granted", "W2", ""),
     (W_REVOKED, "write new", "refused", "W2", ""),
     (W_REVOKED, "downgrade ann", "granted", "R2", ""),
+    (W_REVOKED, "take_up ann", "granted", "W2", ""),
     (W_REVOKED, "force", "forced", "F", ""),
     // A raised token is newer than what is revoked.
     (W_REVOKED, "raise ann", "raised", "Q", "revoked writer"),
@@ -230,6 +238,7 @@ const WRITER: &[Row] = &[
     (W_DEAD, "write ann", "granted", "W0", ""),
     (W_DEAD, "renew ann", "lost", "W0", ""),
     (W_DEAD, "release ann", "released", "F", ""),
+    (W_DEAD, "take_up ann", "lost", "F", ""),
     (W_DEAD, "pump", "pumped", "F", ""),
 ];
 
@@ -254,6 +263,7 @@ const READER: &[Row] = &[
     (R, "confirm ann", "raised", "R0", ""),
     (R, "raise ann", "raised", "S0", "i:0 r:ann"),
     (R, "downgrade ann", "granted", "R0", ""),
+    (R, "take_up ann", "granted", "R0", ""),
     (R, "pump", "pumped", "R0", ""),
     (R, "inspect", "lock", "R0", ""),
     (R, "holds ann", "reads", "R0", ""),
@@ -267,15 +277,18 @@ const READER: &[Row] = &[
     (R_LONG, "release ann", "released", "F", ""),
     (R_LONG, "read new", "granted", "S1", "i:0 i:1 r:ann r:new"),
     (R_LONG, "upgrade ann", "granted", "W1", ""),
+    (R_LONG, "take_up ann", "granted", "R1", ""),
     (R_REVOKED, "renew ann", "revoked", "R2", ""),
     (R_REVOKED, "release ann", "released", "F", ""),
     (R_REVOKED, "upgrade ann", "revoked", "R2", ""),
     (R_REVOKED, "read new", "granted", "Q", "i:0 i:1 r:ann r:new read_min readers revoked"),
+    (R_REVOKED, "take_up ann", "granted", "R2", ""),
     (R_REVOKED, "force", "forced", "F", ""),
     (R_DEAD, "write new", "granted", "W0", ""),
     (R_DEAD, "read new", "granted", "R0", ""),
     (R_DEAD, "read ann", "granted", "R0", ""),
     (R_DEAD, "release ann", "released", "F", ""),
+    (R_DEAD, "take_up ann", "lost", "F", ""),
     (R_DEAD, "pump", "pumped", "F", ""),
 ];
 
@@ -295,6 +308,8 @@ const READERS: &[Row] = &[
     (S, "force", "forced", "F", ""),
     (S, "raise ann", "raised", "S0", "i:0 i:1 r:ann r:bob"),
     (S, "confirm ann", "raised", "S0", "i:0 i:1 r:ann r:bob"),
+    (S, "take_up ann", "granted", "S0", "i:0 i:1 r:bob r:eve"),
+    (S, "take_up bob", "granted", "S0", "i:0 i:1 r:ann r:eve"),
     (S, "pump", "pumped", "S0", "i:0 i:1 r:ann r:bob"),
     (S, "holds bob", "reads", "S0", "i:0 i:1 r:ann r:bob"),
     (
@@ -313,18 +328,21 @@ const READERS: &[Row] = &[
     ),
     (S_LONG, "release bob", "released", "S1", "i:0 r:ann"),
     (S_LONG, "read new", "granted", "S1", "i:0 i:1 i:2 r:ann r:bob r:new"),
+    (S_LONG, "take_up bob", "granted", "S1", "i:0 i:1 r:ann r:eve"),
     (S_ONE, "release ann", "released", "F", ""),
     (S_ONE, "renew ann", "renewed", "S0", "i:0 r:ann"),
     (S_ONE, "read new", "granted", "S0", "i:0 i:1 r:ann r:new"),
     (S_ONE, "upgrade ann", "granted", "W0", ""),
     (S_ONE, "wait_upgrade ann", "granted", "W0", ""),
     (S_ONE, "revoke", "revoked", "Q", "i:0 r:ann read_min readers revoked"),
+    (S_ONE, "take_up ann", "granted", "S0", "i:0 r:eve"),
     (S_ONE, "force", "forced", "F", ""),
     (S_DEAD, "write new", "granted", "W0", ""),
     // Nobody is in the way of it: two of the readers are looked at.
     (S_DEAD, "read new", "granted", "Q", "i:0 i:1 r:ann r:new read_min readers sweep"),
     (S_ONE_DEAD, "read new", "granted", "S0", "i:0 r:new"),
     (S_DEAD, "pump", "pumped", "F", ""),
+    (S_DEAD, "take_up ann", "lost", "F", ""),
     (S_TICKET, "read new", "granted", "S2", "i:0 i:1 r:ann r:new ticket"),
     (S_TICKET, "long_read new", "granted", "S3", "i:0 i:1 r:ann r:new ticket"),
     (S_TICKET, "renew ann", "renewed", "S2", "i:0 r:ann ticket"),
@@ -332,6 +350,7 @@ const READERS: &[Row] = &[
     (S_TICKET, "release ann", "released", "F", ""),
     (S_TICKET, "upgrade ann", "granted", "Q", "ticket writer"),
     (S_TICKET, "revoke", "revoked", "Q", "i:0 r:ann read_min readers revoked ticket"),
+    (S_TICKET, "take_up ann", "granted", "S2", "i:0 r:eve ticket"),
     (S_TICKET, "force", "forced", "F", ""),
     (
         S_TICKET,
@@ -362,12 +381,26 @@ const QUEUE: &[Row] = &[
         "Q",
         "fair q:cat ticket waiters writer writers_head writers_tail",
     ),
+    (
+        Q_WRITER,
+        "take_up ann",
+        "granted",
+        "Q",
+        "fair q:cat ticket waiters writer writers_head writers_tail",
+    ),
     (Q_WRITER, "force", "forced", "Q", "ticket writer"),
     (Q_WRITER_READER, "release ann", "released", "S2", "i:0 phase r:cat ticket"),
     (Q_WRITER_READER, "downgrade ann", "granted", "S2", "i:0 i:1 phase r:ann r:cat ticket"),
     (Q_WRITER_READER, "release cat", "left", "Q", "ticket writer"),
     (Q_READER, "release ann", "released", "Q", "ticket writer"),
     (Q_READER, "release cat", "left", "S2", "i:0 r:ann ticket"),
+    (
+        Q_READER,
+        "take_up ann",
+        "granted",
+        "Q",
+        "fair i:0 q:cat r:eve read_min readers ticket waiters writers_head writers_tail",
+    ),
     (
         Q_READER,
         "upgrade ann",
@@ -390,16 +423,19 @@ const QUEUE: &[Row] = &[
     (Q_LONE_WRITER, "write new", "refused", "Q", "ticket writer"),
     (Q_LONE_WRITER, "read new", "refused", "Q", "ticket writer"),
     (Q_LONE_WRITER, "revoke", "revoked", "Q", "revoked ticket writer"),
+    (Q_LONE_WRITER, "take_up ann", "granted", "Q", "ticket writer"),
     (Q_LONE_WRITER, "force", "forced", "F", ""),
     (Q_GRANTED, "write ann", "granted", "Q", "ticket writer"),
     (Q_GRANTED, "wait_write ann", "granted", "Q", "ticket writer"),
     (Q_GRANTED, "renew ann", "renewed", "Q", "ticket writer"),
+    (Q_GRANTED, "take_up ann", "granted", "Q", "ticket writer"),
     (Q_GRANTED, "release ann", "released", "F", ""),
     (Q_GRANTED, "downgrade ann", "granted", "S2", "i:0 r:ann ticket"),
     (Q_RAISED, "release ann", "released", "F", ""),
     (Q_RAISED, "renew ann", "renewed", "Q", "writer"),
     (Q_RAISED, "downgrade ann", "granted", "S0", "i:0 r:ann"),
     (Q_RAISED, "confirm ann", "raised", "Q", "writer"),
+    (Q_RAISED, "take_up ann", "granted", "Q", "writer"),
     (Q_REVOKED, "renew ann", "revoked", "Q", "i:0 i:1 r:ann r:bob read_min readers revoked"),
     (Q_REVOKED, "release ann", "released", "Q", "i:0 r:bob read_min readers revoked"),
     (
@@ -409,10 +445,12 @@ const QUEUE: &[Row] = &[
         "Q",
         "i:0 i:1 i:2 r:ann r:bob r:new read_min readers revoked",
     ),
+    (Q_REVOKED, "take_up ann", "granted", "Q", "i:0 i:1 r:bob r:eve read_min readers revoked"),
     (Q_REVOKED, "force", "forced", "F", ""),
     (Q_UPGRADER, "release bob", "released", "Q", "writer"),
     (Q_UPGRADER, "release ann", "released", "S0", "i:0 r:bob"),
     (Q_UPGRADER, "leave ann", "left", "S0", "i:0 i:1 r:ann r:bob"),
+    (Q_UPGRADER, "take_up ann", "granted", "S0", "i:0 i:1 r:bob r:eve"),
     (Q_UPGRADER, "revoke", "revoked", "Q", "i:0 i:1 r:ann r:bob read_min readers revoked"),
 ];
 
@@ -433,18 +471,22 @@ const CACHED: &[Row] = &[
     (W_CACHED, "revoke", "revoked", "W2", ""),
     (W_CACHED, "force", "forced", "F", ""),
     (W_CACHED, "raise ann", "lost", "W0", ""),
+    (W_CACHED, "take_up ann", "lost", "W0", ""),
     (W_CACHED, "release ann", "released", "F", ""),
     (W_IN_USE, "write new", "refused", "W0", ""),
+    (W_IN_USE, "take_up ann", "lost", "W0", ""),
     (W_IN_USE, "release ann", "released", "F", ""),
     (R_CACHED, "write new", "cached", "R0", ""),
     (R_CACHED, "read new", "granted", "Q", "cached i:0 i:1 r:ann r:new read_min readers"),
     (R_CACHED, "upgrade ann", "granted", "W0", ""),
+    (R_CACHED, "take_up ann", "lost", "R0", ""),
     (R_CACHED, "revoke", "revoked", "R2", ""),
     (R_CACHED, "release ann", "released", "F", ""),
     (Q_CACHED, "write new", "refused", "Q", "cached i:0 i:1 r:ann r:bob read_min readers"),
     (Q_CACHED, "renew ann", "renewed", "S0", "i:0 i:1 r:ann r:bob"),
     (Q_CACHED, "release ann", "released", "S0", "i:0 r:bob"),
     (Q_CACHED, "release bob", "released", "Q", "cached i:0 r:ann read_min readers"),
+    (Q_CACHED, "take_up bob", "granted", "Q", "cached i:0 i:1 r:ann r:eve read_min readers"),
     (Q_CACHED, "force", "forced", "F", ""),
 ];
 
@@ -572,6 +614,10 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
         "downgrade" => {
             let token = lab.token_of(name);
             return lab.downgrade(name, token, 10_000);
+        }
+        "take_up" => {
+            let (token, writes) = (lab.token_of(name), lab.state().writes() == Some(id(name)));
+            return lab.take_up(name, if writes { "w" } else { "r" }, token, "eve");
         }
         "revoke" => return lab.revoke_up_to(ANY),
         "force" => return lab.force_up_to(ANY),

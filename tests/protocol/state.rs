@@ -17,7 +17,7 @@ pub struct State {
 }
 
 /// A holder's record.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// `g`, `h`, `k`, `c` or `b`.
     pub state: char,
@@ -28,7 +28,7 @@ pub struct Record {
 }
 
 /// A waiter's entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub mode: String,
     pub previous: String,

@@ -33,6 +33,8 @@ fn calls() -> Vec<(&'static str, Vec<String>)> {
         words("inspect", &[HERE, "0", "-", "-", "10"]),
         words("holds", &[HERE, &ann]),
         words("raise_token", &[HERE, &ann, "1"]),
+        words("take_up", &[HERE, "0", &id("eve1"), "1000", "r", &ann, "1"]),
+        words("take_up", &[HERE, "0", &id("eve1"), "1000", "w", &ann, "1"]),
     ]
 }
 
@@ -211,7 +213,7 @@ fn a_malformed_line_of_the_caller() {
         lab.read("bob1").granted();
         lab.read("ann1").granted();
         lab.set_field("s", &line.replace(&id("bob1"), &id("ann1")));
-        let mut meet = vec!["pump", "inspect", "revoke", "force_release", "downgrade"];
+        let mut meet = vec!["pump", "inspect", "revoke", "force_release", "downgrade", "take_up"];
         if line.get(15..31).and_then(|token| token.parse().ok()) < Some(1_u64 << 53) {
             meet.extend(["release", "renew", "upgrade"]);
         }

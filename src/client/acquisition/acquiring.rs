@@ -135,7 +135,7 @@ impl Acquiring {
 
     pub(super) fn mode(&self) -> Mode {
         match self.goal {
-            Goal::Take(mode, _) => mode,
+            Goal::Take(mode, _) | Goal::TakeUp { mode, .. } => mode,
             Goal::Upgrade { .. } => Mode::Write,
         }
     }
@@ -202,7 +202,7 @@ impl Acquiring {
         Wait {
             // A grant is to be claimed within the longest hold, too.
             window: match self.goal {
-                Goal::Take(..) => window,
+                Goal::Take(..) | Goal::TakeUp { .. } => window,
                 Goal::Upgrade { .. } => window.min(lease),
             },
             waiter_ttl: poll.waiter_ttl,
@@ -282,7 +282,10 @@ impl Acquiring {
                 "another reader waits to be upgraded: one of the two must release",
             ),
             Acquired::Revoked => Turn::Nothing(Next::Failed(revoked())),
-            Acquired::Lost => Turn::Lost(Next::Failed(lost())),
+            Acquired::Lost => Turn::Lost(Next::Failed(match self.goal {
+                Goal::TakeUp { .. } => no_ticket(),
+                _ => lost(),
+            })),
         }
     }
 
@@ -434,6 +437,13 @@ impl Acquiring {
     fn margin(&self, at: &Context<'_>) -> Duration {
         at.settings.margin(self.options.lease)
     }
+}
+
+/// A ticket that the server does not know.
+fn no_ticket() -> Error {
+    let message =
+        "the ticket stands for no lease: that has ended, or another client has taken it up";
+    Error::new(ErrorKind::Lost, message)
 }
 
 pub(crate) fn out_of_time() -> Error {

@@ -54,6 +54,8 @@ pub(crate) enum Event {
     GivenBack(Told<Ended>),
     /// It is left to its lease.
     Keep,
+    /// It is left to whoever has its ticket.
+    HandOn,
     /// It is given up, whatever it has.
     Drop,
 

@@ -485,9 +485,9 @@ impl Holding {
     }
 
     /// It is left alone, unless there may be another lease of this acquisition.
-    pub(super) fn keep(&mut self, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn leave_alone(&mut self, how: &'static str, at: &Context<'_>, fx: &mut Effects) {
         self.expire(at, fx);
-        self.note_end("kept", at.now, fx);
+        self.note_end(how, at.now, fx);
         fx.over = !self.is_replaced();
     }
 

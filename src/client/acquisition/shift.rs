@@ -38,7 +38,7 @@ impl State {
 
 impl Acquiring {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
-        if let Goal::Upgrade { token } = &mut self.goal {
+        if let Goal::Upgrade { token } | Goal::TakeUp { token, .. } = &mut self.goal {
             visitor.token(token);
         }
         match &mut self.policy {

@@ -63,7 +63,8 @@ impl State {
             (Event::StayWriter, State::Held(holding)) => holding.stay_writer(fx),
             (Event::Release, State::Held(holding)) => holding.begin_release(at, fx),
             (Event::GivenBack(told), State::Held(holding)) => holding.given_back(told, at, fx),
-            (Event::Keep, State::Held(holding)) => holding.keep(at, fx),
+            (Event::Keep, State::Held(holding)) => holding.leave_alone("kept", at, fx),
+            (Event::HandOn, State::Held(holding)) => holding.leave_alone("handed_on", at, fx),
             (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
             // The answer that grants what has ended comes on another connection.
             (Event::Ended { token }, State::Acquiring(acquiring)) => {

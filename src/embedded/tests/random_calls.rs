@@ -21,7 +21,7 @@ impl Call {
     }
 
     pub(super) fn has_not_after(&self) -> bool {
-        self.script.contains("acquire") || self.script == "upgrade"
+        self.script.contains("acquire") || matches!(self.script, "upgrade" | "take_up")
     }
 }
 
@@ -330,7 +330,8 @@ impl Calls {
                 let waits = self.rng.bool();
                 self.demand("upgrade", &known, token, waits, now)
             }
-            18 => call("holds", &known, &[id]),
+            18 if self.rng.bool() => call("holds", &known, &[id]),
+            18 => self.take_up(&known, now),
             _ => {
                 let by_us = match self.rng.u32(..self.habits.far_raises) {
                     0 => 100_000_000,
@@ -340,6 +341,21 @@ impl Calls {
                 call("raise_token", &known, &[id, &higher.to_string()])
             }
         }
+    }
+
+    /// By somebody new, who holds in its place if it is granted.
+    fn take_up(&mut self, known: &Known, now: u64) -> Call {
+        self.ids += 1;
+        let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
+        let taker = Known { id: format!("{client:_<11}{:07}", self.ids), ..known.clone() };
+        let not_after = (now + self.rng.u64(..500)).saturating_sub(20).to_string();
+        let (lease, token) = (self.lease(), known.token.max(1).to_string());
+        let mode = if known.writes { "w" } else { "r" };
+        if self.known.len() == MOST_KNOWN {
+            self.known.swap_remove(self.rng.usize(..MOST_KNOWN));
+        }
+        self.known.push(taker.clone());
+        call("take_up", &taker, &[&not_after, &taker.id, &lease, mode, &known.id, &token])
     }
 
     /// The arguments of an acquire or an upgrade.

@@ -1,0 +1,44 @@
+//! The last that a client does for a lease that it hands on.
+
+use std::time::Duration;
+
+use crate::client::acquisition::{Acquisition, Event, lost};
+use crate::client::{Client, renewal};
+use crate::error::Result;
+use crate::protocol::{AcquisitionId, Mode};
+
+/// A lease as whoever takes it up must name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HandedOn {
+    pub(crate) mode: Mode,
+    pub(crate) id: AcquisitionId,
+    pub(crate) token: u64,
+    /// When it ends, server ms.
+    pub(crate) deadline: u64,
+}
+
+/// Makes the lease whole, waits until no earlier call for it can be carried out any more, and has
+/// nothing more to do with it: an acquire that came late would find that its acquisition does not
+/// hold any more, and take the lock anew.
+///
+/// Dropped, the lease is as it was.
+pub(crate) async fn hand_on(client: &Client, acquisition: &Acquisition) -> Result<HandedOn> {
+    let mut certain_after = None;
+    loop {
+        let confirmed = renewal::renew(client, acquisition).await?;
+        let server_now = confirmed.server_now;
+        let lease = acquisition.holding(|held| (held.mode, held.token, held.in_doubt()));
+        let Some((mode, token, in_doubt)) = lease else {
+            return Err(acquisition.lock.with_lock(lost())); // the client was shut down
+        };
+        let ends = || in_doubt.map_or(0, |doubt| doubt.server_ms(server_now, confirmed.sent));
+        let after = *certain_after.get_or_insert_with(ends);
+        if server_now > after {
+            client.on(acquisition, Event::HandOn);
+            let (id, deadline) = (acquisition.id, confirmed.grant.deadline);
+            return Ok(HandedOn { mode, id, token, deadline });
+        }
+        let left = Duration::from_millis(after - server_now + 1);
+        client.clock.sleep_until(client.clock.now().after(left)).await;
+    }
+}

@@ -1,0 +1,184 @@
+//! Taking up a lock that another client handed on.
+
+use std::future::IntoFuture;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::client::Handle;
+use crate::client::acquire;
+use crate::client::hand_on::HandedOn;
+use crate::client::request::{LeaseOptions, Renewal};
+use crate::error::Result;
+use crate::lock::guard::{Hold, ReadGuard, Released, WriteGuard};
+use crate::lock::lease::Lease;
+use crate::lock::locks::Locks;
+use crate::lock::ticket::Ticket;
+use crate::protocol::{Kind, LockKey, Mode};
+
+impl Locks {
+    /// Takes up a lock that another client has [handed on](WriteGuard::into_ticket), when it is
+    /// awaited. The guard is like any other: it renews the lease and releases it. The fencing token
+    /// is that of the ticket.
+    ///
+    /// A ticket can be taken up once: whoever comes first has the lock, and every later one is told
+    /// that it is [`Lost`](crate::ErrorKind::Lost). There is one exception: if a server dies that
+    /// had not told its replicas of the take-up yet, the replica that takes over may let a copy of
+    /// the ticket be taken up once more, with the same token; [`replicas`](TakeUp::replicas)
+    /// prevents that.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let engine = rwlease::embedded::Engine::new();
+    /// # let locks = rwlease::Locks::builder().connect_embedded(&engine).await?;
+    /// # let others = rwlease::Locks::builder().connect_embedded(&engine).await?;
+    /// let ticket = locks.rwlock("order:{42}")?.write().await?.into_ticket().await?;
+    /// let text = ticket.to_string(); // to another process, by a way that nobody else reads
+    ///
+    /// let guard = others.take_up(&text.parse()?).await?;
+    /// assert_eq!(guard.token(), ticket.token());
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    pub fn take_up<'a>(&'a self, ticket: &'a Ticket) -> TakeUp<'a> {
+        let options = LeaseOptions::of(&self.client.settings);
+        TakeUp { client: &self.client, ticket, options, timeout: None }
+    }
+}
+
+/// A request to take up a lock that was handed on, sent when it is awaited; gives a guard.
+///
+/// # Cost
+///
+/// One round trip.
+///
+/// # Errors
+///
+/// [`Lost`](crate::ErrorKind::Lost) when the servers know no such lease: it has ended, another
+/// client has taken it up, the ticket was forged, or this client has another
+/// [prefix](crate::Builder::prefix) or other servers. [`Unavailable`](crate::ErrorKind::Unavailable)
+/// when the servers did not answer, or too few replicas confirmed it: then the ticket may be used
+/// up, and the lock is released where it is. [`Refused`](crate::ErrorKind::Refused),
+/// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
+/// [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
+/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropped, the lock is released if it was taken up by then; else the ticket stands.
+#[must_use = "a request does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct TakeUp<'a> {
+    client: &'a Arc<Handle>,
+    ticket: &'a Ticket,
+    options: LeaseOptions,
+    timeout: Option<Duration>,
+}
+
+impl TakeUp<'_> {
+    /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// As [`Acquire::lease`](crate::Acquire::lease). It begins anew with the take-up, and is never
+    /// shorter than what is left of the ticket's.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease = lease;
+        self
+    }
+
+    /// As [`Acquire::renewal`](crate::Acquire::renewal).
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.options.renewal = renewal;
+        self
+    }
+
+    /// As [`Acquire::max_hold`](crate::Acquire::max_hold), counted from the take-up.
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.options.hold = Some(hold);
+        self
+    }
+
+    /// As [`Acquire::replicas`](crate::Acquire::replicas).
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.options.replicas = replicas;
+        self
+    }
+
+    async fn take_up(self) -> Result<TakenUp> {
+        let TakeUp { client, ticket, options, timeout } = self;
+        let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, &ticket.name)?;
+        options.check().map_err(|error| lock.with_lock(error))?;
+        let until = client.clock.now().after(timeout.unwrap_or(client.settings.call_timeout));
+        let HandedOn { mode, id, token, .. } = ticket.lease;
+        let taken = acquire::take_up(client, &lock, (mode, id, token), &options, until).await?;
+        let hold = Hold(Lease::new(client.0.clone(), taken));
+        Ok(match mode {
+            Mode::Read => TakenUp::Read(ReadGuard(hold)),
+            Mode::Write => TakenUp::Write(WriteGuard(hold)),
+        })
+    }
+}
+
+impl<'a> IntoFuture for TakeUp<'a> {
+    type Output = Result<TakenUp>;
+    type IntoFuture = BoxFuture<'a, Result<TakenUp>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.take_up())
+    }
+}
+
+/// A lock that was taken up, as it is held. It derefs to its [`Lease`].
+#[must_use = "dropped at once, the lock is released at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub enum TakenUp {
+    /// For reading.
+    Read(ReadGuard),
+    /// For writing.
+    Write(WriteGuard),
+}
+
+impl TakenUp {
+    /// Releases the lock, and says truly how that went.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`WriteGuard::release`].
+    pub async fn release(self) -> Result<Released> {
+        match self {
+            TakenUp::Read(guard) => guard.release().await,
+            TakenUp::Write(guard) => guard.release().await,
+        }
+    }
+
+    /// Hands the lock on once more.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`WriteGuard::into_ticket`].
+    pub async fn into_ticket(self) -> Result<Ticket> {
+        match self {
+            TakenUp::Read(guard) => guard.into_ticket().await,
+            TakenUp::Write(guard) => guard.into_ticket().await,
+        }
+    }
+}
+
+impl Deref for TakenUp {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        match self {
+            TakenUp::Read(guard) => guard,
+            TakenUp::Write(guard) => guard,
+        }
+    }
+}
