@@ -61,9 +61,9 @@ macro_rules! on_its_servers {
     };
 }
 
-const LOCKS: [Test; 13] = with_lock_tests! { on_two_clients!() };
+const LOCKS: &[Test] = &with_lock_tests! { on_two_clients!() };
 
-const MOVES: [Test; 10] = on_its_servers! {
+const MOVES: &[Test] = &on_its_servers! {
     scripts_are_sent_where_they_are_unknown
     keys_of_others_are_left_alone
     connections_that_are_cut_cost_nothing
@@ -148,7 +148,7 @@ mod migration {
     }
 }
 
-const MIGRATION: [Test; 4] = on_the_cluster! {
+const MIGRATION: &[Test] = &on_the_cluster! {
     migration::nothing_is_done
     migration::slots_move_key_by_key
     migration::two_masters_name_each_other
@@ -184,7 +184,7 @@ mod engine {
     }
 }
 
-const ENGINE: [Test; 2] = on_the_cluster! {
+const ENGINE: &[Test] = &on_the_cluster! {
     engine::a_master_that_the_engine_stops_is_left
     engine::a_master_that_the_engine_kills_is_replaced
 };
@@ -298,7 +298,7 @@ fn main() -> ExitCode {
         }
     }
     let runtime = Runtime::new().unwrap();
-    let shared = [&LOCKS[..], &MIGRATION, &MOVES, &ENGINE].concat();
+    let shared = [LOCKS, MIGRATION, MOVES, ENGINE].concat();
     let choice = Choice::of(std::env::args().skip(1));
     let shared = choice.among(&shared);
     let apart = choice.among(&PARTITION);
