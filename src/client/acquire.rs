@@ -14,6 +14,7 @@ use crate::client::{Client, WaitingIn};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::protocol::{Acquire, AcquisitionId, Goal, LockKey, Mode};
+use crate::router::Call;
 
 /// Takes the lock. `None`: it was a try, and others hold.
 ///
@@ -160,7 +161,8 @@ impl<'a> Request<'a> {
                     self.call_event(self.client.clock.now())
                 }
                 Next::Send { acquire, replicas, until } => {
-                    self.call(acquire, replicas, until).await
+                    let call = self.call_of(acquire, until);
+                    self.call(&call, replicas, until).await
                 }
                 Next::Wait(_) => self.wait().await,
                 Next::Held { token, by, node } => {
@@ -181,13 +183,16 @@ impl<'a> Request<'a> {
         self.client.on_at(now, &self.acquisition, event).next.unwrap_or(Next::Again)
     }
 
-    async fn call(&mut self, mut acquire: Acquire, replicas: u32, until: Moment) -> Next {
+    fn call_of(&self, mut acquire: Acquire, until: Moment) -> Call {
         if let Some(wait) = &mut acquire.wait {
             wait.joined_at.clone_from(&self.joined_at);
         }
         let Acquisition { id, lock, .. } = &*self.acquisition;
-        let call = acquire.call(self.client.scripts, *id, lock, until);
-        let result = self.client.router.call_replicated(&call, replicas, until).await;
+        acquire.call(self.client.scripts, *id, lock, until)
+    }
+
+    async fn call(&mut self, call: &Call, replicas: u32, until: Moment) -> Next {
+        let result = self.client.router.call_replicated(call, replicas, until).await;
         let outcome = read(result, Acquire::read);
         if let Ok(told) = &outcome {
             telemetry::answered(&self.span, &told.node);

@@ -53,15 +53,14 @@ impl Hold {
             Ok(told) => told,
             Err(failure) => return self.not_answered(failure.into()),
         };
-        let (ended, repeated) = (told.what, told.in_doubt.is_some());
-        let now = client.clock.now();
-        let is_good = now < ends;
+        let (ended, repeated, received) = (told.what, told.in_doubt.is_some(), told.received);
+        let is_good = received < ends;
         // Of a lock in two keys others may have taken the key.
         #[cfg(feature = "legacy")]
         let is_good = is_good && lock.other_key.is_none();
         // If anything may still arrive, the drop at the end hands it to the worker, which sends a
         // last release later.
-        client.on_at(now, acquisition, Event::GivenBack(told));
+        client.on_at(received, acquisition, Event::GivenBack(told));
         Ok(match ended {
             _ if replaced => Released::AlreadyLost, // what was released now is another lease
             Ended::Released if sent < ends => Released::Released,

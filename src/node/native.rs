@@ -129,11 +129,20 @@ impl Connection {
 
     /// Sends commands, and waits for the replies.
     async fn exchange(&self, commands: &[Command]) -> Outcome {
+        answer(self.send(commands)?).await
+    }
+
+    /// Sends commands; the replies come by the channel.
+    fn send(&self, commands: &[Command]) -> Result<oneshot::Receiver<Outcome>, NodeError> {
         let (tell, told) = oneshot::channel();
         self.wire.put(commands, [Expected::replies(commands.len(), tell)])?;
-        let gone = |_| NodeError { maybe_sent: true, ..NodeError::unsent(GONE) };
-        told.await.map_err(gone)?
+        Ok(told)
     }
+}
+
+async fn answer(told: oneshot::Receiver<Outcome>) -> Outcome {
+    let gone = |_| NodeError { maybe_sent: true, ..NodeError::unsent(GONE) };
+    told.await.map_err(gone)?
 }
 
 /// A connection that carries commands.
@@ -153,8 +162,10 @@ impl Node for NativeNode {
     fn call(&self, command: Command) -> Answering<Reply> {
         let connection = self.connection.clone();
         async move {
-            let mut replies = connection.exchange(std::slice::from_ref(&command)).await?;
-            Ok(replies.pop().unwrap_or(Reply::Nil))
+            let told = connection.send(std::slice::from_ref(&command))?;
+            // Its bytes are in the buffer that all share, and the answer may take long.
+            drop(command);
+            Ok(answer(told).await?.pop().unwrap_or(Reply::Nil))
         }
         .boxed()
     }

@@ -32,6 +32,9 @@ pub(crate) enum Ended {
     Writing(Grant),
 }
 
+/// Room for the arguments, as they go over the wire.
+const ARGUMENTS: usize = 48;
+
 impl Release {
     pub(crate) fn call(
         &self,
@@ -43,7 +46,7 @@ impl Release {
         if lock.other_key.is_some() {
             return two_key::release(id, lock);
         }
-        let args = Command::new().word(id.as_str());
+        let args = Command::with_capacity(ARGUMENTS).word(id.as_str());
         let (script, args) = match lock.kind {
             Kind::Mutex => (&scripts.mutex_release, args),
             Kind::ReadWrite if self.only_wait => (&scripts.release, args.word("wait")),

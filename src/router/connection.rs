@@ -311,17 +311,20 @@ impl Connection {
         command: Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
-        self.call_in(None, command, until).await
+        self.call_with(None, command, until).await
     }
 
     /// As `call`, with leave to send it, which lasts until the answer.
     pub(crate) async fn call_with(
         self: &Arc<Self>,
-        permit: Permit<'_>,
+        permit: Option<Permit<'_>>,
         command: Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
-        self.call_in(Some(permit), command, until).await
+        let _in_flight = self.load.in_flight(1);
+        let exchange = self.exchange(self.node.call(command), permit, until).await?;
+        self.check_let_in(std::slice::from_ref(&exchange.value))?;
+        Ok(exchange)
     }
 
     /// Sends a pipeline and waits for its answers until then. There is an answer to each command.
@@ -399,18 +402,6 @@ impl Connection {
     fn spoil(&self) {
         self.proven.store(false, Ordering::Relaxed);
         self.retire();
-    }
-
-    async fn call_in(
-        self: &Arc<Self>,
-        permit: Option<Permit<'_>>,
-        command: Command,
-        until: Moment,
-    ) -> Result<Exchange<Reply>, Failure> {
-        let _in_flight = self.load.in_flight(1);
-        let exchange = self.exchange(self.node.call(command), permit, until).await?;
-        self.check_let_in(std::slice::from_ref(&exchange.value))?;
-        Ok(exchange)
     }
 
     async fn queue(

@@ -151,7 +151,7 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// Goes on until there is an answer.
-    pub(crate) async fn run(mut self) -> Result<Answer, CallError> {
+    pub(crate) async fn run(&mut self) -> Result<Answer, CallError> {
         loop {
             if let Some(address) = self.destination()? {
                 let attempt = self.attempt(&address).await;
@@ -388,7 +388,7 @@ impl<'a> InFlightCall<'a> {
                 },
             )
         } else {
-            connection.call_with(permit, command, self.deadline).await
+            connection.call_with(Some(permit), command, self.deadline).await
         };
         match outcome {
             Ok(exchange) => self.hear(connection, exchange, deletes),

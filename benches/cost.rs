@@ -1,0 +1,128 @@
+//! What pairs of taking and giving back a free lock cost the client, to be counted by another
+//! program: `cargo bench -p rwlease-bench --bench cost -- [native|redis|fred] [locks|bare]
+//! [write|read] [tasks] [pairs] [threads]`. It prints the processor time of a pair.
+//!
+//! All of the pairs (ten more of each task than were wanted), and nothing else, run in
+//! [`measured`], so that instructions are counted alike however busy the machine is:
+//!
+//! ```console
+//! $ cargo bench -p rwlease-bench --features valgrind --bench cost --no-run
+//! $ valgrind --tool=callgrind --collect-atstart=no --toggle-collect='cost::measured*' \
+//!       target/release/deps/cost-* native locks write 64 6400
+//! $ callgrind_annotate --inclusive=yes callgrind.out.*
+//! ```
+//!
+//! Calls of `malloc` and of `tokio::runtime::task::raw::poll` are allocations and wake-ups;
+//! `strace -c` counts system calls.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub
+)]
+
+#[path = "common/mod.rs"]
+mod common;
+#[path = "common/lock.rs"]
+mod lock;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use common::{Bare, Kind, SameScripts};
+use lock::Lock;
+use rwlease::{Locks, ReadGuard, RwLock, WriteGuard};
+use support::{Backend, Cluster, Shape};
+use tokio::runtime::{Builder, Runtime};
+
+/// Pairs of each task that are not timed. Programs that count [`measured`] see them, too.
+const WARM_UP: usize = 10;
+
+fn main() {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
+    let mut word = |usual: &str| words.next().unwrap_or_else(|| usual.into());
+    let backend = match &*word("native") {
+        "redis" => Backend::Redis,
+        "fred" => Backend::Fred,
+        _ => Backend::Native,
+    };
+    let (side, kind) = (word("locks"), word("write"));
+    let tasks = word("64").parse().expect("a number of tasks");
+    let pairs: usize = word("20000").parse().expect("a number of pairs");
+    let runtime = match word("1").parse().expect("a number of threads") {
+        1 => Builder::new_current_thread().enable_all().build(),
+        threads => Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
+    };
+    let runtime = runtime.expect("a runtime");
+    let cluster = runtime.block_on(Cluster::start_with(Shape::of(3, 0))).expect("a cluster");
+    let names = (0..tasks).map(|task| format!("bench{task}"));
+    let kind = if kind == "read" { Kind::Read } else { Kind::Write };
+    if side == "bare" {
+        let bare = runtime.block_on(Bare::connect(backend, &cluster));
+        let lock = |name| SameScripts(bare.clone(), kind, format!("rwlease:{name}").into());
+        return count(&runtime, &names.map(lock).collect::<Vec<_>>(), pairs);
+    }
+    let urls = cluster.urls();
+    let locks = runtime.block_on(backend.connect(Locks::builder(), &urls)).expect("a connection");
+    let locks = names.map(|name| locks.rwlock(name).expect("a name"));
+    match kind {
+        Kind::Read => count(&runtime, &locks.map(Read).collect::<Vec<_>>(), pairs),
+        _ => count(&runtime, &locks.map(Write).collect::<Vec<_>>(), pairs),
+    }
+}
+
+fn count<L: Lock>(runtime: &Runtime, locks: &[L], pairs: usize) {
+    measured(runtime, locks, WARM_UP);
+    let each = pairs / locks.len();
+    let before = processor_time();
+    measured(runtime, locks, each);
+    let spent = processor_time() - before;
+    println!("{:.2} us a pair", spent * 1e6 / (each * locks.len()) as f64);
+}
+
+#[inline(never)]
+fn measured<L: Lock>(runtime: &Runtime, locks: &[L], each: usize) {
+    runtime.block_on(run(locks, each));
+}
+
+/// A task for each lock, and so many pairs of each.
+async fn run<L: Lock>(locks: &[L], each: usize) {
+    let pairs = |lock: L| async move {
+        for _ in 0..each {
+            L::release(lock.take().await).await;
+        }
+    };
+    let tasks: Vec<_> = locks.iter().map(|lock| tokio::spawn(pairs(lock.clone()))).collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+/// Of this process, in seconds.
+fn processor_time() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
+}
+
+macro_rules! ours {
+    ($name:ident, $take:ident, $guard:ident) => {
+        #[derive(Clone)]
+        struct $name(RwLock);
+
+        impl Lock for $name {
+            type Held = $guard;
+
+            async fn take(&self) -> $guard {
+                self.0.$take().await.expect("not taken")
+            }
+
+            async fn release(held: $guard) {
+                held.release().await.expect("not released");
+            }
+        }
+    };
+}
+
+ours!(Read, read, ReadGuard);
+ours!(Write, write, WriteGuard);
