@@ -10,8 +10,8 @@ use crate::support::{
     Backend, Result, Sentinels, ServerSettings, WaitLimit, Watch, renewed, until_waiting,
 };
 
-/// Longer than a failover after a death.
-const LEASE: Duration = Duration::from_secs(45);
+/// Longer than a failover after a death, of which elections may be tried several times.
+const LEASE: Duration = Duration::from_secs(90);
 
 /// The chosen backend, if it knows sentinels.
 fn backend() -> Backend {

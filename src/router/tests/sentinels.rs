@@ -33,8 +33,8 @@ fn servers() -> Fakes {
     fakes
 }
 
-async fn connect_by(fakes: &Fakes, sentinels: &[&str]) -> Result<Arc<Router>, CallError> {
-    let settings = RouterSettings {
+fn settings_by(fakes: &Fakes, sentinels: &[&str]) -> RouterSettings {
+    RouterSettings {
         sentinels: Some(SentinelSettings {
             master: "m".into(),
             nodes: sentinels.iter().map(|host| address(host)).collect(),
@@ -43,7 +43,11 @@ async fn connect_by(fakes: &Fakes, sentinels: &[&str]) -> Result<Arc<Router>, Ca
         // What is found is found otherwise.
         refresh_interval: Duration::from_secs(3600),
         ..RouterSettings::default()
-    };
+    }
+}
+
+async fn connect_by(fakes: &Fakes, sentinels: &[&str]) -> Result<Arc<Router>, CallError> {
+    let settings = settings_by(fakes, sentinels);
     Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings).await
 }
 
@@ -105,6 +109,28 @@ async fn calls_go_to_the_master_that_is_named() {
     let watched = Watched::new().await;
     watched.call(1).await.unwrap();
     assert_eq!(watched.calls(), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_sentinels_tell_is_translated() {
+    let fakes = Fakes::new(&[]);
+    fakes.set_alone("a.out");
+    let run_id = Some("a.out-0123456789abcdef");
+    for (outside, id) in [("s1.out", "s1"), ("s2.out", "s2"), ("s3.out", "s3")] {
+        let sentinel = FakeSentinel { id: Some(id), run_id, ..knows(1, "a") };
+        fakes.set_sentinel(outside, sentinel);
+    }
+    let settings = RouterSettings {
+        address_translator: Some(Arc::new(|host, port| (format!("{host}.out"), port))),
+        ..settings_by(&fakes, &["s1.out"])
+    };
+    let clock = TestClock::start();
+    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
+    let deadline = clock.now().after(Duration::from_secs(1));
+    assert_eq!(router.call(&call("k"), deadline).await.unwrap().address, address("a.out"));
+    for outside in ["s1.out", "s2.out", "s3.out"] {
+        assert!(fakes.count(outside, "SENTINEL") > 0, "{outside}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
