@@ -17,6 +17,9 @@ pub const AFTERMATH: Duration = Duration::from_secs(3);
 /// How much longer a lease lasts by its server's clock than its holder believes.
 const AT_MOST_OFF: Duration = Duration::from_millis(500);
 
+/// How long after a contact a client grants by itself.
+const FRESH: Duration = Duration::from_secs(3);
+
 /// A clone is the same book.
 #[derive(Clone, Debug)]
 pub struct Book {
@@ -40,6 +43,8 @@ struct Pages {
     spoilt: BTreeSet<usize>,
     /// The greatest token that a server said it has given out, of each lock.
     fences: BTreeMap<usize, u64>,
+    /// When a server said last that this client holds the lock.
+    contacts: BTreeMap<(usize, String), Duration>,
     chronicle: Chronicle,
     /// Requests under way: the locks, and since when. Those of a client that crashes stay.
     asking: BTreeMap<u64, (Vec<usize>, Duration)>,
@@ -234,6 +239,39 @@ impl Book {
                 format!("{claim:?} after {fence}")
             });
         }
+    }
+
+    /// A server has told this client that it holds.
+    pub fn saw_contact(&self, lock: usize, client: &str) {
+        let now = self.court.now();
+        self.pages.lock().unwrap().contacts.insert((lock, client.to_owned()), now);
+    }
+
+    /// A client grants a lock by itself, at once, only if it has heard from the server of late.
+    pub fn check_contact(&self, lock: usize, since: Duration, client: &str) {
+        let now = self.court.now();
+        let last = self.pages.lock().unwrap().contacts.get(&(lock, client.to_owned())).copied();
+        if since == now && last.is_none_or(|last| now - last > FRESH) {
+            self.court.accuse("no grant without contact", || {
+                format!("lock {lock} by {client} after {last:?}")
+            });
+        }
+    }
+
+    /// A guard has ended.
+    pub fn check_over(&self, watch: &LeaseWatch) {
+        if watch.is_held() {
+            self.court
+                .accuse("a watch is over when its guard is", || format!("token {}", watch.token()));
+        }
+    }
+
+    /// Whether a user of this host writes under the lock.
+    pub fn is_written(&self, lock: usize, host: usize) -> bool {
+        let pages = self.pages.lock().unwrap();
+        pages.beliefs.values().any(|Belief { claim, .. }| {
+            (claim.lock, claim.host, claim.mode) == (lock, host, Mode::Write)
+        })
     }
 
     /// Whether a user of this host relies on the lock.

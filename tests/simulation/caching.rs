@@ -27,24 +27,28 @@ impl Users {
                 0 => {
                     let request = handle.try_read();
                     if let Some(guard) = self.tried(lock, Mode::Read, wait_limit, request).await {
+                        self.book.check_contact(lock, since, &self.locks.client_id());
                         self.read_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 1 => {
                     let request = handle.try_write();
                     if let Some(guard) = self.tried(lock, Mode::Write, wait_limit, request).await {
+                        self.book.check_contact(lock, since, &self.locks.client_id());
                         self.write_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 2..8 => {
                     let request = handle.read().timeout(timeout);
                     if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
+                        self.book.check_contact(lock, since, &self.locks.client_id());
                         self.read_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 _ => {
                     let request = handle.write().timeout(timeout);
                     if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
+                        self.book.check_contact(lock, since, &self.locks.client_id());
                         self.write_cached(rng, handle, lock, since, guard).await;
                     }
                 }
@@ -63,12 +67,15 @@ impl Users {
         guard: CachedReadGuard,
     ) {
         self.count_local(handle);
-        let number = self.believe(lock, Mode::Read, since, guard.watch());
-        self.hold_cached(rng, guard.watch(), number, false).await;
+        let (number, watch) = self.believe(lock, Mode::Read, since, guard.watch());
+        self.hold_cached(rng, handle, &watch, number, false).await;
         self.book.leave(number);
-        if !self.drops(rng) {
+        if self.drops(rng) {
+            drop(guard);
+        } else {
             self.count(guard.release().await);
         }
+        self.book.check_over(&watch);
     }
 
     async fn write_cached(
@@ -80,8 +87,8 @@ impl Users {
         guard: CachedWriteGuard,
     ) {
         self.count_local(handle);
-        let number = self.believe(lock, Mode::Write, since, guard.watch());
-        self.hold_cached(rng, guard.watch(), number, true).await;
+        let (number, watch) = self.believe(lock, Mode::Write, since, guard.watch());
+        self.hold_cached(rng, handle, &watch, number, true).await;
         self.book.leave(number);
         if rng.u8(0..5) == 0 {
             let since = self.book.now();
@@ -89,9 +96,12 @@ impl Users {
                 self.census.count("a cached write was downgraded");
                 self.read_cached(rng, handle, lock, since, guard).await;
             }
-        } else if !self.drops(rng) {
+        } else if self.drops(rng) {
+            drop(guard);
+        } else {
             self.count(guard.release().await);
         }
+        self.book.check_over(&watch);
     }
 
     fn count_local(&self, handle: &CachedRwLock) {
@@ -107,7 +117,13 @@ impl Users {
         }
     }
 
-    fn believe(&self, lock: usize, mode: Mode, since: Duration, watch: LeaseWatch) -> u64 {
+    fn believe(
+        &self,
+        lock: usize,
+        mode: Mode,
+        since: Duration,
+        watch: LeaseWatch,
+    ) -> (u64, LeaseWatch) {
         let claim = Claim {
             lock,
             host: self.host.number(),
@@ -118,15 +134,25 @@ impl Users {
             since,
         };
         self.book.check_token(&claim);
-        self.book.enter(claim, watch)
+        (self.book.enter(claim, watch.clone()), watch)
     }
 
-    async fn hold_cached(&self, rng: &mut Rng, watch: LeaseWatch, number: u64, writes: bool) {
+    async fn hold_cached(
+        &self,
+        rng: &mut Rng,
+        handle: &CachedRwLock,
+        watch: &LeaseWatch,
+        number: u64,
+        writes: bool,
+    ) {
         let longest = [10, 300, 20_000, 400_000, 2_500_000][rng.usize(0..5)];
         for _ in 0..rng.u8(1..3) {
             self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
             if !watch.is_held() {
                 self.census.count("a cached lease was lost with a guard out");
+                if handle.local().hold.is_some() {
+                    self.census.count("a cached lease was there beside guards of a lost one");
+                }
             }
             if writes {
                 self.book.write(number);

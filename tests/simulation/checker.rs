@@ -327,6 +327,9 @@ impl Rules {
             trusts_clocks: self.trusts_clocks,
         };
         self.book.saw_fence(lock, after.fence);
+        if ["granted", "renewed"].contains(&step.status()) {
+            self.book.saw_contact(lock, step.id().get(..CLIENT).unwrap_or(""));
+        }
         if served.calls() > MOST_CALLS {
             let calls = served.calls();
             self.court.accuse("bounded work", || format!("{} made {calls} calls", step.script));

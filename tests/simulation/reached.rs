@@ -4,6 +4,9 @@ use crate::census::Census;
 use crate::checker::Step;
 use crate::hash::{CLIENT, Hash, Record};
 
+/// The place in a reply of what recalls a holder.
+const RECALLED: usize = 6;
+
 /// States that a command and its reply show.
 pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
     let Some(first) = reply.first() else { return };
@@ -140,6 +143,28 @@ fn by_caches(census: &Census, step: &Step<'_>, before: &Hash) {
     }
     let had = before.lease(id, now).filter(Record::is_cached);
     let has = after.lease(id, now).filter(Record::is_cached);
+    let tells = step.reply.get(RECALLED).is_some_and(|recalled| recalled != "-");
+    match (step.script, had, has) {
+        ("renew", Some(had), Some(_)) if tells && had.state == 'c' => {
+            census.count("a contact told of a recall");
+        }
+        ("renew", Some(_), Some(_)) if tells => {
+            census.count("a contact told of a recall without a mark");
+        }
+        ("acquire_read" | "acquire_write", None, Some(_)) if tells => {
+            census.count("what was cached was wanted when it was granted");
+        }
+        ("renew" | "acquire_read" | "acquire_write", None, Some(_))
+            if tells && step.before.is_some_and(|before| before.lease(id, now).is_some()) =>
+        {
+            census.count("what was cached was wanted when it was claimed");
+        }
+        _ => {}
+    }
+    let is_write = after.writer.as_ref().is_some_and(|(writer, _)| writer == id);
+    if step.script == "renew" && is_write && has.is_some() && after.fence >= 1_000 * (now + 1) {
+        census.count("a cached write got no tokens from a clock that was behind");
+    }
     match (step.script, had, has) {
         ("renew", Some(_), Some(_)) if after.fence > before.fence => {
             census.count("a cached write got more tokens");

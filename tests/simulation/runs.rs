@@ -162,4 +162,10 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a cached lock was plain for a while", 20),
     ("a cached lease was lost with a guard out", 1),
     ("a strict try met caches alone", 1),
+    ("a cached lease was there beside guards of a lost one", 1),
+    ("a cached write got no tokens from a clock that was behind", 20),
+    ("a contact told of a recall", 10),
+    ("a contact told of a recall without a mark", 1),
+    ("what was cached was wanted when it was granted", 10),
+    ("what was cached was wanted when it was claimed", 10),
 ];

@@ -288,7 +288,9 @@ impl World {
             let Some(hash) = self.checker.seen(lock, server) else {
                 continue;
             };
-            self.check_unused(now, lock, hash.leases(ms).filter(|(_, _, it)| it.is_cached()));
+            let for_write = hash.waiters.values().any(|waiter| waiter.mode != 'r');
+            let cached = hash.leases(ms).filter(|(_, _, it)| it.is_cached());
+            self.check_unused(now, lock, for_write, cached);
             // An upgrader of a lock that nobody holds has lost its read, and there is nothing to
             // give it.
             let waits = hash.waiters.iter().any(|(id, waiter)| {
@@ -314,6 +316,7 @@ impl World {
         &mut self,
         now: Duration,
         lock: usize,
+        for_write: bool,
         cached: impl Iterator<Item = (&'a str, bool, Record)>,
     ) {
         // A failover can bring back what was released, to a server whose clock is behind: nobody
@@ -326,7 +329,12 @@ impl World {
             let host = self.clients.host_of(id);
             if host.is_some_and(|host| !self.book.is_used(lock, host)) {
                 unused.push((lock, id.to_owned(), false));
-                unused.extend((record.state == 'c').then(|| (lock, id.to_owned(), true)));
+            }
+            // What is used is told to be, or becomes a read. What only readers want stays as it is
+            // while there is a local writer.
+            let stays = |host| !for_write && self.book.is_written(lock, host);
+            if record.state == 'c' && host.is_some_and(|host| !stays(host)) {
+                unused.push((lock, id.to_owned(), true));
             }
         }
         self.unused_since.retain(|of, _| of.0 != lock || unused.contains(of));
@@ -334,9 +342,11 @@ impl World {
             let most = if of.2 { CALLED_BACK } else { UNUSED };
             let since = *self.unused_since.entry(of.clone()).or_insert(now);
             if now - since > most {
-                self.court.accuse("what is not used is given back", || {
-                    format!("{} of lock {lock}, called back: {}, since {since:?}", of.1, of.2)
-                });
+                let rule = match of.2 {
+                    true => "a recall is obeyed",
+                    false => "what is not used is given back",
+                };
+                self.court.accuse(rule, || format!("{} of lock {lock}, since {since:?}", of.1));
             }
         }
     }

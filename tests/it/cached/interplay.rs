@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
-use std::time::Duration;
 
 use rwlease::embedded::Engine;
 use rwlease::{Cache, Fairness, LeaseWatch, Locks, Mode};
