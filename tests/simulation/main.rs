@@ -127,7 +127,7 @@ fn without_not_after_who_comes_too_late_gets_the_lock() {
 #[test]
 fn the_judge_of_histories_finds_faults_by_itself() {
     const MINTS: &str = "math.max(number('fence') + 1, us)";
-    let cases: [(&str, &[(&str, &str, &str)]); 4] = [
+    let cases: [(&str, &[mutants::Change]); 4] = [
         (
             "history: no two overlapped",
             &[("lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then")],
