@@ -132,10 +132,11 @@ fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
     })
 }
 
-/// Where nothing is due, and no message can have been lost since its client asked last.
+/// Where nothing is due, and no message has been lost.
 fn recalls_are_obeyed(model: &Model, world: &World, view: &View) -> Option<String> {
-    let Budget { lost_messages, moves, failovers, .. } = model.plan.budget;
-    if lost_messages + moves + failovers > 0 || model.is_urgent(world) {
+    let can_be_lost = |budget: &Budget| budget.lost_messages + budget.moves + budget.failovers;
+    let was_lost = can_be_lost(&world.left) < can_be_lost(&model.plan.budget);
+    if was_lost || model.is_urgent(world) {
         return None;
     }
     let is_blocked = |by: &Record| {

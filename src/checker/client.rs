@@ -67,6 +67,8 @@ pub(super) enum ClientFault {
     IgnoresRecalls,
     /// A guard has the token of the one before it.
     ReusesTokens,
+    /// A recall that comes before the grant is for nobody.
+    ForgetsEarlyRecalls,
 }
 
 /// What surrounds a client.

@@ -162,6 +162,10 @@ impl Turn<'_> {
 
     /// Somebody wants it.
     pub(super) fn called_back(&mut self, mode: Mode) {
+        let forgets = self.around.fault == Some(ClientFault::ForgetsEarlyRecalls);
+        if forgets && self.client.hold.is_none() {
+            return;
+        }
         if self.client.recall != Some(Mode::Write) {
             self.client.recall = Some(mode);
         }

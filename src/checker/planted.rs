@@ -420,6 +420,11 @@ fn who_ignores_recalls_keeps_what_it_does_not_use() {
 }
 
 #[test]
+fn who_forgets_a_recall_that_overtook_its_grant_keeps_what_it_does_not_use() {
+    is_found_in_clients(&[CR, W], RECALLS, ClientFault::ForgetsEarlyRecalls, NONE);
+}
+
+#[test]
 fn who_uses_a_token_again_is_found() {
     is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NONE);
 }

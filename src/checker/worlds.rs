@@ -326,6 +326,12 @@ mod cached {
 
     #[test]
     #[ignore = "a world of `make check`"]
+    fn two_that_cache_and_a_try() {
+        check(Plan::new("cached: CR,CR,TC", &[CR, CR, TC]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
     fn a_try_that_waits_for_what_is_only_cached() {
         check(Plan::new("cached: CR,TC,W", &[CR, TC, W]));
     }

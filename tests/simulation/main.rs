@@ -126,9 +126,8 @@ fn without_not_after_who_comes_too_late_gets_the_lock() {
 /// Each rule of the judge finds a fault in the scripts without any other rule's help.
 #[test]
 fn the_judge_of_histories_finds_faults_by_itself() {
-    type Replaced = (&'static str, &'static str, &'static str);
     const MINTS: &str = "math.max(number('fence') + 1, us)";
-    let cases: [(&str, &[Replaced]); 4] = [
+    let cases: [(&str, &[mutants::Change]); 4] = [
         (
             "history: no two overlapped",
             &[("lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then")],

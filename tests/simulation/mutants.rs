@@ -119,8 +119,11 @@ pub fn without_not_after() -> PathBuf {
     )
 }
 
-/// A copy of the scripts with these faults: a file, what is in it, and what takes its place.
-pub fn scripts_with(name: &str, faults: &[(&str, &str, &str)]) -> PathBuf {
+/// A file, what is in it, and what takes its place.
+pub type Change = (&'static str, &'static str, &'static str);
+
+/// A copy of the scripts with these faults.
+pub fn scripts_with(name: &str, faults: &[Change]) -> PathBuf {
     let folder = scratch(name);
     copy(&root().join("lua"), &folder);
     for (file, old, new) in faults {

@@ -154,7 +154,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 }
 
 fn is_for_tests(attributes: &[Attribute]) -> bool {
-    let is_test = |list: &syn::MetaList| list.tokens.to_string() == "test";
+    let words = |list: &syn::MetaList| list.tokens.to_string();
+    let is_test = |list: &syn::MetaList| {
+        words(list).split(|it: char| !it.is_alphanumeric()).any(|it| it == "test")
+    };
     let mut lists = attributes.iter().filter_map(|it| it.meta.require_list().ok());
     lists.any(|list| list.path.is_ident("cfg") && is_test(list))
 }
@@ -216,7 +219,10 @@ mod tests {
             ["!a && b>!(!a && b)", "&&>||", "!>"]
         );
         assert_eq!(found("fn f() -> &str { if let Some(a) = b { a } else { \"1\" } }"), [""; 0]);
-        assert_eq!(found("#[cfg(test)] mod tests { fn f() { g(1); } }"), [""; 0]);
+        for cfg in ["test", "all(test, feature = \"embedded\")"] {
+            let tests = format!("#[cfg({cfg})] mod tests {{ fn f() {{ g(1); }} }}");
+            assert_eq!(found(&tests), [""; 0]);
+        }
         assert_eq!(found("fn f() -> Option<u8> { None }"), [""; 0]);
         assert_eq!(found("const A: u32 = 7_000u32;"), ["7_000u32>7001u32", "7_000u32>6999u32"]);
     }
