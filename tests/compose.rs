@@ -61,7 +61,7 @@ macro_rules! on_its_servers {
     };
 }
 
-const LOCKS: [Test; 13] = with_lock_tests! { on_two_clients!() };
+const LOCKS: [Test; 14] = with_lock_tests! { on_two_clients!() };
 
 const MOVES: [Test; 10] = on_its_servers! {
     scripts_are_sent_where_they_are_unknown

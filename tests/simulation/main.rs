@@ -35,6 +35,7 @@ mod sample;
 #[path = "../judge/search.rs"]
 mod search;
 mod shrink;
+mod succession;
 mod users;
 mod watchdog;
 mod weather;

@@ -57,6 +57,8 @@ impl Users {
                 0 => self.crowd(&mut rng, lock).await,
                 1..5 => self.several(&mut rng).await,
                 40..45 => self.reenter(&mut rng, lock).await,
+                45..48 => self.take_up(&mut rng).await,
+                48..50 => self.campaign(&mut rng, lock).await,
                 _ => self.request(&mut rng, lock).await,
             }
         }
@@ -164,6 +166,7 @@ impl Users {
             token: guard.token().unwrap_or(0),
             is_replicated: false,
             is_shared: writes,
+            is_handed: false,
             since,
         };
         let number = self.book.enter(claim, Arc::clone(&guard));
@@ -293,6 +296,7 @@ impl Users {
                     ErrorKind::Unavailable => "unavailable",
                     ErrorKind::Refused => "refused by the server",
                     ErrorKind::Cancelled => "cancelled by shutdown",
+                    ErrorKind::Lost => "a ticket was refused",
                     _ => "another error",
                 });
                 None
@@ -307,9 +311,16 @@ impl Users {
             return self.upgrade(rng, held, number, guard).await;
         }
         self.book.leave(number);
-        if rng.u8(0..12) == 0 {
-            self.book.keep(guard.id().to_string());
-            return self.count_kept(guard.keep().await);
+        match rng.u8(0..12) {
+            0 => {
+                self.book.keep(guard.id().to_string());
+                return self.count_kept(guard.keep().await);
+            }
+            1 => {
+                let id = guard.id().to_string();
+                return self.hand_on(rng, held.lock, id, guard.into_ticket()).await;
+            }
+            _ => {}
         }
         if !self.drops(rng) {
             self.count(guard.release().await);
@@ -405,6 +416,9 @@ impl Users {
         } else if next == 2 && rng.bool() {
             self.book.keep(guard.id().to_string());
             self.count_kept(guard.keep().await);
+        } else if next == 3 && rng.bool() {
+            let id = guard.id().to_string();
+            self.hand_on(rng, held.lock, id, guard.into_ticket()).await;
         } else if !self.drops(rng) {
             self.count(guard.release().await);
         }
@@ -458,6 +472,7 @@ impl Users {
             token: lease.token(),
             is_replicated: held.is_replicated,
             is_shared: held.was_writer || lease.mode() == Some(Mode::Write),
+            is_handed: false,
             since: held.since,
         };
         self.book.enter(claim, lease.clone())
