@@ -21,7 +21,7 @@
 -- @include head
 -- @include prelude
 
-local not_after, lease, token = whole(2, 0, NEVER), whole(4, 1, LONGEST), whole(7, 1, MOST_EXACT)
+local not_after, lease, asked = whole(2, 0, NEVER), whole(4, 1, LONGEST), whole(7, 1, MOST_EXACT)
 if #KEYS ~= 1 or #ARGV ~= 7 then
   return refuse('count')
 elseif not not_after then
@@ -32,12 +32,12 @@ elseif not lease then
   return refuse('lease')
 elseif ARGV[5] ~= 'r' and ARGV[5] ~= 'w' then
   return refuse('mode')
-elseif not token then
+elseif not asked then
   return refuse('token')
 elseif not_after > 0 and now > not_after then
   return reply('stale', 0)
 end
-local taker, mode, holder = ARGV[3], ARGV[5], ARGV[6]
+local taker, how, holder = ARGV[3], ARGV[5], ARGV[6]
 local names = { 'writer', 'readers', 'waiters', 'r:' .. holder, 'r:' .. taker, 'q:' .. taker, 'revoked', 'cached' }
 
 -- @include hash
@@ -49,14 +49,14 @@ local names = { 'writer', 'readers', 'waiters', 'r:' .. holder, 'r:' .. taker, '
 
 -- What an acquisition holds by this token and in this mode: state, deadline, a reader's index.
 local function held(id)
-  if mode == 'w' then
+  if how == 'w' then
     local writes, state, deadline, minted = writing()
-    if writes == id and minted == token then
+    if writes == id and minted == asked then
       return state, deadline
     end
   else
     local alive, state, deadline, minted, index = reading(id)
-    if alive and minted == token then
+    if alive and minted == asked then
       return state, deadline, index
     end
   end
@@ -77,12 +77,12 @@ local function end_wait_for_upgrade()
 end
 
 local function rename(deadline, index)
-  if mode == 'w' then
-    return write(taker, 'h', deadline, token)
+  if how == 'w' then
+    return write(taker, 'h', deadline, asked)
   end
   end_wait_for_upgrade()
   put('r:' .. holder, false)
-  put('r:' .. taker, record('h', deadline, token, index))
+  put('r:' .. taker, record('h', deadline, asked, index))
   put('i:' .. index, taker)
   cover(deadline)
 end
@@ -93,14 +93,14 @@ return answer(function()
     return strange
   end
   local state, deadline, index = held(taker)
-  if state and mode == 'w' then
-    write(taker, state, deadline, token) -- as it stands: this came before
+  if state and how == 'w' then
+    write(taker, state, deadline, asked) -- as it stands: this came before
   elseif state then
-    put_reader(taker, state, deadline, token, index)
+    put_reader(taker, state, deadline, asked, index)
   elseif not is_known() then
     state, deadline, index = held(holder)
     if state == 'h' or state == 'g' then
-      deadline = claimed_until(deadline, token, lease)
+      deadline = claimed_until(deadline, asked, lease)
       rename(deadline, index)
     else
       state = nil
@@ -108,7 +108,7 @@ return answer(function()
   end
   settle(true)
   if state then
-    return reply('granted', more, token, deadline)
+    return reply('granted', more, asked, deadline)
   end
   return reply('lost', more)
 end)

@@ -13,12 +13,13 @@ use support::{Cluster, Error, Result, Sentinels, Shape};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "axum_handler",
     "blocking",
     "cache_refresh",
     "cached_config",
     "fenced_store",
+    "hand_on",
     "leader_election",
     "run_once",
 ];

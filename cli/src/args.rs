@@ -130,6 +130,15 @@ pub struct Run {
     #[arg(long, group = "mode")]
     pub write: bool,
 
+    /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET: it has the time of a lease
+    /// to take the lock up, and this process neither renews nor releases it
+    #[arg(long)]
+    pub hand_on: bool,
+
+    /// Take up the lock that RWLEASE_TICKET stands for, instead of waiting for it
+    #[arg(long, conflicts_with = "mode")]
+    pub take_up: bool,
+
     /// The longest time to wait for the lock, such as 30s; 0s does not wait at all [default: no
     /// limit]
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -161,7 +170,8 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   rwlease run backup -- pg_dump -f all.sql
   rwlease run --timeout 0s nightly -- ./report       leave at once if another has it
-  rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'";
+  rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'
+  rwlease run --hand-on backup -- sh -c 'rwlease run --take-up backup -- ./dump &'";
 
 #[derive(clap::Args)]
 #[command(

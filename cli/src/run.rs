@@ -2,6 +2,7 @@
 
 mod command;
 mod deadlines;
+mod hand_on;
 mod held;
 mod terminal;
 mod waiting;
@@ -36,6 +37,7 @@ const TOKEN: &str = "RWLEASE_TOKEN";
 
 pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
+    let ticket = args.take_up.then(|| hand_on::ticket_of(&args.name)).transpose()?;
     // Heard from here on, so that none can end this process while it holds.
     let mut signals = Signals::passed_on()?;
     let wait_limit = WaitLimit::of(&args);
@@ -44,7 +46,13 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
         locks = wait_limit.within(servers.connect(), NO_ANSWER) => locks?,
     };
     let lock = locks.rwlock(&args.name)?;
-    let held = wait_for(&locks, &lock, &args, &wait_limit, &deadlines, &mut signals).await?;
+    let held = match ticket {
+        Some(ticket) => hand_on::take_up(&locks, &ticket, &args, &wait_limit, &mut signals).await?,
+        None => wait_for(&locks, &lock, &args, &wait_limit, &deadlines, &mut signals).await?,
+    };
+    if args.hand_on {
+        return hand_on::run(&locks, held, &args, &mut signals).await;
+    }
     let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
     let was_held = held.lease().is_held();
     let given_back = give_back(&args.name, held, &mut signals).await;
@@ -192,7 +200,8 @@ async fn run_under(
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
-    let started = Command::start(&args.command, TOKEN, lease.token()).await;
+    let token = (TOKEN, lease.token().to_string());
+    let started = Command::start(&args.command, [token]).await;
     let mut command =
         started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
     loop {
@@ -218,7 +227,7 @@ async fn run_under(
                     return end_of_all(lease, deadlines, &mut command).await;
                 }
                 Event::Ended(status) => return Ok(Ended::ByItself(status)),
-                Event::Stopped(signal) => stopped(&mut command, signal, lease),
+                Event::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
             },
             signal = signals.next() => command.signal(signal),
             () = lease.lost() => {}
@@ -248,13 +257,13 @@ async fn end_of_all(
 }
 
 /// The command was stopped: since it wants the terminal, or somebody typed Ctrl-Z.
-fn stopped(command: &mut Command, signal: Signal, lease: &Lease) {
+fn stopped(command: &mut Command, signal: Signal, may_go_on: impl Fn() -> bool) {
     match signal {
         Signal::SIGTTIN | Signal::SIGTTOU if command.lend_terminal() => {}
         Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
             command.stop_with_it();
             // Back again, maybe much later: is there still a lock to go on under?
-            if lease.is_held() {
+            if may_go_on() {
                 command.go_on();
             }
         }

@@ -11,6 +11,7 @@ mod support;
 mod counter;
 mod doctor;
 mod generated;
+mod handing_on;
 mod losing;
 mod python;
 mod queries;

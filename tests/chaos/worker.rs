@@ -252,7 +252,7 @@ impl Bench {
             let id = self.log.request(orders.names.len() + number, Mode::Write);
             let name = &orders.keepers[number];
             let wanted = Wanted { id, name, mode: Mode::Write, tries: false };
-            let taken = self.plain(&wanted, hold).await;
+            let taken = self.lead(&wanted, hold).await;
             self.over(id, taken).await;
         }
     }
@@ -290,6 +290,16 @@ impl Bench {
                 self.release(wanted.id, &held, guard.release()).await;
             }
         }
+        Ok(())
+    }
+
+    /// The long holds are those of leaders, and every worker is a candidate.
+    async fn lead(&self, wanted: &Wanted<'_>, hold: Duration) -> LockResult<()> {
+        let leader = self.locks.leader(wanted.name)?;
+        let lead = leader.campaign().replicas(self.orders.replicas).timeout(LONG).await?;
+        let held = Held::Plain(lead.clone());
+        self.write(wanted, &held, hold).await;
+        self.release(wanted.id, &held, lead.resign()).await;
         Ok(())
     }
 

@@ -199,6 +199,31 @@ pub async fn tokens_rise(one: &Locks, other: &Locks) {
     }
 }
 
+pub async fn a_held_lock_is_handed_on(one: &Locks, other: &Locks) {
+    for write in [false, true] {
+        let lock = one.rwlock("handed on").unwrap();
+        let (token, ticket) = match write {
+            true => {
+                let guard = lock.write().await.unwrap();
+                (guard.token(), guard.into_ticket().await.unwrap())
+            }
+            false => {
+                let guard = lock.read().await.unwrap();
+                (guard.token(), guard.into_ticket().await.unwrap())
+            }
+        };
+        let text = ticket.to_string();
+        let guard = other.take_up(&text.parse().unwrap()).lease(Duration::from_secs(3)).await;
+        let guard = guard.unwrap();
+        assert_eq!(guard.token(), token);
+        assert_eq!(one.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
+        renewed(&guard, 2).await.unwrap();
+        assert!(lock.try_write().await.unwrap().is_none());
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        assert_eq!(other.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
+    }
+}
+
 pub async fn the_lead_is_handed_on_and_watched(one: &Locks, other: &Locks) {
     let (mine, theirs) = (one.leader("elected").unwrap(), other.leader("elected").unwrap());
     let mut watch = theirs.watch().every(Duration::from_millis(10));

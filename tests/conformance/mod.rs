@@ -32,6 +32,7 @@ macro_rules! with_lock_tests {
             leases_are_renewed_for_as_long_as_they_are_held
             tokens_rise
             the_lead_is_handed_on_and_watched
+            a_held_lock_is_handed_on
             many_tasks_exclude_each_other
             shutdown_gives_everything_back
             what_makes_no_sense_is_refused

@@ -25,6 +25,8 @@ mod cached;
 #[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
+#[cfg(feature = "embedded")]
+mod handing_on;
 mod holding;
 mod leading;
 #[cfg(feature = "embedded")]

@@ -103,7 +103,7 @@ fn a_ticket_that_was_taken_by_force_is_refused() {
     let mut lab = Lab::new();
     let ann = lab.read("ann1").granted();
     lab.wait_write("w1").queued();
-    lab.force();
+    lab.force().status();
     assert_eq!(lab.take_up("ann1", "r", ann.token, "eve1").status(), "lost");
     assert_eq!(lab.state().writes(), Some(id("w1")));
 }
@@ -115,7 +115,7 @@ fn a_revoked_lease_is_taken_up_and_keeps_its_deadline() {
         let mut lab = Lab::new();
         let request = if read { Request::read("ann1") } else { Request::write("ann1") };
         let ann = lab.request(&request).granted();
-        lab.revoke();
+        lab.revoke().status();
         lab.pass(100);
         let mode = if read { "r" } else { "w" };
         assert_eq!(twice(&mut lab, &args("ann1", mode, ann.token, "bob1")).granted(), ann);

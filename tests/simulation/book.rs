@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard};
+use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard, Ticket};
 
 use crate::census::Census;
 use crate::chronicle::Chronicle;
@@ -30,7 +30,7 @@ pub struct Book {
     is_strict: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
     next: u64,
@@ -50,6 +50,8 @@ struct Pages {
     asking: BTreeMap<u64, (Vec<usize>, Duration)>,
     /// Acquisitions that their holders have left to the end of their leases.
     kept: BTreeSet<String>,
+    /// Locks that were handed on, on their way to whoever takes them up.
+    tickets: Vec<(usize, Ticket)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,6 +121,8 @@ pub struct Claim {
     pub is_replicated: bool,
     /// Readers of its host may have its token too.
     pub is_shared: bool,
+    /// It was taken up, with the token of the lease that was handed on.
+    pub is_handed: bool,
     /// When it was requested.
     pub since: Duration,
 }
@@ -171,6 +175,21 @@ impl Book {
 
     pub fn is_kept(&self, id: &str) -> bool {
         self.pages.lock().unwrap().kept.contains(id)
+    }
+
+    /// Somebody may take this up.
+    pub fn post(&self, lock: usize, ticket: Ticket) {
+        self.pages.lock().unwrap().tickets.push((lock, ticket));
+    }
+
+    /// The ticket that was posted first, if there is one; it may be left there.
+    pub fn ticket(&self, leaves: bool) -> Option<(usize, Ticket)> {
+        let mut pages = self.pages.lock().unwrap();
+        let first = pages.tickets.first().cloned();
+        if first.is_some() && !leaves {
+            pages.tickets.remove(0);
+        }
+        first
     }
 
     /// The time of the run.
@@ -254,6 +273,16 @@ impl Book {
         if since == now && last.is_none_or(|last| now - last > FRESH) {
             self.court.accuse("no grant without contact", || {
                 format!("lock {lock} by {client} after {last:?}")
+            });
+        }
+    }
+
+    /// A server has named a leader of this term.
+    pub fn check_term(&self, lock: usize, term: u64) {
+        let fence = self.pages.lock().unwrap().fences.get(&lock).copied().unwrap_or(0);
+        if term > fence {
+            self.court.accuse("no term is past the last one of its server", || {
+                format!("lock {lock}: {term} after {fence}")
             });
         }
     }
@@ -408,22 +437,19 @@ impl Book {
 
 impl Pages {
     fn new(is_peaceful: bool) -> Pages {
-        let (beliefs, next, doubtful_until, stores, spoilt, fences, asking, kept) =
-            Default::default();
-        let chronicle = Chronicle::new(is_peaceful);
-        Pages { beliefs, next, doubtful_until, stores, spoilt, fences, chronicle, asking, kept }
+        Pages { chronicle: Chronicle::new(is_peaceful), ..Pages::default() }
     }
 
     fn record(&mut self, belief: &Belief, is_strict: bool) {
         let Belief { claim, granted, seen, .. } = belief;
-        // From one that is not trusted only its token protects.
-        if belief.is_late || (belief.is_doubtful && !is_strict) {
-            self.chronicle.attempted(claim.lock, claim.since, *seen);
+        let id = belief.held.id();
+        let is_kept = id.as_ref().is_some_and(|id| self.kept.contains(id));
+        let stays = if is_kept { belief.held.remaining() + AT_MOST_OFF } else { Duration::ZERO };
+        // From one that is not trusted only its token protects. One that was taken up goes on with
+        // another's.
+        if belief.is_late || claim.is_handed || (belief.is_doubtful && !is_strict) {
+            self.chronicle.attempted(claim.lock, claim.since, *seen + stays);
         } else {
-            let id = belief.held.id();
-            let is_kept = id.as_ref().is_some_and(|id| self.kept.contains(id));
-            let stays =
-                if is_kept { belief.held.remaining() + AT_MOST_OFF } else { Duration::ZERO };
             self.chronicle.held(id, claim, (*granted, *seen), stays);
         }
     }

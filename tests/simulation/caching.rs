@@ -131,6 +131,7 @@ impl Users {
             token: watch.token(),
             is_replicated: false,
             is_shared: true,
+            is_handed: false,
             since,
         };
         self.book.check_token(&claim);

@@ -105,6 +105,17 @@ impl Step<'_> {
         self.args.first().copied().unwrap_or("")
     }
 
+    /// Whether it takes up what another acquisition held.
+    pub fn takes_up(&self, id: &str) -> bool {
+        self.script == "take_up" && self.id() == id
+    }
+
+    /// The acquisition that has this one's lease after it: another one took it up, or none did.
+    pub fn heir_of<'b>(&'b self, id: &'b str) -> &'b str {
+        let hands_on = self.script == "take_up" && self.status() == "granted";
+        if hands_on && self.args.get(3) == Some(&id) { self.id() } else { id }
+    }
+
     /// The ticket that an acquire comes back with.
     pub fn ticket(&self) -> Option<u64> {
         self.args.get(6).filter(|_| self.script.starts_with("acquire"))?.parse().ok()
@@ -305,7 +316,9 @@ impl Rules {
         }
         let before = before.filter(|before| !has_ended(before));
         let (not_after, args) = match args {
-            [not_after, args @ ..] if script.contains("acquire") || script == "upgrade" => {
+            [not_after, args @ ..]
+                if script.contains("acquire") || matches!(script, "upgrade" | "take_up") =>
+            {
                 (text(not_after).parse().unwrap_or(0), args)
             }
             _ => (0, args),
@@ -365,7 +378,7 @@ impl Rules {
         if !expected.iter().any(|expected| error.starts_with(expected)) {
             self.court.accuse("no script fails", || format!("{script}: {error}"));
         }
-        let never_refused = ["release", "renew", "pump", "downgrade"];
+        let never_refused = ["release", "renew", "pump", "downgrade", "take_up"];
         if error.starts_with("-OOM") && never_refused.contains(&script) {
             self.court.accuse("a full memory refuses only what takes a lock", || {
                 format!("{script}: {error}")
@@ -390,6 +403,7 @@ impl Rules {
             .filter(|(id, _, record)| {
                 self.granted.insert((step.lock, (*id).to_owned(), record.token))
             })
+            .filter(|(id, _, _)| !step.takes_up(id)) // that has the token of the other
             .map(|(_, _, record)| record.token)
             .collect();
         minted.sort_unstable();

@@ -21,7 +21,7 @@ const GONE_IN_PEACE: Duration = Duration::from_secs(1);
 /// How many pieces of each lock's history are searched as well.
 const PIECES: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Chronicle {
     locks: BTreeMap<usize, History>,
     /// Where each acquisition's holds are: the lock, and their places.
@@ -34,8 +34,7 @@ pub struct Chronicle {
 
 impl Chronicle {
     pub fn new(is_peaceful: bool) -> Chronicle {
-        let (locks, places, told) = Default::default();
-        Chronicle { locks, places, is_peaceful, told }
+        Chronicle { is_peaceful, ..Chronicle::default() }
     }
 
     /// Somebody held until then, by a lease of this acquisition, if it was one lease. It `stays` for

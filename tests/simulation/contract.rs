@@ -15,7 +15,7 @@ const MOST_MINTED: u64 = 17;
 const BLOCK: u64 = 1_024;
 
 /// The scripts that let in whoever can go.
-const PUMPS: [&str; 8] = [
+const PUMPS: [&str; 9] = [
     "acquire_read",
     "acquire_write",
     "release",
@@ -23,6 +23,7 @@ const PUMPS: [&str; 8] = [
     "pump",
     "downgrade",
     "upgrade",
+    "take_up",
     "force_release",
 ];
 
@@ -44,7 +45,8 @@ pub fn check(court: &Court, step: &Step<'_>) {
 
 /// A request for a lock says until when it is good, be it the first or the second of two.
 fn check_lateness(court: &Court, step: &Step<'_>) {
-    let requests = step.script.starts_with("acquire") || step.script == "upgrade";
+    let requests =
+        step.script.starts_with("acquire") || matches!(step.script, "upgrade" | "take_up");
     let is_late = (1..step.now).contains(&step.not_after);
     if requests && is_late && step.status() != "stale" {
         court.accuse("who comes too late gets nothing", || {
@@ -155,12 +157,13 @@ fn check_pump(court: &Court, step: &Step<'_>) {
 fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     let lock = step.lock;
     for (id, writes, record) in before.leases(step.now) {
-        let is_mine = step.id() == id;
+        let heir = step.heir_of(id);
+        let is_mine = step.id() == heir;
         let ends = step.script == "release" && is_mine && step.args.len() == 1;
         if ends || step.script == "force_release" || (before.forced < step.after.forced) {
             continue;
         }
-        let after = step.after.lease(id, step.now);
+        let after = step.after.lease(heir, step.now);
         if after.is_none_or(|after| after.deadline < record.deadline) {
             court.accuse("no lease is shortened", || {
                 format!(
@@ -318,6 +321,16 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == id);
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
         }
+        // The old one has nothing any more, and the new one what it had.
+        ("take_up", "granted") => {
+            let token = |record: Record| record.token.to_string() == step.args[4];
+            let from = before.lease(step.args[3], step.now);
+            step.says(has)
+                && has.is_some_and(token)
+                && (from.is_some_and(token) || had.is_some_and(token))
+                && step.after.lease(step.args[3], step.now).is_none_or(|left| !token(left))
+        }
+        ("take_up", "lost") => had == has,
         (_, "stale") => before.says_the_same(step.after) || !step.after.exists,
         // Whoever holds by a newer token than the one that was named is not concerned.
         (_, "forced") => {

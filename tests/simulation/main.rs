@@ -37,6 +37,7 @@ mod sample;
 mod shrink;
 mod source;
 mod strangers;
+mod succession;
 mod users;
 mod watchdog;
 mod weather;

@@ -58,7 +58,15 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
     Target {
         name: "lib",
         arguments: &["--lib"],
-        tests: &["client::", "router::", "protocol::", "retry::", "leader::", "blocking::"],
+        tests: &[
+            "client::",
+            "router::",
+            "protocol::",
+            "retry::",
+            "leader::",
+            "ticket::",
+            "blocking::",
+        ],
     },
     Target {
         name: "it",
@@ -70,6 +78,7 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
             "quorum::embedded::",
             "cached::",
             "leading::campaigns::",
+            "handing_on::",
         ],
     },
 ];

@@ -52,7 +52,7 @@ impl Queues {
             .leases(step.now)
             .filter(|(id, writes, _)| {
                 let had = before.leases(step.now).find(|(other, _, _)| other == id);
-                had.is_none_or(|(_, wrote, _)| *writes && !wrote)
+                had.is_none_or(|(_, wrote, _)| *writes && !wrote) && !step.takes_up(id)
             })
             .map(|(id, writes, _)| (id, writes))
             .collect();

@@ -57,6 +57,8 @@ impl Users {
                 0 => self.crowd(&mut rng, lock).await,
                 1..5 => self.several(&mut rng).await,
                 40..45 => self.reenter(&mut rng, lock).await,
+                45..48 => self.take_up(&mut rng).await,
+                48..50 => self.campaign(&mut rng, lock).await,
                 _ => self.request(&mut rng, lock).await,
             }
         }
@@ -164,6 +166,7 @@ impl Users {
             token: guard.token().unwrap_or(0),
             is_replicated: false,
             is_shared: writes,
+            is_handed: false,
             since,
         };
         let number = self.book.enter(claim, Arc::clone(&guard));
@@ -293,6 +296,7 @@ impl Users {
                     ErrorKind::Unavailable => "unavailable",
                     ErrorKind::Refused => "refused by the server",
                     ErrorKind::Cancelled => "cancelled by shutdown",
+                    ErrorKind::Lost => "a ticket was refused",
                     _ => "another error",
                 });
                 None
@@ -306,13 +310,15 @@ impl Users {
         if rng.u8(0..6) == 0 {
             return self.upgrade(rng, held, number, guard).await;
         }
-        let keeps = rng.u8(0..12) == 0;
-        if keeps {
-            self.book.keep(guard.id().to_string());
+        let next = rng.u8(0..12);
+        if next < 2 {
+            self.book.keep(guard.id().to_string()); // its client forgets it
         }
         self.book.leave(number);
-        if keeps {
-            return self.count_kept(guard.keep().await);
+        match next {
+            0 => return self.count_kept(guard.keep().await),
+            1 => return self.hand_on(rng, held.lock, guard.into_ticket()).await,
+            _ => {}
         }
         if !self.drops(rng) {
             self.give_back(guard.id().to_string(), guard.release()).await;
@@ -388,9 +394,10 @@ impl Users {
         let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, true).await;
         let next = rng.u8(0..6);
-        let keeps = next == 2 && rng.bool();
-        if keeps {
-            self.book.keep(guard.id().to_string());
+        let (keeps, hands_on) = (next == 2 && rng.bool(), next == 3 && rng.bool());
+        let id = guard.id().to_string();
+        if keeps || hands_on {
+            self.book.keep(id.clone());
         }
         self.book.leave(number);
         if next == 0 {
@@ -411,8 +418,10 @@ impl Users {
             }
         } else if keeps {
             self.count_kept(guard.keep().await);
+        } else if hands_on {
+            self.hand_on(rng, held.lock, guard.into_ticket()).await;
         } else if !self.drops(rng) {
-            self.give_back(guard.id().to_string(), guard.release()).await;
+            self.give_back(id, guard.release()).await;
         }
     }
 
@@ -464,6 +473,7 @@ impl Users {
             token: lease.token(),
             is_replicated: held.is_replicated,
             is_shared: held.was_writer || lease.mode() == Some(Mode::Write),
+            is_handed: false,
             since: held.since,
         };
         self.book.enter(claim, lease.clone())

@@ -14,6 +14,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until};
 
+use super::hand_on::TICKET;
 use super::terminal::Terminal;
 use crate::signals;
 
@@ -42,12 +43,15 @@ pub enum Event {
 }
 
 impl Command {
-    /// `token` is put into its environment by that name.
-    pub async fn start(words: &[OsString], name: &str, token: u64) -> io::Result<Command> {
+    /// These are put into its environment, and a ticket that this process had is not.
+    pub async fn start(
+        words: &[OsString],
+        environment: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> io::Result<Command> {
         let children = unix::signal(SignalKind::child())?;
         let terminal = Terminal::of_this_process();
         let mut command = process::Command::new(&words[0]);
-        command.args(&words[1..]).env(name, token.to_string());
+        command.args(&words[1..]).env_remove(TICKET).envs(environment);
         command.process_group(0).kill_on_drop(true);
         let mut spawning = spawn_blocking(move || command.spawn());
         let child = loop {

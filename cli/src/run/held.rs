@@ -1,6 +1,8 @@
 //! A lock that is acquired in either mode.
 
-use rwlease::{Acquire, Error, Guard, Lease, ReadGuard, Released, Result, RwLock, WriteGuard};
+use rwlease::{
+    Acquire, Error, Guard, Lease, ReadGuard, Released, Result, RwLock, TakenUp, Ticket, WriteGuard,
+};
 
 use crate::args::Run;
 use crate::exit::{Failure, TRY_LATER};
@@ -43,10 +45,26 @@ impl Held {
         }
     }
 
+    pub async fn into_ticket(self) -> Result<Ticket> {
+        match self {
+            Held::Read(guard) => guard.into_ticket().await,
+            Held::Write(guard) => guard.into_ticket().await,
+        }
+    }
+
     pub async fn release(self) -> Result<Released> {
         match self {
             Held::Read(guard) => guard.release().await,
             Held::Write(guard) => guard.release().await,
+        }
+    }
+}
+
+impl From<TakenUp> for Held {
+    fn from(taken: TakenUp) -> Held {
+        match taken {
+            TakenUp::Read(guard) => Held::Read(guard),
+            TakenUp::Write(guard) => Held::Write(guard),
         }
     }
 }

@@ -167,6 +167,8 @@ pub(super) struct Habits {
     /// How far a token is raised, us; and one in so many farther than it may be.
     pub(super) raised_by: u64,
     pub(super) far_raises: u32,
+    /// One in so many questions whether an acquisition holds is a take-up instead; 0 for none.
+    pub(super) take_ups: u32,
     /// Of ten requests and renewals, so many ask for a cached lock; and of ten first calls, so many
     /// are tries that wait for cached holders alone.
     pub(super) cached: u32,
@@ -198,6 +200,7 @@ impl Calls {
             long_leases: 50,
             raised_by: 3_000_000,
             far_raises: 8,
+            take_ups: 4,
             cached: 3,
         };
         Calls::with(rng, habits)
@@ -330,8 +333,8 @@ impl Calls {
                 let waits = self.rng.bool();
                 self.demand("upgrade", &known, token, waits, now)
             }
-            18 if self.rng.bool() => call("holds", &known, &[id]),
-            18 => self.take_up(&known, now),
+            18 if self.takes_up() => self.take_up(&known, now),
+            18 => call("holds", &known, &[id]),
             _ => {
                 let by_us = match self.rng.u32(..self.habits.far_raises) {
                     0 => 100_000_000,
@@ -445,6 +448,10 @@ impl Calls {
         };
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         Call { script, keys, args }
+    }
+
+    fn takes_up(&mut self) -> bool {
+        self.habits.take_ups > 0 && self.rng.u32(..self.habits.take_ups) == 0
     }
 
     fn is_cached(&mut self) -> bool {

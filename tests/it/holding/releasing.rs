@@ -67,6 +67,27 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     assert_eq!(soon("the release", releasing).await.unwrap().unwrap(), Released::Unknown);
 }
 
+/// The second attempt of the same take-up is no second taker.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_take_up_whose_answer_was_lost_is_repeated() {
+    let server = Single::start().await.unwrap();
+    let proxy = Proxy::start(&server).await.unwrap();
+    let (one, other) =
+        (connect(&[server.url()]).await.unwrap(), connect(&[proxy.url()]).await.unwrap());
+    let lock = one.rwlock("lost answer").unwrap();
+    // The server knows the script by now.
+    let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
+    other.take_up(&ticket).await.unwrap().release().await.unwrap();
+    for cut in [Cut::BeforeIt, Cut::AfterIt] {
+        let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
+        let sprung = proxy.trap(digest("take_up"), cut);
+        let guard = other.take_up(&ticket).await.unwrap();
+        sprung.await.unwrap();
+        assert_eq!(guard.token(), ticket.token());
+        assert_eq!(guard.release().await.unwrap(), Released::Released, "{cut:?}");
+    }
+}
+
 #[test]
 fn guards_can_be_dropped_anywhere() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -59,6 +59,7 @@ impl Round<'_> {
             long_leases: 1_000,
             raised_by: one_of([100, 10_000, 300_000]),
             far_raises: 30,
+            take_ups: 0, // they have no usual path, and make no state that others do not
             cached: one_of([0, 0, 3]) as u32,
         };
         let (mut pace, mut by_holders) = (one_of([2, 20, 60]), one_of([200, 500, 4_000]) as u32);

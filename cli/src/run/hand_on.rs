@@ -1,0 +1,94 @@
+//! Handing the held lock on to the command, and taking up one that was handed on.
+
+use rwlease::{Locks, Ticket};
+
+use super::command::{Command, Event};
+use super::held::Held;
+use super::{LEAVING, NO_ANSWER, TOKEN, WaitLimit, cannot_run, exit_of, stopped, told_to_end};
+use crate::args::Run;
+use crate::exit::{Exit, Failure};
+use crate::signals::Signals;
+
+/// What the command finds the ticket by. Other users see the arguments of a process, and not its
+/// environment.
+pub const TICKET: &str = "RWLEASE_TICKET";
+
+/// The ticket in the environment, which must be one of this lock.
+pub fn ticket_of(name: &str) -> Result<Ticket, Failure> {
+    let text = std::env::var(TICKET).map_err(|_| {
+        Failure::usage(format!("no ticket in {TICKET}; `rwlease run --hand-on` puts one there"))
+    })?;
+    let ticket: Ticket = text.parse().map_err(|_| {
+        Failure::usage(format!("what is in {TICKET} is no ticket; take it over as it is"))
+    })?;
+    match ticket.name() == name {
+        true => Ok(ticket),
+        false => {
+            let of = ticket.name();
+            let message = format!("the ticket in {TICKET} is of the lock `{of}`; name that one");
+            Err(Failure::usage(message))
+        }
+    }
+}
+
+/// Takes up the lock.
+pub async fn take_up(
+    locks: &Locks,
+    ticket: &Ticket,
+    args: &Run,
+    wait_limit: &WaitLimit,
+    signals: &mut Signals,
+) -> Result<Held, Failure> {
+    let taking = async {
+        let taken = locks.take_up(ticket).lease(args.lease).replicas(args.replicas).await;
+        taken.map(Held::from).map_err(Failure::from)
+    };
+    let outcome = tokio::select! {
+        exit = told_to_end(signals) => Err(exit.into()),
+        held = wait_limit.within(taking, NO_ANSWER) => held,
+    };
+    if outcome.is_err() {
+        locks.shutdown(LEAVING).await;
+    }
+    outcome
+}
+
+/// Runs the command, which has the lock from here on.
+pub async fn run(
+    locks: &Locks,
+    held: Held,
+    args: &Run,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let ticket = tokio::select! {
+        exit = told_to_end(signals) => Err(exit.into()),
+        ticket = held.into_ticket() => ticket.map_err(Failure::from),
+    };
+    let ticket = match ticket {
+        Ok(ticket) => ticket,
+        Err(failure) => {
+            locks.shutdown(LEAVING).await;
+            return Err(failure);
+        }
+    };
+    let environment = [(TOKEN, ticket.token().to_string()), (TICKET, ticket.to_string())];
+    let mut command = match Command::start(&args.command, environment).await {
+        Ok(command) => command,
+        Err(error) => {
+            if let Ok(guard) = locks.take_up(&ticket).await {
+                let _ = guard.release().await;
+            }
+            return Err(cannot_run(&args.command[0].to_string_lossy(), &error));
+        }
+    };
+    loop {
+        tokio::select! {
+            biased;
+            event = command.event() => match event? {
+                Event::Ended(status) => return Ok(exit_of(status)),
+                Event::Stopped(signal) => stopped(&mut command, signal, || true),
+            },
+            signal = signals.next() => command.signal(signal),
+        }
+    }
+}

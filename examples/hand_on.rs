@@ -1,0 +1,36 @@
+//! A front end locks an order, checks it, and hands the held lock on to a worker with the job: nobody
+//! gets in between, and the worker's writes have the same fencing token.
+
+mod common;
+
+use rwlease::{Locks, Result, Ticket};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let front = common::connect().await?;
+    // A process of its own, elsewhere; in this process, the same servers.
+    let worker = match std::env::var_os("RWLEASE_URL") {
+        Some(_) => common::connect().await?,
+        None => front.clone(),
+    };
+    let job = accept(&front).await?;
+    work(&worker, &job).await
+}
+
+/// Gives the job, with the lock that goes with it. The job must be as secret as the lock.
+async fn accept(locks: &Locks) -> Result<String> {
+    let held = locks.rwlock("order:{42}")?.write().await?;
+    println!("front end: order 42 is checked, token {}", held.token());
+    Ok(held.into_ticket().await?.to_string())
+}
+
+async fn work(locks: &Locks, job: &str) -> Result<()> {
+    let ticket: Ticket = job.parse()?;
+    let guard = locks.take_up(&ticket).await?;
+    println!("worker: order 42 is being shipped, token {}", guard.token());
+    if let Err(error) = locks.take_up(&ticket).await {
+        println!("worker: a second delivery of the job: {error}");
+    }
+    guard.release().await?;
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! Handing a held lock on to another client, on servers in this process.
+
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, TakenUp, Ticket};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::until_waiting;
+
+const LEASE: Duration = Duration::from_secs(9);
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(600);
+
+async fn client(engine: &Engine) -> Locks {
+    Locks::builder().lease(LEASE).connect_embedded(engine).await.unwrap()
+}
+
+async fn clients() -> (Engine, Locks, Locks) {
+    let engine = Engine::new();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    (engine, one, other)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_becomes_a_ticket_and_the_ticket_another_clients_guard() {
+    let (_engine, one, other) = clients().await;
+    for name in ["order:{42}", "with a space", "Größe"] {
+        let held = one.rwlock(name).unwrap().write().await.unwrap();
+        let (lease, id, token) = (held.clone(), held.id().to_owned(), held.token());
+        let text = held.into_ticket().await.unwrap().to_string();
+        assert_eq!(lease.state(), LeaseState::Lost, "whoever watches it is told to stop");
+        assert!(!one.knows(&id), "nothing of it is left to do");
+
+        let ticket: Ticket = text.parse().unwrap();
+        assert_eq!((ticket.name(), ticket.mode(), ticket.token()), (name, Mode::Write, token));
+        let guard = other.take_up(&ticket).await.unwrap();
+        assert!(matches!(guard, TakenUp::Write(_)));
+        assert_eq!((guard.name(), guard.token()), (name, token));
+        assert!(guard.id() != id && guard.id().starts_with(&other.client_id()));
+        sleep(3 * LEASE).await;
+        assert_eq!(guard.state(), LeaseState::Held, "it is renewed");
+        assert!(one.rwlock(name).unwrap().try_read().await.unwrap().is_none());
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let next = one.rwlock(name).unwrap().try_write().await.unwrap().unwrap();
+        assert!(next.token() > token);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_is_handed_on_beside_others() {
+    let (_engine, one, other) = clients().await;
+    let lock = one.rwlock("shared").unwrap();
+    let beside = lock.read().await.unwrap();
+    let ticket = lock.read().await.unwrap().into_ticket().await.unwrap();
+    assert_eq!(ticket.mode(), Mode::Read);
+    let TakenUp::Read(guard) = other.take_up(&ticket).await.unwrap() else {
+        panic!("it was a read");
+    };
+    assert!(lock.try_write().await.unwrap().is_none());
+    beside.release().await.unwrap();
+    let writing = guard.upgrade().await.unwrap();
+    assert!(writing.token() > ticket.token());
+    assert_eq!(writing.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_taken_up_once() {
+    let (_engine, one, other) = clients().await;
+    let ticket = one.rwlock("once").unwrap().write().await.unwrap().into_ticket().await.unwrap();
+    let guard = other.take_up(&ticket).await.unwrap();
+    for again in [&one, &other] {
+        let error = again.take_up(&ticket).await.unwrap_err();
+        assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some("once")));
+    }
+    assert!(guard.is_held());
+    let ticket = guard.into_ticket().await.unwrap();
+    let guard = one.take_up(&ticket).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(other.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_takers_one_has_it() {
+    let (engine, one, _) = clients().await;
+    let ticket = one.rwlock("race").unwrap().write().await.unwrap().into_ticket().await.unwrap();
+    let mut takers = Vec::new();
+    for _ in 0..20 {
+        let (locks, ticket) = (client(&engine).await, ticket.clone());
+        takers.push(tokio::spawn(async move { locks.take_up(&ticket).await }));
+    }
+    let mut taken = Vec::new();
+    for taker in takers {
+        match taker.await.unwrap() {
+            Ok(guard) => taken.push(guard),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Lost),
+        }
+    }
+    assert_eq!(taken.len(), 1);
+    assert!(taken[0].is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_that_nobody_takes_up_ends_with_its_lease() {
+    let (engine, one, other) = clients().await;
+    let lock = one.rwlock("late").unwrap();
+    let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
+    let since_1970 = ticket.deadline().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(since_1970, Duration::from_millis(engine.now().as_millis() as u64) + LEASE);
+    assert!(one.shutdown(LONG).await.is_empty(), "it is not released by its old client");
+    let waits = other.rwlock("late").unwrap();
+    assert!(waits.try_read().await.unwrap().is_none());
+    let began = Instant::now();
+    let next = timeout(LONG, waits.write()).await.unwrap().unwrap();
+    assert!(began.elapsed() > LEASE / 2, "not before its end");
+    let error = other.take_up(&ticket).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert!(next.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_ticket_is_refused() {
+    let (engine, one, other) = clients().await;
+    let ticket = one.rwlock("forged").unwrap().write().await.unwrap().into_ticket().await.unwrap();
+    let text = ticket.to_string();
+    let parts: Vec<&str> = text.split(':').collect();
+    let id = other.rwlock("elsewhere").unwrap().write().await.unwrap().id().to_owned();
+    let token = (ticket.token() + 1).to_string();
+    for (at, part) in [(1, "r"), (2, id.as_str()), (3, token.as_str()), (5, "other")] {
+        let mut parts = parts.clone();
+        parts[at] = part;
+        let forged: Ticket = parts.join(":").parse().unwrap();
+        let error = other.take_up(&forged).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{part}");
+    }
+    let elsewhere = Locks::builder().prefix("elsewhere:").connect_embedded(&engine).await.unwrap();
+    assert_eq!(elsewhere.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
+    let too_short = other.take_up(&ticket).lease(Duration::from_millis(1));
+    assert_eq!(too_short.await.unwrap_err().kind(), ErrorKind::Invalid);
+    drop(other.take_up(&ticket).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_taker_chooses_its_own_lease() {
+    let (_engine, one, other) = clients().await;
+    let lock = one.rwlock("lease").unwrap();
+    let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
+    let taking = other.take_up(&ticket).lease(10 * LEASE).renewal(rwlease::Renewal::Manual);
+    let guard = taking.timeout(LONG).await.unwrap();
+    assert!(guard.remaining() > 9 * LEASE);
+    sleep(11 * LEASE).await;
+    assert_eq!(guard.state(), LeaseState::Lost);
+
+    let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
+    let guard = other.take_up(&ticket).max_hold(2 * LEASE).await.unwrap();
+    timeout(4 * LEASE, guard.lost()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_keep_their_place() {
+    let (_engine, one, other) = clients().await;
+    let lock = one.rwlock("queue").unwrap();
+    let held = lock.write().await.unwrap();
+    let waits = other.rwlock("queue").unwrap();
+    let waiting = tokio::spawn(async move { waits.write().await });
+    until_waiting(&lock, 1).await.unwrap();
+    let ticket = held.into_ticket().await.unwrap();
+    let guard = other.take_up(&ticket).await.unwrap();
+    assert_eq!(lock.status().await.unwrap().waiters, 1);
+    guard.release().await.unwrap();
+    let next = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert!(next.token() > ticket.token());
+}
+
+/// The read is handed on as a read, and nobody goes on waiting for its upgrade.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_was_given_up_is_ended_first() {
+    let (_engine, one, other) = clients().await;
+    let lock = one.rwlock("upgrade").unwrap();
+    let beside = other.rwlock("upgrade").unwrap().read().await.unwrap();
+    let reading = lock.read().await.unwrap();
+    let refused = reading.upgrade().timeout(Duration::from_secs(1)).await.unwrap_err();
+    let ticket = refused.into_guard().into_ticket().await.unwrap();
+    assert_eq!(ticket.mode(), Mode::Read);
+    assert_eq!(lock.status().await.unwrap().waiters, 0);
+    beside.release().await.unwrap();
+    let guard = other.take_up(&ticket).await.unwrap();
+    assert_eq!(guard.mode(), Some(Mode::Read));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_or_revoked_is_not_handed_on() {
+    let (_engine, one, other) = clients().await;
+    let lock = one.rwlock("lost").unwrap();
+    let held = lock.write().lease(LEASE).renewal(rwlease::Renewal::Manual).await.unwrap();
+    sleep(LEASE).await;
+    assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Lost);
+    let held = lock.write().await.unwrap();
+    lock.force_release().await.unwrap();
+    assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Lost);
+    let held = lock.write().await.unwrap();
+    lock.revoke().await.unwrap();
+    let error = held.into_ticket().await.unwrap_err();
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some("lost")));
+    // It was released: nobody has to wait for the end of its lease.
+    let next = timeout(LEASE / 3, other.rwlock("lost").unwrap().write()).await.unwrap().unwrap();
+    // What is revoked later may still be taken up, and be released, but is not made longer.
+    let ticket = next.into_ticket().await.unwrap();
+    lock.revoke().await.unwrap();
+    let guard = one.take_up(&ticket).await.unwrap();
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let held = lock.write().await.unwrap();
+    one.shutdown(LONG).await;
+    assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(one.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_told_later() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let hasty = || Locks::builder().lease(LEASE).call_timeout(Duration::from_secs(1));
+    let one = hasty().connect_embedded(&engine).await.unwrap();
+    let other = hasty().connect_embedded(&engine).await.unwrap();
+    let lock = one.rwlock("silent").unwrap();
+    let held = lock.write().await.unwrap();
+    engine.faults().pause(0);
+    assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    engine.faults().resume(0);
+    let held = timeout(LEASE / 2, lock.write()).await.unwrap().unwrap();
+    let ticket = held.into_ticket().await.unwrap();
+    engine.faults().pause(0);
+    assert_eq!(other.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    engine.faults().resume(0);
+    // It was carried out late or not at all: either way the lock is free by the end of the lease.
+    drop(timeout(2 * LEASE, lock.write()).await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_half_way_it_is_released() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let lock = one.rwlock("dropped").unwrap();
+    let held = lock.write().await.unwrap();
+    engine.faults().pause(0);
+    timeout(Duration::from_millis(10), held.into_ticket()).await.unwrap_err();
+    engine.faults().resume(0);
+    let held = timeout(LEASE / 2, lock.write()).await.unwrap().unwrap();
+    let ticket = held.into_ticket().await.unwrap();
+    engine.faults().pause(0);
+    timeout(Duration::from_millis(10), other.take_up(&ticket).into_future()).await.unwrap_err();
+    engine.faults().resume(0);
+    // The ticket was used up and the lock released, or it stands: its lease ends it.
+    drop(timeout(2 * LEASE, lock.write()).await.unwrap().unwrap());
+}
+
+/// An attempt to acquire that had no answer could be carried out after the take-up, and take the
+/// lock once more for an acquisition that nobody has any more.
+#[tokio::test(start_paused = true)]
+async fn what_is_in_doubt_is_waited_for() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let lock = one.rwlock("doubt").unwrap();
+    let sure = lock.write().await.unwrap();
+    let began = Instant::now();
+    let ticket = sure.into_ticket().await.unwrap();
+    assert!(began.elapsed() < Duration::from_millis(500), "nothing is in doubt");
+    other.take_up(&ticket).await.unwrap().release().await.unwrap();
+
+    engine.faults().pause(0);
+    let acquiring = tokio::spawn(async move { lock.write().await.unwrap() });
+    sleep(Duration::from_millis(100)).await;
+    engine.faults().kill_connections(0);
+    engine.faults().resume(0);
+    let held = timeout(LONG, acquiring).await.unwrap().unwrap();
+    let began = Instant::now();
+    let ticket = held.into_ticket().await.unwrap();
+    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(other.take_up(&ticket).await.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_few_replicas_take_nothing_up() {
+    let engine = Engine::builder().masters(1).build();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let lock = one.rwlock("replicas").unwrap();
+    let held = lock.write().replicas(1).await.unwrap();
+    let ticket = held.into_ticket().await.unwrap();
+    engine.faults().hold_back(1);
+    let error = other.take_up(&ticket).replicas(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    // It was taken up, and is released.
+    let held = timeout(LEASE / 2, lock.write()).await.unwrap().unwrap();
+    held.release().await.unwrap();
+    engine.faults().catch_up(1);
+    let held = lock.write().replicas(1).await.unwrap();
+    engine.faults().hold_back(1);
+    assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    drop(timeout(LEASE / 2, lock.write()).await.unwrap().unwrap());
+}
+
+/// A replica took over that had heard of the take-up: the guard goes on, and the ticket is used up.
+#[tokio::test(start_paused = true)]
+async fn what_replicas_confirmed_is_taken_up_once_across_a_failover() {
+    let engine = Engine::builder().masters(1).build();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let held = one.rwlock("failover").unwrap().write().replicas(1).await.unwrap();
+    let ticket = held.into_ticket().await.unwrap();
+    let guard = other.take_up(&ticket).replicas(1).await.unwrap();
+    engine.faults().promote(0, 0).unwrap();
+    assert_eq!(one.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
+    sleep(2 * LEASE).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}

@@ -1,0 +1,102 @@
+//! Users that follow one another: leaders of an election, and holders that hand a held lock on.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use rwlease::{Mode, Ticket};
+
+use crate::book::Claim;
+use crate::plan::{Fault, LEASES_MS};
+use crate::users::{Held, Users, name};
+
+impl Users {
+    /// Stands for the election that this lock is, and leads: a writer by another name, beside the
+    /// others. The leader that a server names has a term that the server has given out.
+    pub async fn campaign(&self, rng: &mut Rng, lock: usize) {
+        let leader = self.locks.leader(name(lock)).unwrap();
+        let lease = Duration::from_millis(rng.u64(LEASES_MS));
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let since = self.book.now();
+        let lead = if rng.u8(0..4) == 0 {
+            let request = leader.try_campaign().lease(lease);
+            self.tried(lock, Mode::Write, wait_limit, request.into_future()).await
+        } else {
+            let timeout = Duration::from_millis(rng.u64(20..6_000));
+            let request = leader.campaign().lease(lease).timeout(timeout);
+            self.asked(&[lock], wait_limit, request.into_future()).await
+        };
+        let Some(lead) = lead else { return };
+        self.census.count("led");
+        let held = Held { lock, is_replicated: false, was_writer: false, since };
+        let number = self.enter(held, &lead);
+        self.hold(rng, &lead, number, true).await;
+        if rng.u8(0..3) == 0
+            && let Ok(Some(current)) = leader.current().await
+        {
+            self.census.count("a leader was named");
+            self.book.check_term(lock, current.term);
+        }
+        self.book.leave(number);
+        if !self.drops(rng) {
+            self.count(lead.resign().await);
+        }
+    }
+
+    /// Leaves the lock to whoever takes it up, unless it loses interest first.
+    pub async fn hand_on(
+        &self,
+        rng: &mut Rng,
+        lock: usize,
+        handing: impl Future<Output = rwlease::Result<Ticket>> + Send,
+    ) {
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..50_000)));
+        if let Some(ticket) = self.within(wait_limit, Box::pin(handing)).await {
+            self.census.count("handed on");
+            self.book.post(lock, ticket);
+        }
+    }
+
+    /// Takes up what somebody has handed on: of this client or of another. A copy of the ticket may
+    /// be used again, and is refused.
+    pub async fn take_up(&self, rng: &mut Rng) {
+        let Some((lock, ticket)) = self.book.ticket(rng.u8(0..4) == 0) else {
+            return;
+        };
+        let since = self.book.now();
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..50_000)));
+        let request = self.locks.take_up(&ticket).lease(Duration::from_millis(rng.u64(LEASES_MS)));
+        let taken = self.asked(&[lock], wait_limit, request.into_future()).await;
+        // Its history is the one of the lease that was handed on.
+        self.book.attempted(lock, since);
+        let Some(guard) = taken else {
+            return;
+        };
+        self.census.count("taken up");
+        let claim = Claim {
+            lock,
+            host: self.host.number(),
+            mode: ticket.mode(),
+            token: ticket.token(),
+            is_replicated: false,
+            is_shared: true,
+            is_handed: true,
+            since,
+        };
+        let number = self.book.enter(claim, (*guard).clone());
+        self.hold(rng, &guard, number, ticket.mode() == Mode::Write).await;
+        let hands_on = rng.u8(0..4) == 0;
+        if hands_on {
+            self.book.keep(guard.id().to_string());
+        }
+        self.book.leave(number);
+        if hands_on {
+            return self.hand_on(rng, lock, guard.into_ticket()).await;
+        }
+        if !self.drops(rng) {
+            self.count(guard.release().await);
+        }
+    }
+}
