@@ -325,9 +325,9 @@ mod cached {
     }
 
     #[test]
-    #[ignore = "a world of `make check`"]
+    #[ignore = "a world of `DEEP=1 make check`"]
     fn two_that_cache_and_a_try() {
-        check(Plan::new("cached: CR,CR,TC", &[CR, CR, TC]));
+        check_deep(Plan::new("deep: CR,CR,TC", &[CR, CR, TC]));
     }
 
     #[test]
