@@ -67,20 +67,11 @@ local function is_known()
   return get('r:' .. taker) or get('q:' .. taker) or writing() == taker
 end
 
-local function end_wait_for_upgrade()
-  local entry = waiter(holder)
-  if entry then
-    put('upgrader', false)
-    forget(entry)
-    tally(entry, -1)
-  end
-end
-
+-- The pump ends the wait of an upgrader that reads no more.
 local function rename(deadline, index)
   if how == 'w' then
     return write(taker, 'h', deadline, asked)
   end
-  end_wait_for_upgrade()
   put('r:' .. holder, false)
   put('r:' .. taker, record('h', deadline, asked, index))
   put('i:' .. index, taker)
