@@ -151,7 +151,7 @@ fn the_judge_of_histories_finds_faults_by_itself() {
         let found = first_violation(|seed| Plan {
             faults: BTreeSet::new(),
             is_quorum: false,
-            only: "history: ",
+            only: rule,
             caching: 0.0,
             scripts: Some(scripts.clone()),
             ..Plan::from_seed(seed)
