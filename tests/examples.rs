@@ -13,7 +13,7 @@ use support::{Cluster, Error, Result, Sentinels, Shape};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "axum_handler",
     "blocking",
     "cache_refresh",
@@ -21,6 +21,7 @@ const EXAMPLES: [&str; 7] = [
     "fenced_store",
     "leader_election",
     "run_once",
+    "semaphore",
 ];
 
 /// That needs them, or no server at all.

@@ -42,12 +42,13 @@ mod mutex;
 mod request;
 mod runner;
 mod rwlock;
+mod semaphore;
 mod together;
 
 pub use guard::{
     CachedReadGuard, CachedWriteGuard, Leadership, MultiGuard, MutexGuard, QuorumGuard, ReadGuard,
-    ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard, Upgrade, UpgradeError,
-    WriteGuard,
+    ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard, SemaphoreGuard, Upgrade,
+    UpgradeError, WriteGuard,
 };
 pub use leader::{Leader, LeaderWatch};
 pub use lease::Lease;
@@ -55,4 +56,5 @@ pub use locks::{Listing, Locks};
 pub use mutex::Mutex;
 pub use request::Request;
 pub use rwlock::{CachedRwLock, RwLock};
+pub use semaphore::Semaphore;
 pub use together::{Quorum, Reentrant};

@@ -25,7 +25,7 @@ pub(crate) async fn take(
     options: &LeaseOptions,
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let goal = Goal::Take(mode, options.fairness);
+    let goal = options.permits.map_or(Goal::Take(mode, options.fairness), Goal::Permits);
     let now = client.clock.now();
     let acquisition = client.register(lock, State::new(goal, options, policy, now))?;
     let mut request = Request::new(client, acquisition.clone(), mode, now);

@@ -45,7 +45,7 @@ pub(super) fn acquire(
     let scripts = TwoKeyScripts::built_in();
     let (script, [read, write]) = match acquire.goal {
         Goal::Take(Mode::Read, _) => (&scripts.acquire_read, [&lock.key, other_key]),
-        Goal::Take(Mode::Write, _) | Goal::Upgrade { .. } => {
+        Goal::Take(Mode::Write, _) | Goal::Upgrade { .. } | Goal::Permits(_) => {
             (&scripts.acquire_write, [other_key, &lock.key])
         }
     };

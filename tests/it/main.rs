@@ -40,6 +40,7 @@ mod quorum;
 mod reentry;
 mod replicas;
 mod rwlock;
+mod semaphore;
 mod slots;
 #[cfg(feature = "legacy")]
 mod two_key;

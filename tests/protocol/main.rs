@@ -29,5 +29,6 @@ mod pushing;
 mod queueing;
 mod random;
 mod rights;
+mod semaphore;
 mod shapes;
 mod strange;

@@ -134,6 +134,7 @@ impl Acquiring {
         match self.goal {
             Goal::Take(mode, _) => mode,
             Goal::Upgrade { .. } => Mode::Write,
+            Goal::Permits(_) => Mode::Read,
         }
     }
 
@@ -199,7 +200,7 @@ impl Acquiring {
         Wait {
             // A grant is to be claimed within the longest hold, too.
             window: match self.goal {
-                Goal::Take(..) => window,
+                Goal::Take(..) | Goal::Permits(_) => window,
                 Goal::Upgrade { .. } => window.min(lease),
             },
             waiter_ttl: poll.waiter_ttl,
@@ -273,6 +274,7 @@ impl Acquiring {
                 let message = format!("{waiters} wait already, which is the limit");
                 refuse(ErrorKind::TooManyWaiters, &message)
             }
+            Acquired::Limit(limit) => Turn::Nothing(Next::Failed(self.off_limit(limit))),
             Acquired::Stale => Turn::Next(Next::Again), // it came too late
             Acquired::Conflict => refuse(
                 ErrorKind::Conflict,
@@ -345,6 +347,16 @@ impl Acquiring {
     fn was_cut_short(&self, now: Moment) -> bool {
         let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
         self.ticket > 0 && silence < BRIEF
+    }
+
+    /// The semaphore has a limit that this request cannot go by.
+    fn off_limit(&self, limit: u32) -> Error {
+        let expected = match self.goal {
+            Goal::Permits(permits) => permits.limit.to_string(),
+            Goal::Take(..) | Goal::Upgrade { .. } => "none".into(),
+        };
+        let message = format!("the semaphore's limit is {limit}, and not {expected}");
+        Error::limit_mismatch(message, limit)
     }
 
     /// Rests until the next poll.
