@@ -98,7 +98,7 @@ pub fn without_not_after() -> PathBuf {
     let folder = scratch("without_not_after");
     copy(&root().join("lua"), &folder);
     for (file, check) in [
-        ("lib/simple.lua", "not_after >= now"),
+        ("lib/usual.lua", "not_after >= now"),
         ("lib/acquire.lua", "now > demand.not_after"),
         ("upgrade.lua", "now > demand.not_after"),
     ] {
