@@ -27,6 +27,10 @@ const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
 /// Readers that are there when a plain one comes.
 const BESIDE: [usize; 3] = [1, 100, 10_000];
+/// Holders that are there when permits are taken, and given back.
+const HELD: [usize; 5] = [1, 100, 1_000, 5_000, 10_000];
+/// Of the time of a read.
+const MOST_OF_A_READ: f64 = 1.3;
 const QUEUES: [usize; 4] = [1, 100, 1_000, 10_000];
 const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "poll"];
 const ROUNDS: usize = 100;
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
     bench.waiters(&mut goals);
     bench.uncontended(most, &mut goals);
     bench.beside_cached_readers();
+    bench.semaphores(&mut goals);
     bench.inner_calls();
     bench.memory(&mut goals);
     print!("\n{goals}");
@@ -307,6 +312,46 @@ impl Bench {
             table.add([format!("{size} cached readers")].into_iter().chain(times));
         }
         print!("\n{table}");
+    }
+
+    /// Permits come and go beside so many holders of one, and readers beside as many others.
+    fn semaphores(&mut self, goals: &mut Goals) {
+        let mut best = [[[f64::INFINITY; HELD.len()]; 2]; 2];
+        let keys = HELD.map(|size| {
+            [("acquire_read", "read"), ("semaphore/acquire", "permits")].map(|(script, kind)| {
+                let key = format!("{kind}:{size}");
+                let calls: Vec<Call> = (0..size).map(|_| self.hold(script, &key).0).collect();
+                self.run(&calls);
+                key
+            })
+        });
+        for _ in 0..self.rounds {
+            for (at, [read, permits]) in keys.iter().enumerate() {
+                for (kind, key, take, give) in [
+                    (0, read, "acquire_read", "release"),
+                    (1, permits, "semaphore/acquire", "semaphore/release"),
+                ] {
+                    let (takes, ids): (Vec<_>, Vec<_>) =
+                        (0..CALLS).map(|_| self.hold(take, key)).unzip();
+                    let gives: Vec<Call> =
+                        ids.iter().map(|id| Call::new(give, key, &["-", id])).collect();
+                    for (best, calls) in best[kind].iter_mut().zip([takes, gives]) {
+                        best[at] = best[at].min(self.time(&calls));
+                    }
+                }
+            }
+        }
+        let [[read, _], permits] = best;
+        report("holders of permits", &HELD, &["acquire", "release"], &permits, goals);
+        let ratios = permits[0].iter().zip(read).map(|(permits, read)| permits / read);
+        let worst = ratios.fold(0.0, f64::max);
+        goals.at_most("an acquire of permits, of a read beside as many", MOST_OF_A_READ, worst);
+    }
+
+    fn hold(&mut self, script: &'static str, key: &str) -> (Call, String) {
+        let (id, lease) = (self.id(), LEASE.to_string());
+        let what = if script == "acquire_read" { ["f", "1"] } else { ["1", "100000"] };
+        (Call::new(script, key, &["-", "0", &id, &lease, what[0], what[1], "3x"]), id)
     }
 
     /// What commands the scripts call where nobody else wants the lock.

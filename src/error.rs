@@ -18,6 +18,7 @@ struct Inner {
     message: String,
     lock: Option<(Arc<str>, Slot)>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    limit: Option<u32>,
 }
 
 /// What to do about an [`Error`].
@@ -50,6 +51,9 @@ pub enum ErrorKind {
     CrossSlot,
     /// The lock's queue has reached its limit.
     TooManyWaiters,
+    /// The semaphore has another limit than the caller takes it to have, or than the caller needs:
+    /// [`Error::limit`] tells it.
+    LimitMismatch,
 }
 
 impl Error {
@@ -68,8 +72,25 @@ impl Error {
         self.0.lock.as_ref().map(|(_, slot)| *slot)
     }
 
+    /// The limit that the semaphore has, of a [`LimitMismatch`](ErrorKind::LimitMismatch).
+    pub fn limit(&self) -> Option<u32> {
+        self.0.limit
+    }
+
+    pub(crate) fn limit_mismatch(message: impl Into<String>, limit: u32) -> Self {
+        let mut error = Self::new(ErrorKind::LimitMismatch, message);
+        error.0.limit = Some(limit);
+        error
+    }
+
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), lock: None, source: None }))
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            lock: None,
+            source: None,
+            limit: None,
+        }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

@@ -97,7 +97,7 @@ pub use lock::cached::request::{CachedAcquire, TryCached};
 pub use lock::cached::settings::Cache;
 pub use lock::cached::watch::LeaseWatch;
 pub use lock::cached::{CachedRwLock, LocalStatus};
-pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, WriteGuard};
+pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, SemaphoreGuard, WriteGuard};
 pub use lock::leader::leadership::Leadership;
 pub use lock::leader::watch::LeaderWatch;
 pub use lock::leader::{CurrentLeader, Leader};
@@ -116,6 +116,10 @@ pub use lock::request::{Acquire, TryAcquire};
 pub use lock::retry::Retry;
 pub use lock::revoke::{ForcedRelease, Revocation};
 pub use lock::rwlock::RwLock;
+pub use lock::semaphore::Semaphore;
+pub use lock::semaphore::status::{
+    PermitHolder, PermitWaiter, SemaphoreStatus, SemaphoreStatusQuery,
+};
 pub use lock::status::{Holder, Status, StatusQuery, Waiter};
 pub use lock::take_up::{TakeUp, TakenUp};
 pub use lock::ticket::Ticket;

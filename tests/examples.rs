@@ -13,7 +13,7 @@ use support::{Cluster, Error, Result, Sentinels, Shape};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: &[&str] = &[
     "axum_handler",
     "blocking",
     "cache_refresh",
@@ -22,6 +22,7 @@ const EXAMPLES: [&str; 8] = [
     "hand_on",
     "leader_election",
     "run_once",
+    "semaphore",
 ];
 
 /// That needs them, or no server at all.
@@ -83,7 +84,7 @@ async fn on_a_cluster() -> Result {
 #[tokio::test]
 async fn behind_sentinels() -> Result {
     let sentinels = Sentinels::start().await?;
-    for example in EXAMPLES.into_iter().chain([WITH_SENTINELS]) {
+    for example in EXAMPLES.iter().copied().chain([WITH_SENTINELS]) {
         let said = run(example, Some(sentinels.url())).await?;
         assert!(!said.trim().is_empty(), "{example} says nothing");
     }

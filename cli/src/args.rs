@@ -132,12 +132,16 @@ pub struct Run {
 
     /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET: it has the time of a lease
     /// to take the lock up, and this process neither renews nor releases it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "permits")]
     pub hand_on: bool,
 
     /// Take up the lock that RWLEASE_TICKET stands for, instead of waiting for it
     #[arg(long, conflicts_with = "mode")]
     pub take_up: bool,
+
+    /// With so many permits of a semaphore that has so many, such as 2/10
+    #[arg(long, group = "mode", value_name = "N/LIMIT", value_parser = permits)]
+    pub permits: Option<Permits>,
 
     /// The longest time to wait for the lock, such as 30s; 0s does not wait at all [default: no
     /// limit]
@@ -170,6 +174,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   rwlease run backup -- pg_dump -f all.sql
   rwlease run --timeout 0s nightly -- ./report       leave at once if another has it
+  rwlease run --permits 2/10 uploads -- ./upload     ten permits on all machines, two of them
   rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'
   rwlease run --hand-on backup -- sh -c 'rwlease run --take-up backup -- ./dump &'";
 
@@ -272,6 +277,25 @@ fn in_one_line(error: &clap::Error) -> String {
     let words = complaint.split_whitespace().collect::<Vec<_>>().join(" ");
     let advice = advice.unwrap_or("see `rwlease --help`");
     format!("{words}; {advice}")
+}
+
+/// Permits of a semaphore, and its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permits {
+    pub count: u32,
+    pub limit: u32,
+}
+
+fn permits(text: &str) -> Result<Permits, String> {
+    let advice = "write it as 2/10: two permits of ten";
+    let (count, limit) = text.split_once('/').ok_or(advice)?;
+    let number = |text: &str| text.parse::<u32>().map_err(|error| format!("{error}; {advice}"));
+    let (count, limit) = (number(count)?, number(limit)?);
+    match count {
+        0 => Err(format!("no permits; {advice}")),
+        _ if count > limit => Err(format!("{count} are more than {limit}; {advice}")),
+        _ => Ok(Permits { count, limit }),
+    }
 }
 
 fn time(text: &str) -> Result<Duration, String> {

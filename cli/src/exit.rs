@@ -119,6 +119,7 @@ impl From<Error> for Failure {
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
             ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "take another name or --prefix"),
+            ErrorKind::LimitMismatch => (USAGE, "name the limit that it has: --permits N/LIMIT"),
             ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
             ErrorKind::Unavailable => {
                 (UNAVAILABLE, "see that the servers run and that --redis names them")

@@ -12,7 +12,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
-use rwlease::{ErrorKind, Lease, Locks, Released, RwLock};
+use rwlease::{ErrorKind, Lease, Locks, Released};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{self, Servers};
@@ -21,7 +21,7 @@ use crate::show;
 use crate::signals::{self, Signals};
 use command::{Command, Event};
 use deadlines::{Deadlines, Step};
-use held::Held;
+use held::{Held, Wanted};
 
 /// How long one that is told to end gives the servers to hear that it no longer waits.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -45,10 +45,10 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
         exit = told_to_end(&mut signals) => return Ok(exit),
         locks = wait_limit.within(servers.connect(), NO_ANSWER) => locks?,
     };
-    let lock = locks.rwlock(&args.name)?;
+    let wanted = Wanted::of(&locks, &args)?;
     let held = match ticket {
         Some(ticket) => hand_on::take_up(&locks, &ticket, &args, &wait_limit, &mut signals).await?,
-        None => wait_for(&locks, &lock, &args, &wait_limit, &deadlines, &mut signals).await?,
+        None => wait_for(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
     };
     if args.hand_on {
         return hand_on::run(&locks, held, &args, &mut signals).await;
@@ -72,7 +72,7 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
 /// The lock. A failure, be it by a signal, leaves no place in the queue.
 async fn wait_for(
     locks: &Locks,
-    lock: &RwLock,
+    wanted: &Wanted,
     args: &args::Run,
     wait_limit: &WaitLimit,
     deadlines: &Deadlines,
@@ -80,7 +80,7 @@ async fn wait_for(
 ) -> Result<Held, Failure> {
     let asking = async {
         loop {
-            let held = Held::ask(lock, args).await?;
+            let held = Held::ask(wanted, args).await?;
             // A grant that was handed over is short until it is claimed: the command begins with a
             // whole lease.
             if !deadlines.are_near(held.lease().remaining()) {
@@ -97,7 +97,7 @@ async fn wait_for(
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = wait_limit.within(waiting::shown(locks.client_id(), lock, args.quiet, asking), NOT_HAD) => held,
+        held = wait_limit.within(waiting::shown(locks.client_id(), wanted, args.quiet, asking), NOT_HAD) => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;

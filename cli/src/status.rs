@@ -1,9 +1,11 @@
 //! `rwlease status`.
 
+mod semaphore;
+
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use rwlease::{Holder, RwLock, Slot, Status, Waiter};
+use rwlease::{ErrorKind, Holder, Locks, RwLock, Slot, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::args::{self, Servers};
@@ -18,9 +20,10 @@ const LEAST: Duration = Duration::from_millis(10);
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 pub async fn status(servers: &Servers, args: args::Status) -> Result<Exit, Failure> {
-    let lock = servers.connect().await?.rwlock(&args.name)?;
+    let locks = servers.connect().await?;
+    let lock = locks.rwlock(&args.name)?;
     if !args.watch {
-        look(&lock, args.json).await?;
+        look(&locks, &lock, args.json).await?;
         return Ok(Exit::DONE);
     }
     let mut signals = Signals::that_end()?;
@@ -30,7 +33,7 @@ pub async fn status(servers: &Servers, args: args::Status) -> Result<Exit, Failu
         }
         let looking = async {
             // A failover is when one watches: it is told, and looked past.
-            match look(&lock, args.json).await {
+            match look(&locks, &lock, args.json).await {
                 Err(failure) if failure.may_pass() => tell(&failure.to_string()),
                 looked => looked?,
             }
@@ -44,8 +47,18 @@ pub async fn status(servers: &Servers, args: args::Status) -> Result<Exit, Failu
     }
 }
 
-async fn look(lock: &RwLock, json: bool) -> Result<(), Failure> {
-    let status = whole(lock).await?;
+async fn look(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), Failure> {
+    let status = match whole(lock).await {
+        Ok(status) => status,
+        // What is no lock may be a semaphore.
+        Err(error) if error.kind() == ErrorKind::Foreign => {
+            return match semaphore::whole(locks, lock.name()).await {
+                Ok(status) => semaphore::show(lock, &status, json),
+                Err(_) => Err(error.into()),
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
     let mut out = anstream::stdout().lock();
     if json {
         writeln!(out, "{}", in_json(lock.name(), lock.slot(), &status))?;

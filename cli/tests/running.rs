@@ -165,3 +165,35 @@ async fn options_reach_the_lock() -> Result {
     assert_eq!(ran.status, Some(69), "there is no replica: {ran:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn permits_are_shared_up_to_the_limit() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let held = ["run", "--permits", "2/3", "a", "--", "sh", "-c", "echo in; read line"];
+    let mut command = tool.command(&held);
+    command.stdin(Stdio::piped());
+    let mut holder = tool::start(command)?;
+    assert_eq!(holder.line().await?, "in");
+    for (permits, status) in [("1/3", 0), ("2/3", 75), ("1/4", 64), ("0/3", 64), ("4/3", 64)] {
+        let ran =
+            tool.run(&["run", "--permits", permits, "--timeout", "0s", "a", "--", "true"]).await?;
+        assert_eq!(ran.status, Some(status), "{permits}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), usize::from(status != 0), "{ran:?}");
+    }
+    for wrong in ["2", "x/3", "2/x", "-1/3", "2/"] {
+        let permits = format!("--permits={wrong}");
+        let ran = tool.run(&["run", &permits, "a", "--", "true"]).await?;
+        assert_eq!(ran.status, Some(64), "{wrong}: {ran:?}");
+    }
+    let both = tool.run(&["run", "--read", "--permits", "1/3", "a", "--", "true"]).await?;
+    assert_eq!(both.status, Some(64), "{both:?}");
+    let lock = tool.run(&["run", "a", "--", "true"]).await?;
+    assert_eq!(lock.status, Some(65), "it is no lock: {lock:?}");
+    let status = tool.status("a").await?;
+    assert_eq!((&status["limit"], &status["in_use"]), (&3.into(), &2.into()));
+    assert_eq!(status["holding"][0]["permits"], 2);
+    let words = tool.run(&["status", "a"]).await?.out;
+    assert!(words.contains("semaphore, 2 of 3 permits in use"), "{words}");
+    Ok(())
+}

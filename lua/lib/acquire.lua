@@ -1,6 +1,8 @@
 -- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made
 -- meanwhile.
-local demand, bad = read_demand(7)
+local demand, bad = read_demand(7, read_flags)
+
+-- @include place
 
 -- What this acquisition has, if it holds: state, deadline, token, a reader's index.
 local function held(mode)
@@ -74,46 +76,6 @@ local function take(mode)
   else
     add_reader(demand.id, claimed, deadline, token)
   end
-end
-
-local function refresh(entry)
-  local bad_place = read_place(demand)
-  if bad_place then
-    return bad_place
-  end
-  entry.seen, entry.ttl, entry.lease, entry.window = now, demand.ttl, demand.lease, demand.window
-  entry.node, entry.tag = demand.node, demand.tag
-  save(entry)
-end
-
-local function queue(mode)
-  local bad_place = read_place(demand)
-  if bad_place then
-    return bad_place
-  elseif demand.ticket == 0 and number('waiters') >= demand.limit then
-    settle(false)
-    return reply('full', more, number('waiters'))
-  end
-  -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not
-  -- come back with.
-  local last = number('ticket')
-  local ticket = demand.ticket > 0 and math.min(demand.ticket, last + LEAP) or last + 1
-  if ticket > last then
-    put('ticket', ticket)
-  end
-  link({
-    id = demand.id,
-    mode = mode,
-    ticket = ticket,
-    seen = now,
-    ttl = demand.ttl,
-    lease = demand.lease,
-    window = demand.window,
-    fairness = demand.fairness,
-    node = demand.node,
-    tag = demand.tag,
-    since = now,
-  })
 end
 
 local function holder_ends()

@@ -13,9 +13,21 @@ local function read_place(asked)
   end
 end
 
--- `at`: where the tag is. Before it are the flags and tokens of an acquire, or the token of an
--- upgrade; behind it the place, and the ticket of an acquire.
-local function read_demand(at)
+-- The flags and the tokens of an acquire. Returns an error reply if they are malformed.
+local function read_flags(asked, at)
+  local fairness, k, t = string.match(ARGV[5], '^([fr])(k?)(t?)$')
+  asked.fairness, asked.cached, asked.soft = fairness, k == 'k', t == 't'
+  asked.tokens = asked.cached and whole(6, 1, BLOCK) or ARGV[6] == '1' and 1
+  if not fairness or (asked.soft and #ARGV ~= at + 1) then
+    return refuse('flags')
+  elseif not asked.tokens then
+    return refuse('tokens')
+  end
+end
+
+-- `at`: where the tag is. Before it is what `read_own` reads, or the token of an upgrade; behind it
+-- the place, and the ticket of an acquire.
+local function read_demand(at, read_own)
   local upgrades = at == 6
   local asked = {
     not_after = whole(2, 0, NEVER),
@@ -45,13 +57,9 @@ local function read_demand(at)
       return nil, refuse('token')
     end
   else
-    local fairness, k, t = string.match(ARGV[5], '^([fr])(k?)(t?)$')
-    asked.fairness, asked.cached, asked.soft = fairness, k == 'k', t == 't'
-    asked.tokens = asked.cached and whole(6, 1, BLOCK) or ARGV[6] == '1' and 1
-    if not fairness or (asked.soft and #ARGV ~= at + 1) then
-      return nil, refuse('flags')
-    elseif not asked.tokens then
-      return nil, refuse('tokens')
+    local bad = read_own(asked, at)
+    if bad then
+      return nil, bad
     end
   end
   if #ARGV == at + 2 then

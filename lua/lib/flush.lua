@@ -126,5 +126,5 @@ local function flush(frees)
     end
   end
   changed, order, virtual, implied = {}, {}, hidden, telling
-  shape, life, found, leftover = into, ends, text, into == 'S' and string.sub(tail, 14, 14) >= '2'
+  shape, life, found, leftover = into, ends, text, (into == 'S' or into == 'P') and string.sub(tail, 14, 14) >= '2'
 end

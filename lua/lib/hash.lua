@@ -13,7 +13,7 @@ local function is_stored(field)
       or string.find(field, '^[ri]:') ~= nil
       or (leftover and (field == 'ticket' or field == 'phase' or field == 'lapsed'))
   end
-  return shape == 'Q' or (shape ~= 'N' and field == 'wide')
+  return shape == 'Q' or shape == 'P' or (shape ~= 'N' and field == 'wide')
 end
 
 local function get(field)
@@ -82,4 +82,36 @@ end
 
 local function is_idle()
   return not get('writer') and number('readers') == 0 and number('waiters') == 0
+end
+
+-- The fields that only the line tells of, as a set and in order.
+local virtual, implied = {}, {}
+
+local function imply(field, value)
+  fields[field], virtual[field], implied[#implied + 1] = value, true, field
+end
+
+-- Takes the head of the line apart, for one of these shapes: gives the shape, the last token, and
+-- the rest of the line; or nothing, and an error reply if the key is not of this kind.
+local function open_line(kinds)
+  if not line then
+    return nil, call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
+  elseif type(line) == 'table' then
+    return nil, server_error(line)
+  end
+  local version = string.sub(line, 1, 1)
+  if version ~= '2' then
+    return nil, { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKFOREIGN malformed s' }
+  end
+  local kind, ends = string.match(line, kinds)
+  if not kind or #ends < 29 then
+    malformed('s')
+  end
+  shape, found, life = kind, line, tonumber(string.sub(line, 3, 15))
+  local token = string.sub(line, 16, 31)
+  fields.fence = token
+  if tonumber(token) >= MOST_EXACT then
+    malformed('s')
+  end
+  return kind, token, string.sub(line, 32)
 end

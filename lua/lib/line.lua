@@ -1,12 +1,7 @@
 -- @layer
 -- The state line, the field `s`: the version, the shape, the end of the key's life, the last token,
 -- and what the shape says. See docs/protocol.md.
-local virtual, implied = {}, {} -- the fields that only the line tells of, as a set and in order
-
-local function imply(field, value)
-  fields[field], virtual[field], implied[#implied + 1] = value, true, field
-end
-
+local SHAPES = '^2([FWRSQ])(%d+)'
 local HOLDER = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([%w_-]+)$' -- deadline, flags, id
 local CACHED = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([kcb])([0-3])(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)([%w_-]+)$' -- and state, token
 local READERS = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- bound of the deadlines, flags, number
@@ -49,24 +44,9 @@ end
 -- Takes the line apart; of a queue it reads the fields that the caller needs at once. Returns an
 -- error reply if the key is not a lock of this protocol.
 local function open(needed)
-  if not line then
-    return call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
-  elseif type(line) == 'table' then
-    return server_error(line)
-  end
-  local version = string.sub(line, 1, 1)
-  if version ~= '2' then
-    return { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKFOREIGN malformed s' }
-  end
-  local kind, ends = string.match(line, '^2([FWRSQ])(%d+)')
-  if not kind or #ends < 29 then
-    malformed('s')
-  end
-  shape, found, life = kind, line, tonumber(string.sub(line, 3, 15))
-  local token, tail = string.sub(line, 16, 31), string.sub(line, 32)
-  fields.fence = token
-  if tonumber(token) >= MOST_EXACT then
-    malformed('s')
+  local kind, token, tail = open_line(SHAPES)
+  if not kind then
+    return token -- an error reply, unless there is no key
   elseif kind == 'W' or kind == 'R' then
     open_holder(kind, token, tail)
   elseif kind == 'S' then

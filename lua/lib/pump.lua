@@ -5,26 +5,9 @@
 -- Phase-fair: waiting writers are first in, first out, and so are waiting readers. When a write
 -- ends, the readers that wait by then go before the next writer (`phase` is the last of their
 -- tickets); when the last reader is gone, the next writer goes. The one upgrader goes before all.
-local GRANTS = 16 -- grants and dead waiters in one call
-local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few otherwise
-local LOOKS_UNBLOCKED = 2
-
-local me = false -- the acquisition that this call is made for, if it acquires the lock
+-- @include turns
 local claimed = 'h' -- the state that its claim gives it
 local block = 1 -- tokens that its write takes
-local more = 0
-local steps, looks = GRANTS, LOOKS
-local grants = {}
-
-local function mint()
-  local token = math.max(number('fence') + 1, us)
-  if token >= MOST_EXACT then
-    malformed('fence') -- the next one would be the same
-  end
-  put('fence', token)
-  cover(math.floor(token / 1000))
-  return token
-end
 
 -- Raises the last token to the end of a block that begins now: a cached write owns its tokens, from
 -- the one that it was granted by to the last one of the lock.
@@ -96,17 +79,6 @@ local function grant(entry)
   if not asks then
     grants[#grants + 1] = { entry = entry, deadline = deadline, token = token }
   end
-end
-
--- The first living waiter of a list; dead ones before it are dropped.
-local function first(mode)
-  local entry = linked(get(HEAD[mode]))
-  while entry and entry.id ~= me and not is_alive(entry) and steps > 0 do
-    unlink(entry)
-    steps = steps - 1
-    entry = linked(get(HEAD[mode]))
-  end
-  return entry
 end
 
 -- The upgrader, if it lives and still reads, and its lease may be made longer.
@@ -190,56 +162,4 @@ local function pump()
   end
 end
 
--- Takes back a grant that nobody heard, at the server where its waiter subscribed: the waiter is
--- gone.
-local function take_back(granted)
-  if granted.entry.mode == 'w' then
-    put('writer', false)
-  else
-    local _, _, _, _, index = reading(granted.entry.id)
-    remove_reader(granted.entry.id, index)
-  end
-end
-
--- Tells each client of its grants in one message: "<now> <more>", then " <id> <token> <deadline>"
--- for each. Returns true if some of them are gone and were passed over.
-local function tell()
-  local channels, messages, heard_by = {}, {}, {}
-  for _, granted in ipairs(grants) do
-    local entry = granted.entry
-    if entry.node ~= '-' then
-      local channel = '{' .. entry.tag .. '}rwlease:' .. string.sub(entry.id, 1, CLIENT)
-      if not messages[channel] then
-        channels[#channels + 1], messages[channel], heard_by[channel] = channel, format('%.0f %d', now, more), {}
-      end
-      messages[channel] = messages[channel] .. format(' %s %.0f %.0f', entry.id, granted.token, granted.deadline)
-      table.insert(heard_by[channel], granted)
-    end
-  end
-  grants = {}
-  local gone = false
-  for _, channel in ipairs(channels) do
-    if redis.pcall('SPUBLISH', channel, messages[channel]) == 0 then
-      for _, granted in ipairs(heard_by[channel]) do
-        if granted.entry.node == here and granted.entry.mode ~= 'u' then
-          take_back(granted)
-          gone = true
-        end
-      end
-    end
-  end
-  return gone
-end
-
--- The end of every script that may free something: grants, asks cached holders for the lock
--- (`call_back`, if it is given), writes, tells.
-local function settle(frees, call_back)
-  repeat
-    pump()
-    if call_back then
-      call_back()
-    end
-    flush(frees)
-    frees = true
-  until not tell()
-end
+-- @include tell

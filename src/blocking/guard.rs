@@ -65,6 +65,7 @@ guards! {
     ReadGuard = guard::ReadGuard, release;
     WriteGuard = guard::WriteGuard, release;
     MutexGuard = guard::MutexGuard, release;
+    SemaphoreGuard = guard::SemaphoreGuard, release;
     ReentrantReadGuard = reentrant::ReentrantReadGuard, release;
     ReentrantWriteGuard = reentrant::ReentrantWriteGuard, release;
     ReentrantMutexGuard = reentrant::ReentrantMutexGuard, release;
@@ -92,7 +93,23 @@ macro_rules! keep {
     };
 }
 
-keep! { ReadGuard WriteGuard MutexGuard }
+keep! { ReadGuard WriteGuard MutexGuard SemaphoreGuard }
+
+impl SemaphoreGuard {
+    /// As [`SemaphoreGuard::permits`](crate::SemaphoreGuard::permits).
+    pub fn permits(&self) -> u32 {
+        self.guard.permits()
+    }
+
+    /// As [`SemaphoreGuard::release_some`](crate::SemaphoreGuard::release_some).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    pub fn release_some(&mut self, permits: u32) -> Result<()> {
+        run(self.guard.release_some(permits))?
+    }
+}
 
 /// Guards of several leases, or of a share of one.
 macro_rules! shares {

@@ -7,6 +7,7 @@ use crate::blocking::mutex::Mutex;
 use crate::blocking::request::Request;
 use crate::blocking::runner::run;
 use crate::blocking::rwlock::RwLock;
+use crate::blocking::semaphore::Semaphore;
 use crate::blocking::together::Reentrant;
 use crate::error::Result;
 use crate::lock::multi::Multi;
@@ -75,6 +76,15 @@ impl Locks {
     /// As there.
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
         self.0.mutex(name).map(Mutex)
+    }
+
+    /// As [`Locks::semaphore`](crate::Locks::semaphore).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Result<Semaphore> {
+        self.0.semaphore(name, limit).map(Semaphore)
     }
 
     /// As [`Locks::leader`](crate::Locks::leader).

@@ -45,14 +45,15 @@ mod mutex;
 mod request;
 mod runner;
 mod rwlock;
+mod semaphore;
 mod together;
 #[cfg(feature = "legacy")]
 mod two_key;
 
 pub use guard::{
     CachedReadGuard, CachedWriteGuard, Leadership, MultiGuard, MutexGuard, QuorumGuard, ReadGuard,
-    ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard, Upgrade, UpgradeError,
-    WriteGuard,
+    ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard, SemaphoreGuard, Upgrade,
+    UpgradeError, WriteGuard,
 };
 pub use leader::{Leader, LeaderWatch};
 pub use lease::Lease;
@@ -60,6 +61,7 @@ pub use locks::{Listing, Locks};
 pub use mutex::Mutex;
 pub use request::Request;
 pub use rwlock::{CachedRwLock, RwLock};
+pub use semaphore::Semaphore;
 pub use together::{Quorum, Reentrant};
 #[cfg(feature = "legacy")]
 pub use two_key::{TwoKeyGuard, TwoKeyRwLock};

@@ -14,6 +14,7 @@ use crate::lock::multi::Multi;
 use crate::lock::quorum::request::QuorumAcquire;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::retry::Retry;
+use crate::lock::semaphore::status::{SemaphoreStatus, SemaphoreStatusQuery};
 use crate::lock::status::{Status, StatusQuery};
 use crate::protocol::Fairness;
 
@@ -38,6 +39,7 @@ where
 }
 
 pub(super) mod sealed {
+    use crate::lock::semaphore::status::SemaphoreStatus;
     use crate::lock::status::Status;
 
     /// What an async request gives, and the type for it here.
@@ -52,6 +54,14 @@ pub(super) mod sealed {
 
         fn wrap(self) -> Self::Blocking {
             self.map(T::wrap)
+        }
+    }
+
+    impl Wrap for SemaphoreStatus {
+        type Blocking = SemaphoreStatus;
+
+        fn wrap(self) -> SemaphoreStatus {
+            self
         }
     }
 
@@ -163,5 +173,12 @@ impl Request<StatusQuery<'_>> {
     options! { "StatusQuery":
         page_size: usize,
         after: &Status,
+    }
+}
+
+impl Request<SemaphoreStatusQuery<'_>> {
+    options! { "SemaphoreStatusQuery":
+        page_size: usize,
+        after: &SemaphoreStatus,
     }
 }

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::node::Reply;
 use crate::protocol::{
     Acquire, Acquired, BadReply, Ended, Envelope, Forced, Goal, Grant, Holds, LockKey, Release,
-    Renewed, Revoked, Scripts, force_release, pump, pumped, revoke,
+    Renewed, Revoked, Scripts, Shrink, force_release, pump, pumped, revoke,
 };
 use crate::protocol::{AcquisitionId, Mode};
 use crate::router;
@@ -58,6 +58,10 @@ pub(super) enum Answer {
         ended: Ended,
     },
     GivenBack(Ended),
+    Shrunk {
+        keep: u32,
+        lease: Option<Grant>,
+    },
     Pumped,
     /// To somebody else.
     Outside,
@@ -100,6 +104,7 @@ impl Request {
             Request::Work(Sending::Renew { renew, .. }) => renew.call(scripts, id, lock),
             Request::Work(Sending::Ask { .. }) => Holds { id: id.as_str() }.call(scripts, lock),
             Request::Work(Sending::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
+            Request::Work(Sending::Shrink(shrink)) => shrink.call(scripts, id, lock),
             Request::Work(Sending::Release(release)) => release.call(scripts, id, lock),
             Request::GiveBack => RELEASE.call(scripts, id, lock),
             Request::Pump => pump(scripts, lock),
@@ -126,6 +131,10 @@ impl Request {
                 let (envelope, renewed) = Renewed::read(reply)?;
                 (envelope, Answer::Downgraded(renewed))
             }
+            Request::Work(Sending::Shrink(Shrink { keep })) => {
+                let (envelope, lease) = Shrink::read(reply)?;
+                (envelope, Answer::Shrunk { keep: *keep, lease })
+            }
             Request::Work(Sending::Release(Release { only_wait })) => {
                 let (envelope, ended) = Release::read(reply)?;
                 (envelope, Answer::Released { only_wait: *only_wait, ended })
@@ -145,10 +154,12 @@ impl Request {
         match self {
             Request::Acquire(Acquire { goal: Goal::Take(Mode::Read, _), .. }) => "acquire_read",
             Request::Acquire(Acquire { goal: Goal::Take(Mode::Write, _), .. }) => "acquire_write",
+            Request::Acquire(Acquire { goal: Goal::Permits(_), .. }) => "acquire permits",
             Request::Acquire(_) => "upgrade",
             Request::Work(Sending::Renew { .. }) => "renew",
             Request::Work(Sending::Ask { .. }) => "holds",
             Request::Work(Sending::Downgrade(_)) => "downgrade",
+            Request::Work(Sending::Shrink(_)) => "shrink",
             Request::Work(Sending::Release(Release { only_wait: true })) => "release wait",
             Request::Work(Sending::Release(_)) => "release",
             Request::GiveBack => "release by the holder",
@@ -174,6 +185,7 @@ impl Answer {
             Answer::Acquired(Acquired::Granted(grant))
             | Answer::Renewed(Renewed::Held(grant) | Renewed::Revoked(grant))
             | Answer::Downgraded(Renewed::Held(grant) | Renewed::Revoked(grant))
+            | Answer::Shrunk { lease: Some(grant), .. }
             | Answer::Released { ended: Ended::Writing(grant), .. } => Some(grant),
             _ => None,
         }

@@ -431,6 +431,10 @@ impl Turn<'_> {
             Answer::Downgraded(what) => {
                 self.on(Event::Downgraded(Ok(told(around, sent, envelope, what))));
             }
+            Answer::Shrunk { keep, lease } => {
+                let outcome = Ok(told(around, sent, envelope, lease));
+                self.on(Event::Shrunk { keep, outcome });
+            }
             Answer::Released { only_wait, ended } => {
                 let outcome = Ok(told(around, sent, envelope, ended));
                 self.on(Event::Released { only_wait, outcome });
@@ -459,6 +463,13 @@ impl Turn<'_> {
             }
             Kind::Ask => drop(self.on(Event::Asked(Err(failure)))),
             Kind::Downgrade => drop(self.on(Event::Downgraded(Err(failure)))),
+            Kind::Shrink => {
+                let keep = match call.request() {
+                    Some(Request::Work(Sending::Shrink(shrink))) => shrink.keep,
+                    _ => 1,
+                };
+                drop(self.on(Event::Shrunk { keep, outcome: Err(failure) }));
+            }
             Kind::Release { only_wait } => {
                 drop(self.on(Event::Released { only_wait, outcome: Err(failure) }));
             }
@@ -480,6 +491,7 @@ pub(super) enum Kind {
     Renew,
     Ask,
     Downgrade,
+    Shrink,
     Release { only_wait: bool },
     GiveBack,
     Pump,
@@ -494,6 +506,7 @@ impl Kind {
                 Request::Work(Sending::Renew { .. }) => Kind::Renew,
                 Request::Work(Sending::Ask { .. }) => Kind::Ask,
                 Request::Work(Sending::Downgrade(_)) => Kind::Downgrade,
+                Request::Work(Sending::Shrink(_)) => Kind::Shrink,
                 Request::Work(Sending::Release(Release { only_wait })) => {
                     Kind::Release { only_wait: *only_wait }
                 }
@@ -506,6 +519,7 @@ impl Kind {
                 Answer::Renewed(_) => Kind::Renew,
                 Answer::Asked(_) => Kind::Ask,
                 Answer::Downgraded(_) => Kind::Downgrade,
+                Answer::Shrunk { .. } => Kind::Shrink,
                 Answer::Released { only_wait, .. } => Kind::Release { only_wait: *only_wait },
                 Answer::GivenBack(_) => Kind::GiveBack,
                 Answer::Pumped => Kind::Pump,

@@ -108,7 +108,7 @@ const PLANTED: &[Planted] = &[
         "tokens rise",
         &[W, R],
         NONE,
-        ["lib/pump.lua", "math.max(number('fence') + 1, us)", "number('fence')"],
+        ["lib/turns.lua", "math.max(number('fence') + 1, us)", "number('fence')"],
     ),
     planted(
         "a read's token is no write's",
@@ -176,7 +176,7 @@ const PLANTED: &[Planted] = &[
         "who is gone gets nothing",
         &[W, R],
         CRASH,
-        ["lib/pump.lua", "          take_back(granted)\n", ""],
+        ["lib/tell.lua", "          take_back(granted)\n", ""],
     ),
     planted(
         "who comes too late gets nothing",
@@ -218,7 +218,7 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "lib/pump.lua",
+            "lib/tell.lua",
             "granted.token, granted.deadline)",
             "granted.token, granted.deadline + 1)",
         ],
@@ -245,7 +245,7 @@ const PLANTED: &[Planted] = &[
         "who is granted is told",
         &[W, R],
         NONE,
-        ["lib/pump.lua", "    if entry.node ~= '-' then", "    if false then"],
+        ["lib/tell.lua", "    if entry.node ~= '-' then", "    if false then"],
     ),
     planted(
         "a grant lasts for its window",

@@ -20,9 +20,9 @@ pub(super) struct Changed<'a> {
 
 /// Limits that few clients reach, in the place of those that ship.
 const SMALL_LIMITS: [(&str, &str, &str); 5] = [
-    ("lib/pump.lua", "local GRANTS = 16 ", "local GRANTS = 2 "),
-    ("lib/pump.lua", "local LOOKS = 16 ", "local LOOKS = 1 "),
-    ("lib/pump.lua", "local LOOKS_UNBLOCKED = 2", "local LOOKS_UNBLOCKED = 1"),
+    ("lib/turns.lua", "local GRANTS = 16 ", "local GRANTS = 2 "),
+    ("lib/turns.lua", "local LOOKS = 16 ", "local LOOKS = 1 "),
+    ("lib/turns.lua", "local LOOKS_UNBLOCKED = 2", "local LOOKS_UNBLOCKED = 1"),
     ("lib/waiters.lua", "local STEPS = 16 ", "local STEPS = 1 "),
     ("lib/constants.lua", "local FEW = 8 ", "local FEW = 1 "),
 ];

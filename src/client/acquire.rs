@@ -26,7 +26,8 @@ pub(crate) async fn take(
     options: &LeaseOptions,
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
-    reach(client, lock, (Goal::Take(mode, options.fairness), mode), options, policy).await
+    let goal = options.permits.map_or(Goal::Take(mode, options.fairness), Goal::Permits);
+    reach(client, lock, (goal, mode), options, policy).await
 }
 
 /// Takes up what another acquisition holds.

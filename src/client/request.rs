@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::client::settings::{Settings, check_lease};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::protocol::Fairness;
+use crate::protocol::{Fairness, Permits};
 
 /// What a lock is acquired with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,8 @@ pub(crate) struct LeaseOptions {
     pub(crate) replicas: u32,
     /// It may be called back.
     pub(crate) cached: bool,
+    /// What is wanted of a semaphore.
+    pub(crate) permits: Option<Permits>,
 }
 
 impl LeaseOptions {
@@ -31,11 +33,23 @@ impl LeaseOptions {
             hold: None,
             replicas: 0,
             cached: false,
+            permits: None,
         }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
         check_lease(self.lease)?;
+        match self.permits {
+            Some(Permits { count: 0, .. }) => {
+                return Err(Error::invalid("the number of permits must not be zero"));
+            }
+            Some(Permits { count, limit }) if count > limit => {
+                return Err(Error::invalid(format!(
+                    "{count} permits are more than the semaphore's limit, which is {limit}"
+                )));
+            }
+            _ => {}
+        }
         if self.hold == Some(Duration::ZERO) {
             return Err(Error::invalid("the longest hold must not be zero"));
         }

@@ -233,5 +233,6 @@ pub(crate) fn outcome_of(kind: ErrorKind) -> &'static str {
         ErrorKind::Incompatible => "incompatible",
         ErrorKind::CrossSlot => "cross_slot",
         ErrorKind::TooManyWaiters => "too_many_waiters",
+        ErrorKind::LimitMismatch => "limit_mismatch",
     }
 }

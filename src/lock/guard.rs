@@ -106,8 +106,8 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], and those of a
-/// [`Reentrant`](crate::Reentrant).
+/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], [`SemaphoreGuard`], and
+/// those of a [`Reentrant`](crate::Reentrant).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
@@ -247,6 +247,11 @@ guard! {
 guard! {
     /// A [`Mutex`](crate::Mutex) that is held.
     MutexGuard, Mode::Write
+}
+
+guard! {
+    /// Permits of a [`Semaphore`](crate::Semaphore) that are held.
+    SemaphoreGuard, Mode::Read
 }
 
 impl WriteGuard {

@@ -82,7 +82,8 @@ impl Lease {
         self.with(|holding| holding.token).unwrap_or(0)
     }
 
-    /// Whether it is held for reading or for writing, nothing once the guard is gone.
+    /// Whether it is held for reading or for writing, nothing once the guard is gone. Permits of a
+    /// [`Semaphore`](crate::Semaphore) are shared: they count as [`Mode::Read`].
     pub fn mode(&self) -> Option<Mode> {
         self.with(|holding| holding.mode)
     }
@@ -188,6 +189,11 @@ impl Lease {
     /// Waits until the worker has turned the write into a read, or that was called off.
     pub(crate) async fn downgraded(&self) -> Result<()> {
         self.free_of(|pending| pending == Transition::Downgrade).await
+    }
+
+    /// Waits until the worker has given a part of the permits back.
+    pub(crate) async fn shrunk(&self) -> Result<()> {
+        self.free_of(|pending| pending == Transition::Shrink).await
     }
 
     /// Waits until the worker has nothing to change about it.

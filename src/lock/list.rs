@@ -14,13 +14,14 @@ use crate::node::{Address, Command, Reply};
 /// How many keys a server looks at in one step, unless set otherwise.
 const STEP: u32 = 500;
 
-/// The names of the read/write locks that the servers know: locks that are held or waited for, and
-/// for some seconds those that were. Made by [`Locks::list`](crate::Locks::list).
+/// The names of the read/write locks and semaphores that the servers know: those that are held or
+/// waited for, and for some seconds those that were. Made by [`Locks::list`](crate::Locks::list).
 ///
 /// Each master is queried in turn, by `SCAN`, a bounded step at a time, so that nobody is kept
 /// waiting by it. A lock that is there from the beginning to the end is named at least once; if its
 /// slot moves meanwhile it can be missed or named twice. A hash that begins with the prefix of the
-/// locks' keys and is none is named as well: [`status`](crate::RwLock::status) tells.
+/// locks' keys and is none is named as well. [`status`](crate::RwLock::status) tells: to a lock the
+/// hash of a semaphore is [`Foreign`](ErrorKind::Foreign), and to a semaphore that of a lock.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]

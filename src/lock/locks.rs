@@ -18,6 +18,7 @@ use crate::lock::multi::Multi;
 use crate::lock::mutex::Mutex;
 use crate::lock::reentrant::Reentrant;
 use crate::lock::rwlock::RwLock;
+use crate::lock::semaphore::Semaphore;
 use crate::node::Connector;
 use crate::protocol::{ClientId, Scripts};
 use crate::router::{Router, RouterSettings, Transport};
@@ -93,6 +94,16 @@ impl Locks {
         Mutex::new(self.client.clone(), name.as_ref())
     }
 
+    /// A semaphore by its name, with so many permits, 1 to 4,294,967,295: see [`Semaphore`]. No
+    /// round trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`rwlock`](Self::rwlock), and [`Invalid`](ErrorKind::Invalid) for a limit of zero.
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Result<Semaphore> {
+        Semaphore::new(self.client.clone(), name.as_ref(), limit)
+    }
+
     /// An election by its name, of which one candidate leads at a time: see [`Leader`]. No round
     /// trip.
     ///
@@ -108,7 +119,7 @@ impl Locks {
         Multi::new(self.client.clone())
     }
 
-    /// The names of the read/write locks that the servers know and that begin with `start`: see
+    /// The names of the read/write locks and semaphores that the servers know and that begin with `start`: see
     /// [`Listing`].
     pub fn list(&self, start: impl AsRef<str>) -> Listing {
         Listing::new(self.client.clone(), start.as_ref())

@@ -16,6 +16,7 @@ pub(crate) mod retry;
 pub(crate) mod revoke;
 pub(crate) mod running;
 pub(crate) mod rwlock;
+pub(crate) mod semaphore;
 pub(crate) mod status;
 pub(crate) mod take_up;
 pub(crate) mod ticket;

@@ -138,7 +138,7 @@ impl Multi {
     fn want(mut self, kind: Kind, name: &str, mode: Mode) -> Self {
         let settings = &self.client.settings;
         let prefix = match kind {
-            Kind::ReadWrite => &settings.prefix,
+            Kind::ReadWrite | Kind::Semaphore => &settings.prefix,
             Kind::Mutex => &settings.mutex_prefix,
         };
         let lock = LockKey::new(kind, prefix, name);

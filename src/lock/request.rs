@@ -116,7 +116,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     }
 
     /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
-    /// Means nothing to a [`Mutex`](crate::Mutex).
+    /// Means nothing to a [`Mutex`](crate::Mutex) and to a [`Semaphore`](crate::Semaphore).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.options.fairness = fairness;
         self
@@ -248,7 +248,7 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             checked.map_err(|error| lock.with_lock(error))?;
             let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
             let until = client.clock.now().after(limit);
-            let for_cached = match lock.has_queue() {
+            let for_cached = match lock.can_be_cached() {
                 true => client.settings.cache.try_wait,
                 false => Duration::ZERO,
             };

@@ -288,6 +288,7 @@ mod tests {
             seen: 900,
             waiter_ttl: 50,
             since: 400,
+            permits: 0,
         }
     }
 

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::id::AcquisitionId;
 use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
+use super::semaphore::limit;
 #[cfg(feature = "legacy")]
 use super::two_key;
 use super::{Mode, Scripts};
@@ -51,6 +52,16 @@ pub(crate) enum Goal {
         from: AcquisitionId,
         token: u64,
     },
+    /// Permits of a semaphore.
+    Permits(Permits),
+}
+
+/// What is wanted of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Permits {
+    pub(crate) count: u32,
+    /// The semaphore's limit, as the caller knows it.
+    pub(crate) limit: u32,
 }
 
 /// What a place in the queue is taken with.
@@ -110,6 +121,8 @@ pub(crate) enum Acquired {
     Full {
         waiters: u64,
     },
+    /// This is the semaphore's limit: not what the caller took it for, or less than it wants.
+    Limit(u32),
     Stale,
     Conflict,
     Revoked,
@@ -175,9 +188,14 @@ impl Acquire {
                 let mode = if mode == Mode::Read { "r" } else { "w" };
                 (&scripts.take_up, args.word(mode).word(from.as_str()).number(token))
             }
+            Goal::Permits(Permits { count, limit }) => {
+                let args = args.number(count.into()).number(limit.into());
+                (&scripts.semaphore_acquire, args)
+            }
         };
         let args = match (lock.kind, self.goal) {
             (Kind::Mutex, _) | (_, Goal::TakeUp { .. }) => args,
+            (_, Goal::Permits(_)) => args.word(lock.slot.tag()),
             (_, Goal::Take(..)) if self.cached => args.number(BLOCK).word(lock.slot.tag()),
             (_, Goal::Take(..)) => args.word(TOKENS).word(lock.slot.tag()),
             (_, Goal::Upgrade { .. }) => args.word(lock.slot.tag()),
@@ -219,6 +237,7 @@ impl Acquire {
             b"refused" => Acquired::Refused,
             b"cached" => Acquired::Cached,
             b"full" => Acquired::Full { waiters: rest.number()? },
+            b"limit" => Acquired::Limit(limit(&mut rest)?),
             b"stale" => Acquired::Stale,
             b"conflict" => Acquired::Conflict,
             b"revoked" => Acquired::Revoked,

@@ -7,7 +7,7 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// The acquisition that no list begins with: for a list that has been read to its end.
-const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
 
 /// Queries who holds and who waits, a page at a time.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub(crate) struct Entry {
     pub(crate) waiter_ttl: u64,
     /// When it came, server ms.
     pub(crate) since: u64,
+    /// How many permits it wants, where it waits for a semaphore.
+    pub(crate) permits: u32,
 }
 
 impl Inspect {
@@ -164,7 +166,7 @@ fn writer(text: &str) -> Result<Option<(String, Record)>, BadReply> {
 }
 
 /// A record is the state, a deadline of 13 digits, a token of 16, and the rest.
-fn record(text: &str) -> Result<(Record, &str), BadReply> {
+pub(super) fn record(text: &str) -> Result<(Record, &str), BadReply> {
     let number = |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok());
     match (number(1, 14), number(14, 30), text.get(30..)) {
         (Some(deadline), Some(token), Some(rest)) => {
@@ -177,9 +179,9 @@ fn record(text: &str) -> Result<(Record, &str), BadReply> {
 
 /// An entry is mode, previous, next, ticket, seen, waiter_ttl, lease, window, fairness, node, tag,
 /// since.
-fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
+pub(super) fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
     let parts: Vec<&str> = text.split(' ').collect();
-    let [_, _, next, ticket, seen, waiter_ttl, _, _, _, _, _, since] = parts[..] else {
+    let [_, _, next, ticket, seen, waiter_ttl, _, _, wants, _, _, since] = parts[..] else {
         return Err(malformed(text));
     };
     let number = |digits: &str| digits.parse().map_err(|_| malformed(text));
@@ -190,10 +192,11 @@ fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
         seen: number(seen)?,
         waiter_ttl: number(waiter_ttl)?,
         since: number(since)?,
+        permits: wants.parse().unwrap_or(0), // a lock's waiter has a letter there
     })
 }
 
-fn pairs<T>(
+pub(super) fn pairs<T>(
     texts: Vec<String>,
     read: impl Fn(&str, &str) -> Result<T, BadReply>,
 ) -> Result<Vec<T>, BadReply> {
@@ -206,7 +209,7 @@ fn pairs<T>(
         .collect()
 }
 
-fn malformed(text: &str) -> BadReply {
+pub(super) fn malformed(text: &str) -> BadReply {
     BadReply::Garbled(format!("a malformed record: {text:?}"))
 }
 

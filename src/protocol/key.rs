@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     ReadWrite,
     /// A string with an acquisition's id: the plain mutex that every language has.
     Mutex,
+    /// The hash of a semaphore.
+    Semaphore,
 }
 
 /// A checked name with its key and slot.
@@ -58,7 +60,12 @@ impl LockKey {
         if self.other_key.is_some() {
             return false;
         }
-        self.kind == Kind::ReadWrite
+        self.kind != Kind::Mutex
+    }
+
+    /// Whether a client may keep it while nobody uses it.
+    pub(crate) fn can_be_cached(&self) -> bool {
+        self.has_queue() && self.kind == Kind::ReadWrite
     }
 
     /// What is said in an error about this lock.

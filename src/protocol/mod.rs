@@ -17,11 +17,12 @@ mod renew;
 mod reply;
 mod revoke;
 mod script;
+mod semaphore;
 #[cfg(feature = "legacy")]
 pub(crate) mod two_key;
 
 pub use acquire::Fairness;
-pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Wait};
+pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Permits, Wait};
 pub(crate) use id::{AcquisitionId, CLIENT, ClientId};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
 pub(crate) use key::{Kind, LONGEST_NAME, LockKey};
@@ -36,6 +37,9 @@ pub(crate) use reply::{BadReply, Envelope};
 pub(crate) use revoke::{Forced, Revoked, force_release, revoke};
 pub(crate) use script::Scripts;
 pub use script::scripts;
+pub(crate) use semaphore::{
+    InspectSemaphore, LimitSet, SemaphorePage, SemaphoreView, SetLimit, Shrink,
+};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -51,6 +51,7 @@ impl Release {
             Kind::Mutex => (&scripts.mutex_release, args),
             Kind::ReadWrite if self.only_wait => (&scripts.release, args.word("wait")),
             Kind::ReadWrite => (&scripts.release, args),
+            Kind::Semaphore => (&scripts.semaphore_release, args),
         };
         Call {
             script,
@@ -78,14 +79,11 @@ impl Release {
 
 /// A call that goes on with what another left over.
 pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
-    Call {
-        script: &scripts.pump,
-        slot: lock.slot,
-        key: lock.key.clone(),
-        second_key: None,
-        args: Command::new().word(lock.slot.tag()),
-        not_after: None,
-    }
+    let (script, args) = match lock.kind {
+        Kind::Semaphore => (&scripts.semaphore_pump, Command::new()),
+        _ => (&scripts.pump, Command::new().word(lock.slot.tag())),
+    };
+    Call { script, slot: lock.slot, key: lock.key.clone(), second_key: None, args, not_after: None }
 }
 
 /// Its reply.

@@ -40,6 +40,7 @@ impl Renew {
         let script = match lock.kind {
             Kind::Mutex => &scripts.mutex_renew,
             Kind::ReadWrite => &scripts.renew,
+            Kind::Semaphore => &scripts.semaphore_renew,
         };
         Call {
             script,

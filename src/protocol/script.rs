@@ -27,6 +27,13 @@ pub(crate) struct Scripts {
     pub(crate) mutex_renew: Script,
     pub(crate) mutex_release: Script,
     pub(crate) mutex_inspect: Script,
+    pub(crate) semaphore_acquire: Script,
+    pub(crate) semaphore_renew: Script,
+    pub(crate) semaphore_release: Script,
+    pub(crate) semaphore_shrink: Script,
+    pub(crate) semaphore_pump: Script,
+    pub(crate) semaphore_set_limit: Script,
+    pub(crate) semaphore_inspect: Script,
 }
 
 /// The scripts as this library sends them: for loading them ahead, for rights that name digests,
@@ -52,7 +59,7 @@ fn legacy() -> impl Iterator<Item = &'static Script> {
 }
 
 impl Scripts {
-    pub(crate) fn all(&self) -> [&Script; 17] {
+    pub(crate) fn all(&self) -> [&Script; 24] {
         [
             &self.acquire_read,
             &self.acquire_write,
@@ -71,6 +78,13 @@ impl Scripts {
             &self.mutex_renew,
             &self.mutex_release,
             &self.mutex_inspect,
+            &self.semaphore_acquire,
+            &self.semaphore_renew,
+            &self.semaphore_release,
+            &self.semaphore_shrink,
+            &self.semaphore_pump,
+            &self.semaphore_set_limit,
+            &self.semaphore_inspect,
         ]
     }
 
@@ -114,6 +128,13 @@ impl Scripts {
             mutex_renew: script("mutex/renew")?,
             mutex_release: Script { deletes_if_equal: true, ..script("mutex/release")? },
             mutex_inspect: script("mutex/inspect")?,
+            semaphore_acquire: script("semaphore/acquire")?,
+            semaphore_renew: script("semaphore/renew")?,
+            semaphore_release: script("semaphore/release")?,
+            semaphore_shrink: script("semaphore/shrink")?,
+            semaphore_pump: script("semaphore/pump")?,
+            semaphore_set_limit: script("semaphore/set_limit")?,
+            semaphore_inspect: script("semaphore/inspect")?,
         })
     }
 }
@@ -196,21 +217,33 @@ const FILES: &[(&str, &str)] = files![
     "mutex/renew.lua",
     "mutex/release.lua",
     "mutex/inspect.lua",
+    "semaphore/acquire.lua",
+    "semaphore/renew.lua",
+    "semaphore/release.lua",
+    "semaphore/shrink.lua",
+    "semaphore/pump.lua",
+    "semaphore/set_limit.lua",
+    "semaphore/inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
     "lib/head.lua",
+    "lib/usual.lua",
     "lib/simple.lua",
     "lib/lease.lua",
     "lib/take.lua",
     "lib/handoff.lua",
     "lib/prelude.lua",
     "lib/demand.lua",
+    "lib/place.lua",
     "lib/hash.lua",
     "lib/line.lua",
     "lib/flush.lua",
     "lib/waiters.lua",
     "lib/readers.lua",
+    "lib/turns.lua",
+    "lib/tell.lua",
     "lib/pump.lua",
+    "lib/semaphore.lua",
     "lib/recall.lua",
     "lib/acquire.lua",
 ];
@@ -233,7 +266,8 @@ mod tests {
         let files = |folder: PathBuf| {
             folder.read_dir().unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file())
         };
-        let on_disk = files(folder.clone()).count() + files(folder.join("mutex")).count();
+        let parts = [folder.clone(), folder.join("mutex"), folder.join("semaphore")];
+        let on_disk: usize = parts.map(|part| files(part).count()).iter().sum();
         let own = scripts().filter(|script| !script.name.starts_with("legacy/"));
         assert_eq!(own.count(), on_disk);
     }

@@ -45,9 +45,10 @@ pub(super) fn acquire(
     let scripts = TwoKeyScripts::built_in();
     let (script, [read, write]) = match acquire.goal {
         Goal::Take(Mode::Read, _) => (&scripts.acquire_read, [&lock.key, other_key]),
-        Goal::Take(Mode::Write, _) | Goal::Upgrade { .. } | Goal::TakeUp { .. } => {
-            (&scripts.acquire_write, [other_key, &lock.key])
-        }
+        Goal::Take(Mode::Write, _)
+        | Goal::Upgrade { .. }
+        | Goal::TakeUp { .. }
+        | Goal::Permits(_) => (&scripts.acquire_write, [other_key, &lock.key]),
     };
     Call {
         script,

@@ -348,3 +348,21 @@ fn a_shutdown_gives_everything_back() {
     let error = one.rwlock("shut").unwrap().write().wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
+
+#[test]
+fn permits_are_taken_waited_for_and_given_back_in_parts() {
+    let bench = Bench::new();
+    let semaphore = bench.one.semaphore("permits", 3).unwrap();
+    assert_eq!((semaphore.name(), semaphore.limit()), ("permits", 3));
+    let mut held = semaphore.acquire(3).wait().unwrap();
+    let other = bench.other.semaphore("permits", 3).unwrap();
+    assert!(other.try_acquire(1).wait().unwrap().is_none());
+    let waiting = thread::spawn(move || other.acquire(2).timeout(LONG).wait().unwrap().permits());
+    held.release_some(2).unwrap();
+    assert_eq!((waiting.join().unwrap(), held.permits()), (2, 1));
+    let error = semaphore.set_limit(2, 4).map(|_| ()).unwrap_err();
+    assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(3)));
+    assert_eq!(semaphore.set_limit(3, 4).unwrap().limit(), 4);
+    assert_eq!(semaphore.status().wait().unwrap().limit, Some(4));
+    assert_eq!(held.release().unwrap(), Released::Released);
+}

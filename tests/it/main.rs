@@ -42,6 +42,7 @@ mod quorum;
 mod reentry;
 mod replicas;
 mod rwlock;
+mod semaphore;
 mod slots;
 #[cfg(feature = "legacy")]
 mod two_key;

@@ -29,6 +29,7 @@ mod pushing;
 mod queueing;
 mod random;
 mod rights;
+mod semaphore;
 mod shapes;
 mod strange;
 mod taking_up;

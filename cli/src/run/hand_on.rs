@@ -62,7 +62,7 @@ pub async fn run(
 ) -> Result<Exit, Failure> {
     let ticket = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        ticket = held.into_ticket() => ticket.map_err(Failure::from),
+        ticket = held.into_ticket() => ticket,
     };
     let ticket = match ticket {
         Ok(ticket) => ticket,

@@ -1,40 +1,64 @@
-//! A lock that is acquired in either mode.
+//! A lock that is acquired in either mode, or permits of a semaphore.
 
 use rwlease::{
-    Acquire, Error, Guard, Lease, ReadGuard, Released, Result, RwLock, TakenUp, Ticket, WriteGuard,
+    Acquire, Error, Guard, Lease, Locks, ReadGuard, Released, Result, RwLock, Semaphore,
+    SemaphoreGuard, TakenUp, Ticket, TryAcquire, WriteGuard,
 };
 
-use crate::args::Run;
-use crate::exit::{Failure, TRY_LATER};
+use crate::args::{Permits, Run};
+use crate::exit::{Failure, TRY_LATER, USAGE};
+
+/// What is to be held.
+pub enum Wanted {
+    Lock(RwLock),
+    Permits(Semaphore, u32),
+}
 
 pub enum Held {
     Read(ReadGuard),
     Write(WriteGuard),
+    Permits(SemaphoreGuard),
+}
+
+impl Wanted {
+    pub fn of(locks: &Locks, args: &Run) -> Result<Wanted> {
+        Ok(match args.permits {
+            Some(Permits { count, limit }) => {
+                Wanted::Permits(locks.semaphore(&args.name, limit)?, count)
+            }
+            None => Wanted::Lock(locks.rwlock(&args.name)?),
+        })
+    }
 }
 
 impl Held {
     /// Waits without a limit, unless there shall be no waiting at all.
-    pub async fn ask(lock: &RwLock, args: &Run) -> Result<Held, Failure> {
+    pub async fn ask(wanted: &Wanted, args: &Run) -> Result<Held, Failure> {
         if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            let tried = Held::attempt(lock, args).await?;
+            let tried = Held::attempt(wanted, args).await?;
             return tried.ok_or_else(|| {
                 Failure::new(TRY_LATER, format!("lock `{}`: others hold it; try later", args.name))
             });
         }
-        Ok(if args.read {
-            Held::Read(on_terms(lock.read(), args).await?)
-        } else {
-            Held::Write(on_terms(lock.write(), args).await?)
+        Ok(match wanted {
+            Wanted::Lock(lock) if args.read => Held::Read(on_terms(lock.read(), args).await?),
+            Wanted::Lock(lock) => Held::Write(on_terms(lock.write(), args).await?),
+            Wanted::Permits(semaphore, permits) => {
+                Held::Permits(on_terms(semaphore.acquire(*permits), args).await?)
+            }
         })
     }
 
-    async fn attempt(lock: &RwLock, args: &Run) -> Result<Option<Held>, Error> {
-        Ok(if args.read {
-            let request = lock.try_read().lease(args.lease).replicas(args.replicas);
-            request.await?.map(Held::Read)
-        } else {
-            let request = lock.try_write().lease(args.lease).replicas(args.replicas);
-            request.await?.map(Held::Write)
+    async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>, Error> {
+        Ok(match wanted {
+            Wanted::Lock(lock) if args.read => {
+                tried_on_terms(lock.try_read(), args).await?.map(Held::Read)
+            }
+            Wanted::Lock(lock) => tried_on_terms(lock.try_write(), args).await?.map(Held::Write),
+            Wanted::Permits(semaphore, permits) => {
+                let request = semaphore.try_acquire(*permits);
+                tried_on_terms(request, args).await?.map(Held::Permits)
+            }
         })
     }
 
@@ -42,20 +66,23 @@ impl Held {
         match self {
             Held::Read(guard) => guard,
             Held::Write(guard) => guard,
+            Held::Permits(guard) => guard,
         }
     }
 
-    pub async fn into_ticket(self) -> Result<Ticket> {
-        match self {
-            Held::Read(guard) => guard.into_ticket().await,
-            Held::Write(guard) => guard.into_ticket().await,
-        }
+    pub async fn into_ticket(self) -> Result<Ticket, Failure> {
+        Ok(match self {
+            Held::Read(guard) => guard.into_ticket().await?,
+            Held::Write(guard) => guard.into_ticket().await?,
+            Held::Permits(_) => return Err(Failure::new(USAGE, "permits are not handed on")),
+        })
     }
 
     pub async fn release(self) -> Result<Released> {
         match self {
             Held::Read(guard) => guard.release().await,
             Held::Write(guard) => guard.release().await,
+            Held::Permits(guard) => guard.release().await,
         }
     }
 }
@@ -70,5 +97,9 @@ impl From<TakenUp> for Held {
 }
 
 fn on_terms<'a, G: Guard>(request: Acquire<'a, G>, args: &Run) -> Acquire<'a, G> {
+    request.lease(args.lease).replicas(args.replicas)
+}
+
+fn tried_on_terms<'a, G: Guard>(request: TryAcquire<'a, G>, args: &Run) -> TryAcquire<'a, G> {
     request.lease(args.lease).replicas(args.replicas)
 }

@@ -5,9 +5,10 @@ use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rwlease::{RwLock, Status};
+use rwlease::{SemaphoreStatus, Status};
 use tokio::time::sleep;
 
+use super::held::Wanted;
 use crate::show;
 
 /// Who gets the lock within this time sees nothing.
@@ -19,7 +20,7 @@ const TURN: Duration = Duration::from_millis(100);
 /// of this client's acquisitions.
 pub async fn shown<T>(
     client: String,
-    lock: &RwLock,
+    wanted: &Wanted,
     quiet: bool,
     request: impl Future<Output = T>,
 ) -> T {
@@ -32,18 +33,27 @@ pub async fn shown<T>(
         ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
     let output = tokio::select! {
         output = request => output,
-        never = tell(&client, lock, &spinner) => match never {},
+        never = tell(&client, wanted, &spinner) => match never {},
     };
     spinner.finish_and_clear();
     output
 }
 
-async fn tell(client: &str, lock: &RwLock, spinner: &ProgressBar) -> Infallible {
+async fn tell(client: &str, wanted: &Wanted, spinner: &ProgressBar) -> Infallible {
     sleep(AT_ONCE).await;
     spinner.enable_steady_tick(TURN);
     loop {
-        if let Ok(status) = lock.status().await {
-            spinner.set_message(in_words(lock.name(), client, &status));
+        let seen = match wanted {
+            Wanted::Lock(lock) => {
+                lock.status().await.map(|status| in_words(lock.name(), client, &status))
+            }
+            Wanted::Permits(semaphore, _) => {
+                let status = semaphore.status().await;
+                status.map(|status| permits_in_words(semaphore.name(), client, &status))
+            }
+        };
+        if let Ok(message) = seen {
+            spinner.set_message(message);
         }
         sleep(FROM_LOOK_TO_LOOK).await;
     }
@@ -62,6 +72,18 @@ fn in_words(name: &str, client: &str, status: &Status) -> String {
         None => format!("more than {} before you", status.waiting.len()),
     };
     format!("waiting for {}: {holder}, {before}", show::plain(name))
+}
+
+fn permits_in_words(name: &str, client: &str, status: &SemaphoreStatus) -> String {
+    let limit = status.limit.unwrap_or(0);
+    let before = status.waiting.iter().position(|waiter| waiter.id.starts_with(client));
+    let before = match before {
+        Some(before) => format!("{before} before you"),
+        None if status.is_last() => show::count(status.waiters, "waits", "wait"),
+        None => format!("more than {} before you", status.waiting.len()),
+    };
+    let in_use = status.in_use;
+    format!("waiting for {}: {in_use} of {limit} permits are in use, {before}", show::plain(name))
 }
 
 /// How many of the waiters shown came before this client.

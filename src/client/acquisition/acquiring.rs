@@ -137,6 +137,7 @@ impl Acquiring {
         match self.goal {
             Goal::Take(mode, _) | Goal::TakeUp { mode, .. } => mode,
             Goal::Upgrade { .. } => Mode::Write,
+            Goal::Permits(_) => Mode::Read,
         }
     }
 
@@ -202,7 +203,7 @@ impl Acquiring {
         Wait {
             // A grant is to be claimed within the longest hold, too.
             window: match self.goal {
-                Goal::Take(..) | Goal::TakeUp { .. } => window,
+                Goal::Take(..) | Goal::TakeUp { .. } | Goal::Permits(_) => window,
                 Goal::Upgrade { .. } => window.min(lease),
             },
             waiter_ttl: poll.waiter_ttl,
@@ -276,6 +277,7 @@ impl Acquiring {
                 let message = format!("{waiters} wait already, which is the limit");
                 refuse(ErrorKind::TooManyWaiters, &message)
             }
+            Acquired::Limit(limit) => Turn::Nothing(Next::Failed(self.off_limit(limit))),
             Acquired::Stale => Turn::Next(Next::Again), // it came too late
             Acquired::Conflict => refuse(
                 ErrorKind::Conflict,
@@ -351,6 +353,16 @@ impl Acquiring {
     fn was_cut_short(&self, now: Moment) -> bool {
         let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
         self.ticket > 0 && silence < BRIEF
+    }
+
+    /// The semaphore has a limit that this request cannot go by.
+    fn off_limit(&self, limit: u32) -> Error {
+        let expected = match self.goal {
+            Goal::Permits(permits) => permits.limit.to_string(),
+            Goal::Take(..) | Goal::Upgrade { .. } | Goal::TakeUp { .. } => "none".into(),
+        };
+        let message = format!("the semaphore's limit is {limit}, and not {expected}");
+        Error::limit_mismatch(message, limit)
     }
 
     /// Rests until the next poll.

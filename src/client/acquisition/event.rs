@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::node::Address;
 use crate::protocol::{
-    Acquire, Acquired, Downgrade, Ended, Grant, LockKey, Mode, Release, Renew, Renewed,
+    Acquire, Acquired, Downgrade, Ended, Grant, LockKey, Mode, Release, Renew, Renewed, Shrink,
 };
 use crate::router::ClockBound;
 
@@ -46,6 +46,10 @@ pub(crate) enum Event {
     Upgrade(WaitPolicy),
     /// The write is to become a read.
     Downgrade,
+    /// Of its permits it keeps so many.
+    Shrink {
+        keep: u32,
+    },
     /// The write is to remain one: a downgrade that was not sent yet is called off.
     StayWriter,
     /// The holder releases it by a call of its own.
@@ -71,6 +75,11 @@ pub(crate) enum Event {
     Asked(Outcome<Option<u64>>),
     Renewed(Outcome<Renewed>),
     Downgraded(Outcome<Renewed>),
+    /// The lease by which the server says that it holds so many permits, if it does.
+    Shrunk {
+        keep: u32,
+        outcome: Outcome<Option<Grant>>,
+    },
     Released {
         only_wait: bool,
         outcome: Outcome<Ended>,
@@ -85,6 +94,7 @@ impl Event {
             | Event::Asked(Ok(Told { envelope, .. }))
             | Event::Renewed(Ok(Told { envelope, .. }))
             | Event::Downgraded(Ok(Told { envelope, .. }))
+            | Event::Shrunk { outcome: Ok(Told { envelope, .. }), .. }
             | Event::Released { outcome: Ok(Told { envelope, .. }), .. }
             | Event::GivenBack(Told { envelope, .. }) => envelope.more,
             _ => false,
@@ -185,6 +195,7 @@ pub(crate) enum Sending {
         ends: Moment,
     },
     Downgrade(Downgrade),
+    Shrink(Shrink),
     Release(Release),
 }
 

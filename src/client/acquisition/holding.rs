@@ -14,7 +14,7 @@ use crate::client::reply::{Outcome, Told};
 use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renew, Renewed};
+use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renew, Renewed, Shrink};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
@@ -169,6 +169,11 @@ impl Holding {
         self.pending.as_ref().map(|pending| pending.transition)
     }
 
+    /// The permits that it holds, none where it is of another lock.
+    pub(crate) fn permits(&self) -> u32 {
+        self.options.permits.map_or(0, |permits| permits.count)
+    }
+
     pub(crate) fn replicas(&self) -> u32 {
         self.options.replicas
     }
@@ -269,7 +274,9 @@ impl Holding {
     fn due_change(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
         let lease = self.renew(now).lease;
         let cached = self.options.cached;
-        self.pending.as_mut()?.send(horizon, Downgrade { token: self.token, lease, cached })
+        let shrink = Shrink { keep: self.permits() };
+        let downgrade = Downgrade { token: self.token, lease, cached };
+        self.pending.as_mut()?.send(horizon, downgrade, shrink)
     }
 
     // Renewals.
@@ -568,6 +575,43 @@ impl Holding {
             self.owe(Pending::new(Transition::Downgrade, at.now, None));
         }
         fx.look_by(at.now);
+    }
+
+    /// Of its permits it keeps so many. What is on its way names more, and is followed by another.
+    pub(super) fn begin_shrink(&mut self, keep: u32, at: &Context<'_>, fx: &mut Effects) {
+        if let Some(permits) = &mut self.options.permits {
+            permits.count = permits.count.min(keep);
+        }
+        if self.pending.is_none() && !self.is_lost() && self.standing != Standing::Releasing {
+            self.owe(Pending::new(Transition::Shrink, at.now, None));
+        }
+        fx.look_by(at.now);
+    }
+
+    /// Takes in what giving back a part of the permits came to.
+    pub(super) fn shrunk(
+        &mut self,
+        keep: u32,
+        outcome: Outcome<Option<Grant>>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) {
+        let is_all = keep <= self.permits();
+        if let Ok(Told { what, sent, .. }) = &outcome
+            && !what.is_some_and(|grant| self.is_named_by(grant.token, *sent))
+        {
+            return self.lose(what.is_some(), at, fx);
+        }
+        let Some(pending) = self.owed(Transition::Shrink) else {
+            return;
+        };
+        match outcome {
+            Ok(_) if is_all => self.pending = None,
+            Ok(_) => pending.due = Some(at.now),
+            Err(failure) => pending.failed(failure, at.now, fx),
+        }
+        fx.changed = true;
+        fx.look_by(self.next_due());
     }
 
     pub(super) fn stay_writer(&mut self, fx: &mut Effects) {

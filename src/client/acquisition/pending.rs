@@ -5,7 +5,7 @@ use crate::client::acquisition::releasing::{AGAIN, Doubt};
 use crate::client::in_doubt::InDoubt;
 use crate::client::reply::Failure;
 use crate::clock::Moment;
-use crate::protocol::{Downgrade, Release};
+use crate::protocol::{Downgrade, Release, Shrink};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Transition {
@@ -14,6 +14,8 @@ pub(crate) enum Transition {
     EndWait,
     /// From write to read.
     Downgrade,
+    /// A part of the permits is given back.
+    Shrink,
     /// The lease was lost, and another one of its acquisition stands in its place: release that.
     GiveBack,
 }
@@ -60,13 +62,19 @@ impl Pending {
     }
 
     /// What is to be sent by then, if anything is; it counts as sent from here on.
-    pub(super) fn send(&mut self, horizon: Moment, downgrade: Downgrade) -> Option<Sending> {
+    pub(super) fn send(
+        &mut self,
+        horizon: Moment,
+        downgrade: Downgrade,
+        shrink: Shrink,
+    ) -> Option<Sending> {
         self.due.take_if(|due| *due <= horizon)?;
         self.tried = true;
         Some(match self.transition {
             Transition::EndWait => Sending::Release(Release { only_wait: true }),
             Transition::GiveBack => Sending::Release(Release { only_wait: false }),
             Transition::Downgrade => Sending::Downgrade(downgrade),
+            Transition::Shrink => Sending::Shrink(shrink),
         })
     }
 

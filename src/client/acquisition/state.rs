@@ -60,6 +60,10 @@ impl State {
             }
             (Event::Upgrade(_), _) => fx.next = Some(Next::Failed(self.over())),
             (Event::Downgrade, State::Held(holding)) => holding.begin_downgrade(at, fx),
+            (Event::Shrink { keep }, State::Held(holding)) => holding.begin_shrink(keep, at, fx),
+            (Event::Shrunk { keep, outcome }, State::Held(holding)) => {
+                holding.shrunk(keep, outcome, at, fx);
+            }
             (Event::StayWriter, State::Held(holding)) => holding.stay_writer(fx),
             (Event::Release, State::Held(holding)) => holding.begin_release(at, fx),
             (Event::GivenBack(told), State::Held(holding)) => holding.given_back(told, at, fx),

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::client::acquisition::{Acquisition, Event, Sending};
 use crate::client::reply::read;
 use crate::clock::Moment;
-use crate::protocol::{Holds, Release, Renewed};
+use crate::protocol::{Holds, Release, Renewed, Shrink};
 use crate::router::{Answer, Call, CallError};
 
 pub(super) type Batch = Vec<(Arc<Acquisition>, Sending)>;
@@ -19,6 +19,7 @@ pub(super) enum Kind {
     Renewal(u32),
     Question,
     Downgrade,
+    Shrink,
     Release {
         only_wait: bool,
     },
@@ -30,6 +31,7 @@ impl Kind {
             Sending::Renew { replicas, .. } => Kind::Renewal(*replicas),
             Sending::Ask { .. } => Kind::Question,
             Sending::Downgrade(_) => Kind::Downgrade,
+            Sending::Shrink(_) => Kind::Shrink,
             Sending::Release(Release { only_wait }) => Kind::Release { only_wait: *only_wait },
         }
     }
@@ -64,6 +66,7 @@ fn call(client: &Client, acquisition: &Acquisition, sending: &Sending) -> Call {
         Sending::Renew { renew, .. } => renew.call(scripts, id, lock),
         Sending::Ask { .. } => Holds { id: id.as_str() }.call(scripts, lock),
         Sending::Downgrade(downgrade) => downgrade.call(scripts, id, lock),
+        Sending::Shrink(shrink) => shrink.call(scripts, id, lock),
         Sending::Release(release) => release.call(scripts, id, lock),
     }
 }
@@ -81,6 +84,9 @@ fn answered(sending: &Sending, result: Result<Answer, CallError>) -> Event {
         Sending::Renew { .. } => Event::Renewed(read(result, Renewed::read)),
         Sending::Ask { .. } => Event::Asked(read(result, Holds::read)),
         Sending::Downgrade(_) => Event::Downgraded(read(result, Renewed::read)),
+        Sending::Shrink(Shrink { keep }) => {
+            Event::Shrunk { keep: *keep, outcome: read(result, Shrink::read) }
+        }
         Sending::Release(Release { only_wait }) => {
             Event::Released { only_wait: *only_wait, outcome: read(result, Release::read) }
         }

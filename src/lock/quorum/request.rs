@@ -65,7 +65,7 @@ impl QuorumAcquire {
     pub(super) fn new(quorum: &Quorum, kind: Kind, name: &str, mode: Mode) -> Self {
         let clients = || quorum.members.iter().map(|member| &member.client);
         let prefix = |client: &Arc<Handle>| match kind {
-            Kind::ReadWrite => client.settings.prefix.clone(),
+            Kind::ReadWrite | Kind::Semaphore => client.settings.prefix.clone(),
             Kind::Mutex => client.settings.mutex_prefix.clone(),
         };
         let locks = clients().map(|client| LockKey::new(kind, &prefix(client), name));

@@ -95,18 +95,18 @@ fn the_usual_paths_do_as_the_machinery_on_a_server() {
 fn what_differs_is_seen() {
     let differences = [
         // In a reply; in the hash; in the end of the key's life; in a push.
-        ("lib/acquire.lua", "reply('full', more, number('waiters'))", "reply('full', more, 7)"),
+        ("lib/place.lua", "reply('full', more, number('waiters'))", "reply('full', more, 7)"),
         (
             "lib/readers.lua",
-            "string.sub(text, 1, 30) .. index)",
-            "string.sub(text, 1, 30) .. '0' .. index)",
+            "string.sub(text, 1, 30) .. index ..",
+            "string.sub(text, 1, 30) .. '0' .. index ..",
         ),
         (
             "lib/flush.lua",
             "covered + (shape == 'N' and 0 or SLACK)",
             "covered + (shape == 'N' and 0 or SLACK + 1)",
         ),
-        ("lib/pump.lua", "' %s %.0f %.0f'", "'  %s %.0f %.0f'"),
+        ("lib/tell.lua", "' %s %.0f %.0f'", "'  %s %.0f %.0f'"),
     ];
     for (file, old, new) in differences {
         let changed = Folder::as_they_are();

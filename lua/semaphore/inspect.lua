@@ -1,0 +1,71 @@
+-- Tells who holds permits and who waits, a page at a time. Reads only.
+--
+-- KEYS[1]  the semaphore
+-- ARGV[1]  the server's name
+-- ARGV[2]  first holder's index
+-- ARGV[3]  first waiter (id, - for the head, none for no waiters)
+-- ARGV[4]  most entries of each kind, 1 to 100
+--
+-- Reply, a list: status, now, 0
+--   absent      there is no such semaphore
+--   semaphore   last token, limit, permits in use, holders, waiters, holders of the page, waiters of
+--               the page
+-- A holder is id, record; a waiter is id, entry. Both are as in the hash; they may have run out. A
+-- waiter that left between two pages ends the list there.
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
+-- Cost: HGET, TIME, HMGET where somebody waits, and at most three calls for each entry.
+
+-- @include constants
+-- @include head
+-- @include prelude
+
+local from, most = whole(2, 0, NEVER), whole(4, 1, 100)
+if #KEYS ~= 1 or #ARGV ~= 4 then
+  return refuse('count')
+elseif not from or not most then
+  return refuse('page')
+elseif not is_word(ARGV[3], 40) then
+  return refuse('id')
+end
+
+-- @include hash
+-- @include semaphore
+
+local function holders()
+  local page = {}
+  for index = from, math.min(from + most, number('readers')) - 1 do
+    local id = get('i:' .. format('%.0f', index)) or malformed('readers')
+    page[#page + 1] = id
+    page[#page + 1] = get('r:' .. id) or malformed('readers')
+  end
+  return page
+end
+
+local function waiters(id)
+  local page = {}
+  if id == '-' then
+    id = get('head')
+  end
+  while id and id ~= '-' and #page < 2 * most do
+    local text = get('q:' .. id)
+    if not text then
+      break
+    end
+    page[#page + 1] = id
+    page[#page + 1] = text
+    id = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
+  end
+  return page
+end
+
+return answer(function()
+  local strange = open({})
+  if strange then
+    return strange
+  elseif shape == 'N' then
+    return { 'absent', now, 0 }
+  end
+  return {
+    'semaphore', now, 0, number('fence'), number('limit'), number('used'), number('readers'), number('waiters'), holders(), waiters(ARGV[3]),
+  }
+end)

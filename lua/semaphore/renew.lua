@@ -1,0 +1,51 @@
+-- Makes the lease of permits longer, never shorter; for permits that were granted out of the queue
+-- it is also the claim.
+--
+-- KEYS[1]  the semaphore
+-- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
+--
+-- Reply: status, now, more
+--   renewed   token, deadline
+--   lost      it does not hold
+-- The holder's record is written in any case, also with the deadline that it has: replicas confirm
+-- only what is written.
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: where nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; else a bounded number of
+-- calls.
+
+-- @include constants
+-- @include head
+-- @include prelude
+
+local lease = whole(3, 1, LONGEST)
+if #KEYS ~= 1 or #ARGV ~= 3 then
+  return refuse('count')
+elseif not is_id(ARGV[2]) then
+  return refuse('id')
+elseif not lease then
+  return refuse('lease')
+end
+
+-- @include hash
+-- @include semaphore
+
+return answer(function()
+  local strange = open({ 'r:' .. ARGV[2] })
+  if strange then
+    return strange
+  end
+  local alive, _, deadline, token, index, permits = reading(ARGV[2])
+  if alive then
+    deadline = math.max(deadline, now + lease)
+    put_reader(ARGV[2], 'h', deadline, token, index, permits)
+  end
+  if get('waiters') then
+    settle(true)
+  else
+    flush(true)
+  end
+  if alive then
+    return reply('renewed', more, token, deadline)
+  end
+  return reply('lost', more)
+end)

@@ -1,0 +1,46 @@
+-- Changes the limit of a semaphore, if it is the one that the caller expects. Nobody loses permits
+-- by it: where more are held than the new limit, nothing is granted until enough have come back.
+--
+-- KEYS[1]  the semaphore
+-- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
+-- ARGV[3]  limit that it is to have now                       ARGV[4]  the new limit
+--
+-- Reply: status, now, more
+--   set     nothing: this is its limit, perhaps since an earlier attempt of this call. A semaphore
+--           that is not there is made with it
+--   limit   the limit that it has: another one, and nothing was done
+--   stale   nothing: it came past not_after, and nothing was done
+-- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
+-- Cost: a bounded number of calls.
+
+-- @include constants
+-- @include head
+-- @include prelude
+
+local not_after, expected, limit = whole(2, 0, NEVER), whole(3, 1, MOST_PERMITS), whole(4, 1, MOST_PERMITS)
+if #KEYS ~= 1 or #ARGV ~= 4 then
+  return refuse('count')
+elseif not not_after then
+  return refuse('not_after')
+elseif not expected or not limit then
+  return refuse('limit')
+end
+
+-- @include hash
+-- @include semaphore
+
+return answer(function()
+  local strange = open({})
+  if strange then
+    return strange
+  elseif not_after > 0 and now > not_after then
+    return reply('stale', 0)
+  end
+  local stands = shape ~= 'N' and number('limit') or expected
+  if stands ~= expected and stands ~= limit then
+    return reply('limit', 0, stands)
+  end
+  put('limit', limit)
+  settle(false)
+  return reply('set', more)
+end)

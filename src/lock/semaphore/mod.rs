@@ -1,0 +1,167 @@
+//! The semaphore: a limited number of permits, of which each holder has some.
+
+pub(crate) mod guard;
+pub(crate) mod status;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::client::Handle;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::guard::SemaphoreGuard;
+use crate::lock::request::{Acquire, TryAcquire};
+use crate::protocol::{Kind, LimitSet, LockKey, Permits, SetLimit};
+use crate::slot::Slot;
+
+/// A semaphore by its name: at most [`limit`](Self::limit) permits are held at a time, by all
+/// processes together. A holder has one permit or several, for as long as its lease.
+///
+/// Permits are given first in, first out. A request for many is not starved by small ones: those
+/// behind it wait until it has its permits. Each grant has a [fencing token](crate::Lease::token)
+/// of its own, greater than all before it.
+///
+/// The first acquire makes the semaphore, with its limit, which is stored with it. Every handle
+/// must name the same limit; only [`set_limit`](Self::set_limit) changes it. An idle semaphore is
+/// forgotten after 10 to 60 s, and its limit with it.
+///
+/// A semaphore and a read/write lock share the names: the key of one is
+/// [`Foreign`](ErrorKind::Foreign) to the other.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+/// # let locks = rwlease::Locks::embedded().await?;
+/// let uploads = locks.semaphore("uploads", 10)?;
+/// let mut guard = uploads.acquire(4).await?;
+/// guard.release_some(3).await?; // the first three are done
+/// assert_eq!(guard.permits(), 1);
+/// let others = uploads.try_acquire(9).await?;
+/// assert!(others.is_some());
+/// guard.release().await?;
+/// # Ok(()) }
+/// # #[cfg(not(feature = "embedded"))] fn main() {}
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    pub(crate) client: Arc<Handle>,
+    pub(crate) lock: LockKey,
+    limit: u32,
+}
+
+impl Semaphore {
+    pub(crate) fn new(client: Arc<Handle>, name: &str, limit: u32) -> Result<Self> {
+        let lock = LockKey::new(Kind::Semaphore, &client.settings.prefix, name)?;
+        check_limit(limit).map_err(|error| lock.with_lock(error))?;
+        Ok(Semaphore { client, lock, limit })
+    }
+
+    /// The semaphore's name, as it was given.
+    pub fn name(&self) -> &str {
+        &self.lock.name
+    }
+
+    /// The slot of the semaphore's key.
+    pub fn slot(&self) -> Slot {
+        self.lock.slot
+    }
+
+    /// The limit that this handle names, 1 to 4,294,967,295 permits.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Acquires so many permits, all at once, waiting until they are left and everybody who came
+    /// before has theirs: without a limit unless [`timeout`](Acquire::timeout) gives one.
+    ///
+    /// Acquiring more permits while this task holds some can deadlock: two tasks may each wait for
+    /// what the other holds. Acquire all at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Acquire`]; [`Invalid`](ErrorKind::Invalid) for no permits, and for more than the
+    /// limit; [`LimitMismatch`](ErrorKind::LimitMismatch) where the semaphore has another limit
+    /// than this handle names, or where its limit was lowered below `permits` during the wait.
+    pub fn acquire(&self, permits: u32) -> Acquire<'_, SemaphoreGuard> {
+        let mut request = Acquire::new(&self.client, &self.lock, None);
+        request.options.permits = Some(Permits { count: permits, limit: self.limit });
+        request
+    }
+
+    /// Acquires so many permits if they are left and nobody waits. One round trip; if a great many
+    /// dead holders are in the way, one more for every 16 of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self, permits: u32) -> TryAcquire<'_, SemaphoreGuard> {
+        TryAcquire(self.acquire(permits))
+    }
+
+    /// Changes the semaphore's limit to `new` if it is `expected`, and gives a handle that names
+    /// the new one. A semaphore that the server does not know is made with the new limit. If the
+    /// limit is `new` already, nothing changes. One round trip.
+    ///
+    /// Holders keep what they have. If they have more than a lower limit allows, nothing is granted
+    /// until enough of it has come back. A waiter that wants more than the new limit fails with
+    /// [`LimitMismatch`](ErrorKind::LimitMismatch) when it polls; the other waiters keep their
+    /// places, whatever limit their handles name.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitMismatch`](ErrorKind::LimitMismatch) if the limit is another one, which
+    /// [`Error::limit`] tells; [`Invalid`](ErrorKind::Invalid) for a limit of zero;
+    /// [`Unavailable`](ErrorKind::Unavailable), [`Refused`](ErrorKind::Refused),
+    /// [`Foreign`](ErrorKind::Foreign), [`Incompatible`](ErrorKind::Incompatible).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the limit may or may not be changed.
+    pub async fn set_limit(&self, expected: u32, new: u32) -> Result<Semaphore> {
+        let with_lock = |error| self.lock.with_lock(error);
+        check_limit(expected).and(check_limit(new)).map_err(with_lock)?;
+        match self.exchange(SetLimit { expected, limit: new }).await? {
+            None => Ok(Semaphore { limit: new, ..self.clone() }),
+            Some(limit) => {
+                let message = format!("the semaphore's limit is {limit}, and not {expected}");
+                Err(with_lock(Error::limit_mismatch(message, limit)))
+            }
+        }
+    }
+
+    /// The limit that stands against it, if one does.
+    async fn exchange(&self, set: SetLimit) -> Result<Option<u32>> {
+        let (client, lock) = (&self.client, &self.lock);
+        let until = client.clock.now().after(client.settings.call_timeout);
+        while client.clock.now() < until {
+            let reply = client.query(lock, &set.call(client.scripts, lock, until)).await?;
+            let (envelope, set) = SetLimit::read(reply).map_err(|bad| lock.with_lock(bad))?;
+            if envelope.more {
+                client.pump(lock);
+            }
+            match set {
+                LimitSet::Set => return Ok(None),
+                LimitSet::Other(limit) => return Ok(Some(limit)),
+                LimitSet::Stale => {} // it came too late, by another server's clock
+            }
+        }
+        let message = "the slot could not be served in time";
+        Err(lock.with_lock(Error::new(ErrorKind::Unavailable, message)))
+    }
+}
+
+fn check_limit(limit: u32) -> Result<()> {
+    match limit {
+        0 => Err(Error::invalid("the limit of a semaphore must not be zero")),
+        _ => Ok(()),
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("name", &self.name())
+            .field("slot", &self.slot())
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}

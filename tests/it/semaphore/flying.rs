@@ -1,0 +1,321 @@
+//! On servers in this process and in time that flies.
+
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, Semaphore, SemaphoreGuard};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn client(engine: &Engine) -> Locks {
+    Locks::builder().connect_embedded(engine).await.unwrap()
+}
+
+async fn semaphore(engine: &Engine, limit: u32) -> Semaphore {
+    client(engine).await.semaphore("uploads", limit).unwrap()
+}
+
+/// Two clients' handles of one semaphore.
+async fn two(limit: u32) -> (Engine, Semaphore, Semaphore) {
+    let engine = Engine::new();
+    let (one, other) = (semaphore(&engine, limit).await, semaphore(&engine, limit).await);
+    (engine, one, other)
+}
+
+type Waiting = JoinHandle<rwlease::Result<SemaphoreGuard>>;
+
+/// Begins to wait, and has a place when this ends.
+async fn wait(semaphore: &Semaphore, permits: u32) -> Waiting {
+    let before = semaphore.status().await.unwrap().waiters;
+    let waiter = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiter.acquire(permits).await });
+    while semaphore.status().await.unwrap().waiters == before {
+        sleep(SECOND / 100).await;
+    }
+    waiting
+}
+
+async fn in_use(semaphore: &Semaphore) -> u64 {
+    semaphore.status().await.unwrap().in_use
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_shared_up_to_the_limit_and_each_grant_has_a_newer_token() {
+    let (_engine, one, other) = two(10).await;
+    let first = one.acquire(4).await.unwrap();
+    let second = other.acquire(6).await.unwrap();
+    assert!(second.token() > first.token());
+    assert_eq!((first.permits(), second.permits(), second.mode()), (4, 6, Some(Mode::Read)));
+    assert!(one.try_acquire(1).await.unwrap().is_none());
+    assert_eq!(first.release().await.unwrap(), Released::Released);
+    assert!(one.try_acquire(5).await.unwrap().is_none());
+    let third = one.try_acquire(4).await.unwrap().unwrap();
+    assert!(third.token() > second.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_out_of_range_are_refused_at_the_door() {
+    let engine = Engine::new();
+    let locks = client(&engine).await;
+    let kind = |error: rwlease::Error| error.kind();
+    assert_eq!(locks.semaphore("none", 0).map_err(kind).unwrap_err(), ErrorKind::Invalid);
+    assert_eq!(locks.semaphore("", 1).map_err(kind).unwrap_err(), ErrorKind::Invalid);
+    let semaphore = locks.semaphore("some", 3).unwrap();
+    engine.reset_tally();
+    for permits in [0, 4, u32::MAX] {
+        assert_eq!(semaphore.acquire(permits).await.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(semaphore.try_acquire(permits).await.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(semaphore.set_limit(3, 0).await.map_err(kind).unwrap_err(), ErrorKind::Invalid);
+    assert_eq!(semaphore.set_limit(0, 3).await.map_err(kind).unwrap_err(), ErrorKind::Invalid);
+    assert_eq!(engine.tally().scripts, 0, "and nothing was sent");
+    let most = locks.semaphore("most", u32::MAX).unwrap();
+    assert_eq!(most.acquire(u32::MAX).await.unwrap().permits(), u32::MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_many_is_not_starved_by_small_ones() {
+    let (_engine, one, other) = two(10).await;
+    let (first, second) = (one.acquire(5).await.unwrap(), one.acquire(4).await.unwrap());
+    let many = wait(&other, 8).await;
+    let few = wait(&one, 1).await;
+    assert!(one.try_acquire(1).await.unwrap().is_none(), "one is left, but others wait for it");
+    first.release().await.unwrap();
+    sleep(SECOND).await;
+    assert!(!many.is_finished() && !few.is_finished(), "six are left, and eight come first");
+    second.release().await.unwrap();
+    let (many, few) = (many.await.unwrap().unwrap(), few.await.unwrap().unwrap());
+    assert!(few.token() > many.token());
+    assert_eq!(in_use(&one).await, 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_come_in_the_order_of_their_arrival() {
+    let (_engine, one, other) = two(1).await;
+    let held = one.acquire(1).await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 0..20 {
+        waiting.push(wait([&one, &other][number % 2], 1).await);
+    }
+    held.release().await.unwrap();
+    let mut last = 0;
+    for waiting in waiting {
+        let guard = waiting.await.unwrap().unwrap();
+        assert!(guard.token() > last);
+        last = guard.token();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_the_permits_goes_back() {
+    let (_engine, one, other) = two(10).await;
+    let mut held = one.acquire(10).await.unwrap();
+    let token = held.token();
+    for bad in [0, 10, 11, u32::MAX] {
+        assert_eq!(held.release_some(bad).await.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    let waiting = wait(&other, 6).await;
+    held.release_some(5).await.unwrap();
+    assert_eq!((held.permits(), in_use(&one).await), (5, 5));
+    held.release_some(1).await.unwrap();
+    let other_held = waiting.await.unwrap().unwrap();
+    assert_eq!((held.permits(), held.token(), in_use(&one).await), (4, token, 10));
+    held.renew().await.unwrap();
+    assert_eq!(in_use(&one).await, 10, "a renewal takes nothing again");
+    other_held.release().await.unwrap();
+    held.release().await.unwrap();
+    assert_eq!(in_use(&one).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_whose_answer_is_late_goes_back_all_the_same() {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let one = semaphore(&engine, 10).await;
+    let mut held = one.acquire(10).lease(60 * SECOND).await.unwrap();
+    engine.faults().pause(0);
+    // The first one is dropped, and the second one gets no answer in time.
+    let dropped = tokio::time::timeout(SECOND, held.release_some(1)).await;
+    assert!(dropped.is_err());
+    let error = held.release_some(2).await.unwrap_err();
+    assert_eq!((error.kind(), held.permits()), (ErrorKind::Unavailable, 7));
+    engine.faults().resume(0);
+    while in_use(&one).await != 7 {
+        sleep(SECOND / 10).await;
+    }
+    assert_eq!(held.state(), LeaseState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_and_one_that_is_not_runs_out() {
+    let (_engine, one, other) = two(2).await;
+    let kept = one.acquire(1).lease(3 * SECOND).await.unwrap();
+    let mut left = one.acquire(1).lease(3 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    let waiting = wait(&other, 1).await;
+    left.lost().await;
+    assert_eq!(left.state(), LeaseState::Lost);
+    assert_eq!(left.release_some(1).await.unwrap_err().kind(), ErrorKind::Lost);
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(left.release().await.unwrap(), Released::AlreadyLost);
+    sleep(60 * SECOND).await;
+    assert_eq!((kept.state(), in_use(&one).await), (LeaseState::Held, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_is_given_back() {
+    let (_engine, one, other) = two(3).await;
+    let held = one.acquire(3).await.unwrap();
+    let waiting = wait(&other, 2).await;
+    let behind = wait(&other, 3).await;
+    waiting.abort();
+    drop(held);
+    assert_eq!(behind.await.unwrap().unwrap().permits(), 3);
+    while in_use(&one).await > 0 {
+        sleep(SECOND / 10).await;
+    }
+    let status = one.status().await.unwrap();
+    assert_eq!((status.waiters, status.holders, status.limit), (0, 0, Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_its_time_or_when_it_is_cancelled() {
+    let (_engine, one, other) = two(1).await;
+    let held = one.acquire(1).await.unwrap();
+    let error = other.acquire(1).timeout(SECOND).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let error = other.acquire(1).cancel_on(sleep(SECOND)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    while one.status().await.unwrap().waiters > 0 {
+        sleep(SECOND / 10).await;
+    }
+    held.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_limit_is_refused_and_told() {
+    let engine = Engine::new();
+    let (ten, five) = (semaphore(&engine, 10).await, semaphore(&engine, 5).await);
+    let held = ten.acquire(1).await.unwrap();
+    for error in [five.acquire(1).await.unwrap_err(), five.try_acquire(1).await.unwrap_err()] {
+        assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(10)));
+        assert_eq!(error.lock(), Some("uploads"));
+    }
+    assert_eq!(in_use(&ten).await, 1);
+    held.release().await.unwrap();
+    sleep(120 * SECOND).await;
+    assert_eq!(ten.status().await.unwrap().limit, None, "an idle one is forgotten");
+    assert_eq!(five.acquire(1).await.unwrap().permits(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_changes_by_a_call_that_knows_it() {
+    let (_engine, one, other) = two(10).await;
+    let held = one.acquire(8).await.unwrap();
+    let (big, small) = (wait(&other, 6).await, wait(&other, 5).await);
+    let error = one.set_limit(9, 5).await.unwrap_err();
+    assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(10)));
+    let five = one.set_limit(10, 5).await.unwrap();
+    assert_eq!((five.limit(), held.permits(), in_use(&five).await), (5, 8, 8));
+    let error = big.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(5)));
+    held.release().await.unwrap();
+    let small = small.await.unwrap().unwrap();
+    assert!(five.try_acquire(1).await.unwrap().is_none());
+    let six = five.set_limit(5, 6).await.unwrap();
+    assert_eq!(six.acquire(1).await.unwrap().permits(), 1);
+    small.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_higher_limit_lets_waiters_in() {
+    let (_engine, one, other) = two(1).await;
+    let _held = one.acquire(1).await.unwrap();
+    let waiting = wait(&other, 1).await;
+    one.set_limit(1, 2).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().permits(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_and_a_semaphore_are_foreign_to_each_other() {
+    let engine = Engine::new();
+    let locks = client(&engine).await;
+    let lock = locks.rwlock("uploads").unwrap();
+    let semaphore = locks.semaphore("uploads", 3).unwrap();
+    let writing = lock.write().await.unwrap();
+    let foreign = |kind| assert_eq!(kind, ErrorKind::Foreign);
+    foreign(semaphore.acquire(1).await.unwrap_err().kind());
+    foreign(semaphore.set_limit(3, 4).await.unwrap_err().kind());
+    foreign(semaphore.status().await.unwrap_err().kind());
+    assert!(writing.renew().await.is_ok());
+    writing.release().await.unwrap();
+    sleep(120 * SECOND).await;
+    let held = semaphore.acquire(1).await.unwrap();
+    foreign(lock.read().await.unwrap_err().kind());
+    foreign(lock.try_write().await.unwrap_err().kind());
+    foreign(lock.status().await.unwrap_err().kind());
+    assert!(held.renew().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_holders_and_waiters_page_by_page() {
+    let (_engine, one, _other) = two(5).await;
+    let mut held = Vec::new();
+    for permits in [1, 3, 1] {
+        held.push(one.acquire(permits).await.unwrap());
+    }
+    let (_first, _second) = (wait(&one, 2).await, wait(&one, 1).await);
+    let mut status = one.status().page_size(1).await.unwrap();
+    let mut permits = (Vec::new(), Vec::new());
+    loop {
+        assert_eq!((status.in_use, status.holders, status.waiters), (5, 3, 2));
+        permits.0.extend(status.holding.iter().map(|holder| holder.permits));
+        permits.1.extend(status.waiting.iter().map(|waiter| waiter.permits));
+        if status.is_last() {
+            break;
+        }
+        status = one.status().page_size(1).after(&status).await.unwrap();
+    }
+    assert_eq!(permits, (vec![1, 3, 1], vec![2, 1]));
+    let all = one.status().await.unwrap();
+    assert!(all.is_last() && all.token == held[2].token());
+    assert_eq!(all.holding[1].id, held[1].id());
+    assert!(all.holding[1].remaining > 20 * SECOND && all.waiting[0].remaining > SECOND);
+    let after = one.status().after(&all).await.unwrap();
+    assert!(after.holding.is_empty() && after.waiting.is_empty() && after.is_last());
+    let listed = client(&_engine).await.list("up").next_page().await.unwrap();
+    assert_eq!(listed, Some(vec!["uploads".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_survives_a_failover_and_a_move_of_its_slot() {
+    let (engine, one, other) = two(2).await;
+    let held = one.acquire(2).await.unwrap();
+    let waiting = wait(&other, 1).await;
+    engine.faults().promote(engine.faults().master_of(one.slot()), 0).unwrap();
+    sleep(5 * SECOND).await;
+    assert_eq!(held.state(), LeaseState::Held);
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_failover_lost_is_told_so() {
+    let (engine, one, _other) = two(2).await;
+    let held = one.acquire(2).lease(3 * SECOND).await.unwrap();
+    engine.faults().flush_data(engine.faults().master_of(one.slot()));
+    held.lost().await;
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+    assert_eq!(one.acquire(2).await.unwrap().permits(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_confirm_permits() {
+    let engine = Engine::builder().masters(1).build();
+    let one = semaphore(&engine, 2).await;
+    assert_eq!(one.acquire(1).replicas(1).await.unwrap().permits(), 1);
+    engine.faults().hold_back(1);
+    let error = one.acquire(1).replicas(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}

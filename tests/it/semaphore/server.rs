@@ -1,0 +1,84 @@
+//! On a real server.
+
+use std::time::Duration;
+
+use rwlease::{ErrorKind, Semaphore};
+
+use crate::support::{Single, WaitLimit, connect};
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn until_waiting(semaphore: &Semaphore) {
+    let wait_limit = WaitLimit::new("a waiter in the queue");
+    while semaphore.status().await.unwrap().waiters == 0 {
+        wait_limit.pause("nobody waits").await.unwrap();
+    }
+}
+
+/// Where grants are told, and where nobody hears of them and waiters poll.
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_pass_from_client_to_client_by_push_and_by_polls() {
+    let server = Single::start().await.unwrap();
+    server
+        .say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
+        .await
+        .unwrap();
+    let deaf = server.url().replace("redis://", "redis://deaf:secret@");
+    let polls = connect(&[deaf]).await.unwrap();
+    let hears = connect(&[server.url()]).await.unwrap();
+    for (number, other) in [&polls, &hears].into_iter().enumerate() {
+        let name = format!("uploads:{number}");
+        let one = hears.semaphore(&name, 4).unwrap();
+        let other = other.semaphore(&name, 4).unwrap();
+        let held = one.acquire(3).await.unwrap();
+        let waiter = other.clone();
+        let waiting = tokio::spawn(async move { waiter.acquire(2).timeout(LONG).await });
+        until_waiting(&one).await;
+        let token = held.token();
+        held.release().await.unwrap();
+        let held = waiting.await.unwrap().unwrap();
+        assert!(held.token() > token);
+        held.release().await.unwrap();
+        assert_eq!(one.status().await.unwrap().in_use, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_two_clients_never_have_more_than_the_limit() {
+    let server = Single::start().await.unwrap();
+    let clients =
+        [connect(&[server.url()]).await.unwrap(), connect(&[server.url()]).await.unwrap()];
+    let in_use = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let tasks = (0..16u32).map(|number| {
+        let semaphore = clients[number as usize % 2].semaphore("shared", 5).unwrap();
+        let in_use = in_use.clone();
+        tokio::spawn(async move {
+            for round in 0..20 {
+                let permits = 1 + (number + round) % 5;
+                let mut guard = semaphore.acquire(permits).timeout(LONG).await.unwrap();
+                let before = in_use.fetch_add(permits, std::sync::atomic::Ordering::SeqCst);
+                assert!(before + permits <= 5, "{before} and {permits}");
+                tokio::task::yield_now().await;
+                if permits > 1 {
+                    in_use.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    guard.release_some(1).await.unwrap();
+                }
+                in_use.fetch_sub(guard.permits(), std::sync::atomic::Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_string_is_no_semaphore() {
+    let server = Single::start().await.unwrap();
+    let locks = connect(&[server.url()]).await.unwrap();
+    server.say::<()>("SET rwlease:text something").await.unwrap();
+    let error = locks.semaphore("text", 1).unwrap().acquire(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Foreign);
+    assert_eq!(server.say::<String>("GET rwlease:text").await.unwrap(), "something");
+}

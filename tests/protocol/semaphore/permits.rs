@@ -1,0 +1,147 @@
+//! Taking permits, keeping them, and giving them back.
+
+use super::super::lab::{Expect, GRACE, KEEP, SLACK, id};
+use super::bench::Bench;
+
+#[test]
+fn the_first_acquire_makes_the_semaphore_and_permits_are_shared_up_to_its_limit() {
+    for mut bench in [Bench::new(), Bench::machinery()] {
+        let first = bench.take("ann1", 4).granted();
+        assert_eq!(first.deadline, bench.lab.now() + 10_000);
+        let second = bench.take("bob1", 6).granted();
+        assert!(second.token > first.token);
+        let state = bench.state().unwrap();
+        assert_eq!((state.limit, state.used, state.holders), (10, 10, 2));
+        assert_eq!(bench.take("cid1", 1).status(), "refused");
+        assert_eq!(bench.release("ann1").status(), "released");
+        assert_eq!(bench.take("cid1", 5).status(), "refused");
+        assert!(bench.take("cid1", 4).granted().token > second.token);
+    }
+}
+
+#[test]
+fn a_call_that_comes_again_takes_no_more() {
+    let mut bench = Bench::new();
+    let first = bench.take("ann1", 4).granted();
+    assert_eq!(bench.take("ann1", 4).granted(), first);
+    assert_eq!(bench.held(), [(id("ann1"), 4)].into());
+    bench.shrink("ann1", 1).unwrap();
+    assert_eq!(bench.take("ann1", 4).granted(), first, "and gives nothing back a second time");
+    assert_eq!(bench.held(), [(id("ann1"), 1)].into());
+    assert_eq!(bench.release("ann1").status(), "released");
+    assert_eq!(bench.release("ann1").status(), "absent");
+    assert_eq!(bench.state().unwrap().used, 0);
+}
+
+#[test]
+fn a_part_goes_back_and_a_late_call_gives_nothing_back_twice() {
+    let mut bench = Bench::new();
+    let held = bench.take("ann1", 10).granted();
+    let kept = bench.shrink("ann1", 3).unwrap();
+    assert_eq!((kept.status.as_str(), kept.number(0), kept.number(2)), ("kept", held.token, 3));
+    assert_eq!(bench.shrink("ann1", 7).unwrap().number(2), 3, "an earlier call that comes late");
+    bench.take("bob1", 7).granted();
+    assert_eq!(bench.shrink("cid1", 1).status(), "lost");
+    bench.lab.pass(10_000);
+    assert_eq!(bench.shrink("ann1", 1).status(), "lost");
+}
+
+#[test]
+fn what_goes_back_lets_the_head_in() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 10).granted();
+    bench.wait("bob1", 4).queued();
+    bench.shrink("ann1", 7).unwrap();
+    assert_eq!(bench.state().unwrap().queue(), [id("bob1")], "three are not enough");
+    bench.shrink("ann1", 6).unwrap();
+    assert_eq!(bench.held(), [(id("ann1"), 6), (id("bob1"), 4)].into());
+}
+
+#[test]
+fn a_lease_ends_at_its_deadline_and_a_renewal_moves_it() {
+    for mut bench in [Bench::new(), Bench::machinery()] {
+        bench.take("ann1", 10).granted();
+        bench.lab.pass(9_999);
+        assert_eq!(bench.take("bob1", 1).status(), "refused");
+        let renewed = bench.renew("ann1", 5_000).unwrap();
+        assert_eq!(
+            (renewed.status.as_str(), renewed.number(1)),
+            ("renewed", bench.lab.now() + 5_000)
+        );
+        let again = bench.renew("ann1", 1_000).unwrap();
+        assert_eq!(again.number(1), renewed.number(1), "never shorter");
+        bench.lab.pass(4_999);
+        assert_eq!(bench.take("bob1", 1).status(), "refused");
+        bench.lab.pass(1);
+        bench.take("bob1", 10).granted();
+        assert_eq!(bench.renew("ann1", 1_000).status(), "lost");
+        assert_eq!(bench.release("ann1").status(), "absent");
+        assert_eq!(bench.held(), [(id("bob1"), 10)].into());
+    }
+}
+
+#[test]
+fn dead_holders_are_swept_a_few_in_a_call() {
+    let mut bench = Bench::new();
+    for holder in 0..40 {
+        bench.take_of(&format!("ann{holder}"), 1, 40).granted();
+    }
+    bench.lab.pass(10_000);
+    let mut calls = 0;
+    while bench.take_of("bob1", 40, 40).status() == "refused" {
+        calls += 1;
+        assert!(calls < 4, "16 in a call are enough for 40 in three");
+    }
+    assert_eq!(calls, 2);
+    assert_eq!(bench.held(), [(id("bob1"), 40)].into());
+}
+
+#[test]
+fn an_idle_key_goes_and_with_it_the_limit() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 1).granted();
+    let life = bench.state().unwrap().life;
+    assert_eq!(life, bench.lab.now() + 10_000 + GRACE);
+    bench.release("ann1").unwrap();
+    assert_eq!(bench.state().unwrap().life, life, "a usual release leaves it alone");
+    bench.lab.pass(10_000 + GRACE);
+    assert_eq!(bench.inspect().status(), "absent");
+    bench.take_of("ann2", 3, 3).granted();
+    assert_eq!(bench.state().unwrap().limit, 3);
+}
+
+#[test]
+fn the_life_of_a_long_lease_is_lowered_by_its_release() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 1).granted();
+    bench.renew("ann1", KEEP * 10).unwrap();
+    assert_eq!(bench.state().unwrap().life, bench.lab.now() + KEEP * 10 + GRACE + SLACK);
+    bench.release("ann1").unwrap();
+    assert_eq!(bench.state().unwrap().life, bench.lab.now() + GRACE);
+}
+
+#[test]
+fn a_call_past_not_after_does_nothing() {
+    let mut bench = Bench::new();
+    let late = (bench.lab.now() - 1).to_string();
+    let args = ["here", &late, &id("ann1"), "10000", "1", "10", "0"];
+    assert_eq!(bench.send("acquire", &args).status(), "stale");
+    assert_eq!(bench.send("set_limit", &["here", &late, "10", "5"]).status(), "stale");
+    assert_eq!(bench.state(), None);
+}
+
+#[test]
+fn a_page_shows_the_holders_and_the_waiters() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 8).granted();
+    bench.wait("bob1", 5).queued();
+    let page = bench.inspect().unwrap();
+    let numbers: Vec<u64> = (1..5).map(|at| page.number(at)).collect();
+    assert_eq!((page.status.as_str(), numbers), ("semaphore", vec![10, 8, 1, 1]));
+    assert_eq!(page.list(5)[0], id("ann1"));
+    assert!(page.list(5)[1].ends_with("0 8"), "{page:?}");
+    assert_eq!(page.list(6)[0], id("bob1"));
+    assert!(page.list(6)[1].contains(" 5 - 0 "), "{page:?}");
+    let none = bench.send("inspect", &["here", "1", "none", "10"]).unwrap();
+    assert_eq!((none.list(5), none.list(6)), (vec![], vec![]));
+}

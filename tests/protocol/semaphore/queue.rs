@@ -1,0 +1,124 @@
+//! Waiting for permits: first in, first out, whatever each one wants.
+
+use super::super::lab::{Expect, HERE, TAG, channel, id};
+use super::bench::Bench;
+
+#[test]
+fn small_requests_do_not_pass_a_big_one() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 4).granted();
+    bench.take("bob1", 4).granted();
+    let big = bench.wait("cid1", 8).queued();
+    let small = bench.wait("dan1", 1).queued();
+    assert!(small > big);
+    assert_eq!(bench.take("eve1", 1).status(), "refused", "two are left, and the head waits");
+    bench.release("ann1").unwrap();
+    assert_eq!(bench.held(), [(id("bob1"), 4)].into());
+    bench.release("bob1").unwrap();
+    assert_eq!(bench.held(), [(id("cid1"), 8), (id("dan1"), 1)].into());
+    assert!(bench.state().unwrap().queue().is_empty());
+}
+
+#[test]
+fn a_grant_out_of_the_queue_is_claimed_or_lapses() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 10).granted();
+    let ticket = bench.wait("bob1", 10).queued();
+    bench.wait("bob2", 10).queued();
+    bench.wait("cid1", 10).queued();
+    bench.release("ann1").unwrap();
+    assert_eq!(bench.held(), [(id("bob1"), 10)].into());
+    bench.lab.pass(1_000);
+    // The window is over, and bob has not been seen since: none of its waiters is let in.
+    bench.send("pump", &[HERE]).unwrap();
+    assert_eq!(bench.held(), [(id("cid1"), 10)].into());
+    let claimed = bench.renew("cid1", 10_000).unwrap();
+    assert_eq!((claimed.status.as_str(), claimed.number(1)), ("renewed", bench.lab.now() + 10_000));
+    // It comes back with its ticket, before all that came later.
+    bench.wait("dan1", 1).queued();
+    assert_eq!(bench.poll("bob1", 10, ticket).queued(), ticket);
+    assert_eq!(bench.state().unwrap().queue(), [id("bob1"), id("dan1")]);
+}
+
+#[test]
+fn a_poll_claims_and_a_release_leaves_the_queue() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 10).granted();
+    let ticket = bench.wait("bob1", 3).queued();
+    bench.wait("cid1", 3).queued();
+    assert_eq!(bench.release("cid1").status(), "left");
+    assert_eq!(bench.poll("bob1", 3, ticket).queued(), ticket);
+    bench.release("ann1").unwrap();
+    let claimed = bench.poll("bob1", 3, ticket).granted();
+    assert_eq!(claimed.deadline, bench.lab.now() + 10_000);
+    bench.release("bob1").unwrap();
+    let state = bench.state().unwrap();
+    assert_eq!((state.flags, state.fields.len()), (0, 0), "nothing is left of the queue");
+}
+
+#[test]
+fn dead_waiters_are_passed_over() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 10).granted();
+    bench.wait("bob1", 10).queued();
+    bench.lab.pass(4_000);
+    bench.wait("cid1", 10).queued();
+    bench.lab.pass(1_000);
+    bench.release("ann1").unwrap();
+    assert_eq!(bench.held(), [(id("cid1"), 10)].into());
+}
+
+#[test]
+fn a_full_queue_takes_no_more() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 10).granted();
+    bench.wait("bob1", 1).queued();
+    let (bob, place) = (id("cid1"), "1000 5000 1 -");
+    let args = [HERE, "0", &bob, "10000", "1", "10", TAG, place];
+    assert_eq!(bench.send("acquire", &args).status(), "full");
+    assert_eq!(bench.state().unwrap().queue(), [id("bob1")]);
+}
+
+#[test]
+fn grants_are_told_on_the_channel_and_a_client_that_is_gone_is_passed_over() {
+    let mut bench = Bench::new();
+    if !bench.lab.has_push() {
+        return;
+    }
+    bench.take("ann1", 10).granted();
+    let place = format!("1000 5000 1000 {HERE}");
+    for (name, permits) in [("gone1", "4"), ("bob1", "6"), ("bob2", "3")] {
+        let args = [HERE, "0", &id(name), "10000", permits, "10", TAG, &place];
+        bench.send("acquire", &args).queued();
+    }
+    let listener = bench.lab.listen(&channel("bob"));
+    bench.release("ann1").unwrap();
+    assert_eq!(bench.held(), [(id("bob1"), 6), (id("bob2"), 3)].into(), "nobody heard the first");
+    let messages = listener.heard();
+    let window = (bench.lab.now() + 1_000).to_string();
+    assert_eq!(
+        messages.len(),
+        2,
+        "the second one was granted what the first had not: {messages:?}"
+    );
+    for (message, name) in messages.iter().zip(["bob1", "bob2"]) {
+        let words: Vec<&str> = message.split(' ').collect();
+        assert_eq!((words[1], words[2], words[4]), ("0", &*id(name), &*window));
+    }
+}
+
+#[test]
+fn what_a_call_leaves_over_the_next_ones_go_on_with() {
+    let mut bench = Bench::new();
+    bench.take_of("ann1", 100, 100).granted();
+    let place = "1000 5000 1000 -";
+    for waiter in 0..40 {
+        let id = id(&format!("bob{waiter}"));
+        bench.send("acquire", &[HERE, "0", &id, "10000", "1", "100", TAG, place]).queued();
+    }
+    assert!(bench.release("ann1").unwrap().more);
+    assert_eq!(bench.state().unwrap().holders, 16, "so many in a call");
+    assert!(bench.send("pump", &[HERE]).unwrap().more);
+    assert!(!bench.send("pump", &[HERE]).unwrap().more);
+    assert_eq!(bench.state().unwrap().holders, 40);
+}
