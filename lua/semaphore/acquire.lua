@@ -12,7 +12,7 @@
 --
 -- Reply: status, now, more, then
 --   granted  token, deadline, as of acquire_write.lua
---   queued   ticket, waiters ahead at the most, a lower bound of when a holder's lease ends
+--   queued   ticket, waiters ahead at the allowed, a lower bound of when a holder's lease ends
 --   refused  that bound: a try, and too few permits are left, or others wait
 --   limit    the semaphore's limit: it is another one, or was lowered below what a waiter wants,
 --            which waits no longer. Nothing was done else
@@ -28,22 +28,22 @@
 -- Permits are left, nobody waits, and there is no dead holder to look for: the usual case, without
 -- the machinery below.
 -- @include usual
-local wanted, most = tonumber(args[5]), tonumber(args[6])
-local simple = usual and wanted and most and wanted >= 1 and wanted <= most and most <= MOST_PERMITS and not string.find(args[5] .. args[6], '%D')
+local wanted, allowed = tonumber(args[5]), tonumber(args[6])
+local simple = usual and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not string.find(args[5] .. args[6], '%D')
 if simple then
 -- @include lease
   local mine = 'r:' .. caller
   local taken, more
   if not line then
     if redis.pcall('EXISTS', KEYS[1]) == 0 then
-      taken = '2P' .. life .. stamp .. ends .. long .. most .. ' ' .. wanted .. ' 1'
+      taken = '2P' .. life .. stamp .. ends .. long .. allowed .. ' ' .. wanted .. ' 1'
       more = { mine, 'h' .. ends .. stamp .. '0 ' .. wanted, 'i:0', caller }
     end
   elseif string.sub(line, 16, 31) < stamp then
     local _, digits = string.find(line, '^2P%d+')
     local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
     local least = string.sub(line, 32, 44)
-    if not holders or not digits or digits < 45 or tonumber(limit) ~= most or used + wanted > most then
+    if not holders or not digits or digits < 45 or tonumber(limit) ~= allowed or used + wanted > allowed then
       taken = nil -- a queue, another limit, too few permits
     elseif holders == '0' or (least > moment and holders ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine)) then
       if long == '1' then
@@ -141,9 +141,9 @@ return answer(function()
   end
   settle(not takes)
   entry = waiter(me)
-  alive, state, deadline, token = reading(me)
-  if alive then
-    return reply('granted', more, token, deadline)
+  local holds, _, ends, minted = reading(me)
+  if holds then
+    return reply('granted', more, minted, ends)
   elseif entry then
     local head = linked(get('head')) or malformed('queue')
     return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), number('read_min'))

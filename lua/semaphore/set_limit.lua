@@ -17,12 +17,12 @@
 -- @include head
 -- @include prelude
 
-local not_after, expected, limit = whole(2, 0, NEVER), whole(3, 1, MOST_PERMITS), whole(4, 1, MOST_PERMITS)
+local not_after, expected, wanted = whole(2, 0, NEVER), whole(3, 1, MOST_PERMITS), whole(4, 1, MOST_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not not_after then
   return refuse('not_after')
-elseif not expected or not limit then
+elseif not expected or not wanted then
   return refuse('limit')
 end
 
@@ -37,10 +37,10 @@ return answer(function()
     return reply('stale', 0)
   end
   local stands = shape ~= 'N' and number('limit') or expected
-  if stands ~= expected and stands ~= limit then
+  if stands ~= expected and stands ~= wanted then
     return reply('limit', 0, stands)
   end
-  put('limit', limit)
+  put('limit', wanted)
   settle(false)
   return reply('set', more)
 end)

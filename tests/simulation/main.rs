@@ -135,9 +135,9 @@ fn the_judge_of_histories_finds_faults_by_itself() {
         ),
         (
             "history: tokens name the order of the grants",
-            &[("lib/pump.lua", MINTS, "math.max(number('fence') - 5000000, 1)")],
+            &[("lib/turns.lua", MINTS, "math.max(number('fence') - 5000000, 1)")],
         ),
-        ("history: no two have one token", &[("lib/pump.lua", MINTS, "number('fence')")]),
+        ("history: no two have one token", &[("lib/turns.lua", MINTS, "number('fence')")]),
         (
             "history: a try is refused because of somebody",
             &[

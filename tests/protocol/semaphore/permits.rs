@@ -73,6 +73,7 @@ fn a_lease_ends_at_its_deadline_and_a_renewal_moves_it() {
         bench.lab.pass(4_999);
         assert_eq!(bench.take("bob1", 1).status(), "refused");
         bench.lab.pass(1);
+        assert_eq!(bench.renew("ann1", 1_000).status(), "lost");
         bench.take("bob1", 10).granted();
         assert_eq!(bench.renew("ann1", 1_000).status(), "lost");
         assert_eq!(bench.release("ann1").status(), "absent");
