@@ -90,7 +90,8 @@ mutation-sample: servers ## Try a seeded sample of faults of one place in the sc
 fmt: ## Format the code
 	cargo fmt --all
 
-lint: ## Check format and lints
+lint: ## Check format, lints and words
+	scripts/check-words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 

@@ -1,5 +1,5 @@
-//! A front end locks an order, checks it, and hands the held lock on to a worker with the job: nobody
-//! gets in between, and the worker's writes have the same fencing token.
+//! A front end locks an order, checks it, and hands the held lock on to a worker with the job:
+//! nobody gets in between, and the worker's writes have the same fencing token.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A service that may make so many requests at a time, from all machines together: each task takes as
-//! many permits as its work needs, and gives them back as it is done.
+//! A service that may make so many requests at a time, from all machines together: each task takes
+//! as many permits as its work needs, and gives them back as it is done.
 
 mod common;
 

@@ -4,12 +4,12 @@
 -- newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody
 -- else.
 --
--- Each holder that this call ends is told so by its client's channel: the writer, or the readers that
--- this call sweeps away, 16 at the most. Those that are left are told by the calls that sweep them
--- away, if these have the tag: pump, an acquire, an upgrade, revoke.
+-- Each holder that this call ends is told so by its client's channel: the writer, or the readers
+-- that this call sweeps away, 16 at the most. Those that are left are told by the calls that sweep
+-- them away, if these have the tag: pump, an acquire, an upgrade, revoke.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  the token            ARGV[3]  hash tag of the slot's channels
+-- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
 --   forced   the new token, the writer's id (-: none), the readers there were (dead and newer

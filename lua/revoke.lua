@@ -3,7 +3,7 @@
 -- that comes twice, or late, revokes nobody else.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the server's name    ARGV[2]  the token            ARGV[3]  hash tag of the slot's channels
+-- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
 --   revoked   the token up to which renewals are refused, readers (dead and newer ones are among

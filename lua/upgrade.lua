@@ -99,8 +99,8 @@ return answer(function()
     end
   end
   settle(not takes, function()
-    -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it tries
-    -- and nobody else is in its way.
+    -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it
+    -- tries and nobody else is in its way.
     local mine = waiter(me)
     if mine or (status == 'refused' and number('cached') - own == number('readers') - 1) then
       recall_readers(mine)

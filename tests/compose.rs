@@ -210,7 +210,7 @@ mod partition {
 
         compose.cut_off(master)?;
         let mut waiting = pin!(async { other.rwlock("cut off")?.write().await });
-        // A holder who is well after so long has renewed at the new master. One who is not may
+        // A holder that is well after so long has renewed at the new master. One that is not may
         // still be waited for.
         let is_renewed = async {
             sleep(lease * 3).await;

@@ -1,5 +1,5 @@
-//! Cached locks beside plain ones, tokio's lock in memory, and a lock of others, on a cluster of six
-//! nodes: `cargo bench -p rwlease-bench --bench cached`.
+//! Cached locks beside plain ones, tokio's lock in memory, and a lock of others, on a cluster of
+//! six nodes: `cargo bench -p rwlease-bench --bench cached`.
 //!
 //! All contenders of a line run in turn, round by round; what counts are the ratios within one run.
 //! Clients stand for processes: each has connections and an id of its own. `-- --rounds N` sets the

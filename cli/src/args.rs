@@ -130,8 +130,8 @@ pub struct Run {
     #[arg(long, group = "mode")]
     pub write: bool,
 
-    /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET: it has the time of a lease
-    /// to take the lock up, and this process neither renews nor releases it
+    /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET: it has the time of a
+    /// lease to take the lock up, and this process neither renews nor releases it
     #[arg(long, conflicts_with = "permits")]
     pub hand_on: bool,
 

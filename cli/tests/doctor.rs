@@ -73,8 +73,8 @@ async fn a_master_that_is_away() -> Result {
 
 #[tokio::test]
 async fn a_user_that_lacks_rights() -> Result {
-    // Of what docs/operating.md lists, all but `+hdel` for one, and `+info`, `+wait`, `+ssubscribe`,
-    // `+spublish` for the other.
+    // Of what docs/operating.md lists, all but `+hdel` for one, and `+info`, `+wait`,
+    // `+ssubscribe`, `+spublish` for the other.
     let poor = "user poor on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                 +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
                 +pexpireat +pttl +spublish";

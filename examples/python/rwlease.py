@@ -29,7 +29,7 @@ TIME_TO_LIVE = 10_000
 # How long after it was sent an acquire may still do something, in ms.
 LATEST = 5_000
 PAUSE = 0.05
-# How long a try waits for one who may not be using the lock, seconds.
+# How long a try waits for a holder that may not be using the lock, seconds.
 TRY = 0.2
 # Refusals of a cluster that is changing, and all that a call may end in.
 CHANGING = (redis.ReadOnlyError, redis.exceptions.ClusterError, redis.exceptions.AskError)

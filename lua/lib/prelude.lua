@@ -33,10 +33,10 @@ local function is_id(text)
   return is_word(text, 40) and #text >= 12
 end
 
--- A holder's record: its state, the deadline in ms, the token, and the rest (the writer's id, or the
--- reader's index). The states: 'h' (holds), 'g' (was granted, has not claimed it yet), 'k' (holds,
--- cached: it is called back when it blocks somebody), 'c' (as 'k', and was called back), 'b' (was
--- cached, is in use, and will be released).
+-- A holder's record: its state, the deadline in ms, the token, and the rest (the writer's id, or
+-- the reader's index). The states: 'h' (holds), 'g' (was granted, has not claimed it yet), 'k'
+-- (holds, cached: it is called back when it blocks somebody), 'c' (as 'k', and was called back),
+-- 'b' (was cached, is in use, and will be released).
 local function record(state, deadline, token, rest)
   return format(RECORD, state, deadline, token, rest)
 end

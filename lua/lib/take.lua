@@ -1,5 +1,5 @@
--- The end of a usual acquire: writes the line and the other fields (`more`) of what it takes, and if
--- the key's life is refused, takes it back.
+-- The end of a usual acquire: writes the line and the other fields (`more`) of what it takes, and
+-- if the key's life is refused, takes it back.
 local done
 if more then
   done = redis.pcall('HSET', KEYS[1], 's', taken, unpack(more))

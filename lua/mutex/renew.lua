@@ -35,8 +35,8 @@ return answer(function()
     left = lease
     call('PEXPIREAT', key, format('%.0f', now + lease))
   else
-    -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no hash,
-    -- and after it a full memory refuses nothing.
+    -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no
+    -- hash, and after it a full memory refuses nothing.
     redis.pcall('HDEL', key, '-')
     call('SET', key, value, 'XX', 'KEEPTTL')
   end

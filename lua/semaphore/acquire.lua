@@ -100,8 +100,8 @@ local function begin(entry, alive, index)
   return nil, false
 end
 
--- Whether the limit is not the caller's. A waiter may go on by the limit that it came with, if it is
--- to get what it wants.
+-- Whether the limit is not the caller's. A waiter may go on by the limit that it came with, if it
+-- is to get what it wants.
 local function is_off_limit(entry)
   local limit = number('limit')
   return demand.permits > limit or (not entry and demand.ticket == 0 and demand.most ~= limit)

@@ -86,8 +86,8 @@ impl TwoKeyRwLock {
 
 /// [`TwoKeyGuard`](crate::TwoKeyGuard).
 ///
-/// It derefs to that, for what needs no waiting. Dropped, it is released in the background: the drop
-/// never blocks.
+/// It derefs to that, for what needs no waiting. Dropped, it is released in the background: the
+/// drop never blocks.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]

@@ -190,8 +190,8 @@ impl Client {
         self.registry().all()
     }
 
-    /// An acquisition begins to wait: the client subscribes in the lock's slot. Ends when the result is
-    /// dropped.
+    /// An acquisition begins to wait: the client subscribes in the lock's slot. Ends when the
+    /// result is dropped.
     pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
         self.subscribe(acquisition.lock.slot, acquisition.count)
     }

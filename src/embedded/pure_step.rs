@@ -1,5 +1,5 @@
-//! One run of a script as a pure function: the lock, the time and who hears go in, and the lock, the
-//! reply and the messages come out. For the checker, which goes from any state to the next.
+//! One run of a script as a pure function: the lock, the time and who hears go in, and the lock,
+//! the reply and the messages come out. For the checker, which goes from any state to the next.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

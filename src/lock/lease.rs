@@ -21,8 +21,8 @@ use crate::slot::Slot;
 pub enum LeaseState {
     /// The lease is good, and so were its renewals.
     Held,
-    /// The lease is good, but it is not being made longer: renewals fail or are late, it was revoked,
-    /// or it is being released. It may be lost soon.
+    /// The lease is good, but it is not being made longer: renewals fail or are late, it was
+    /// revoked, or it is being released. It may be lost soon.
     Uncertain,
     /// The lease has ended, or the server says that it is another's. Stop: the fencing token is
     /// stale.

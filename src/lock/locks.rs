@@ -119,8 +119,8 @@ impl Locks {
         Multi::new(self.client.clone())
     }
 
-    /// The names of the read/write locks and semaphores that the servers know and that begin with `start`: see
-    /// [`Listing`].
+    /// The names of the read/write locks and semaphores that the servers know and that begin with
+    /// `start`: see [`Listing`].
     pub fn list(&self, start: impl AsRef<str>) -> Listing {
         Listing::new(self.client.clone(), start.as_ref())
     }

@@ -51,8 +51,8 @@ pub struct Mutex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MutexStatus {
-    /// The holder's value: [`Lease::id`](crate::Lease::id) if it is one of these locks, and anything
-    /// if it is another's.
+    /// The holder's value: [`Lease::id`](crate::Lease::id) if it is one of these locks, and
+    /// anything if it is another's.
     pub value: Vec<u8>,
     /// What is left of its lease by the server's clock. `None` if it never ends: whoever set it
     /// gave it no time, and it must be deleted by hand if its holder is gone.

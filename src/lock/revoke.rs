@@ -83,8 +83,9 @@ impl RwLock {
     /// its requests waits for a lock of that slot until a minute after the last one does, and while
     /// it [caches](crate::RwLock::cached) a lock of that slot; so a lease that was granted at once
     /// to a client that waited for nothing there is not told. It learns at its next renewal that is
-    /// answered (a third of the lease, as a rule), and without renewals when its lease ends. So does
-    /// every client where nothing is pushed: on Redis 6.2, and without the right to `SPUBLISH`.
+    /// answered (a third of the lease, as a rule), and without renewals when its lease ends. So
+    /// does every client where nothing is pushed: on Redis 6.2, and without the right to
+    /// `SPUBLISH`.
     ///
     /// As with [`revoke`](Self::revoke), whoever takes it while this is under way is not concerned.
     /// If it was done and the answer was lost, the second one may be `None`: none of them holds any

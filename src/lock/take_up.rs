@@ -60,12 +60,12 @@ impl Locks {
 ///
 /// [`Lost`](crate::ErrorKind::Lost) when the servers know no such lease: it has ended, another
 /// client has taken it up, the ticket was forged, or this client has another
-/// [prefix](crate::Builder::prefix) or other servers. [`Unavailable`](crate::ErrorKind::Unavailable)
-/// when the servers did not answer, or too few replicas confirmed it: then the ticket may be used
-/// up, and the lock is released where it is. [`Refused`](crate::ErrorKind::Refused),
-/// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
-/// [`Invalid`](crate::ErrorKind::Invalid) for options out of range,
-/// [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
+/// [prefix](crate::Builder::prefix) or other servers.
+/// [`Unavailable`](crate::ErrorKind::Unavailable) when the servers did not answer, or too few
+/// replicas confirmed it: then the ticket may be used up, and the lock is released where it is.
+/// [`Refused`](crate::ErrorKind::Refused), [`Foreign`](crate::ErrorKind::Foreign),
+/// [`Incompatible`](crate::ErrorKind::Incompatible), [`Invalid`](crate::ErrorKind::Invalid) for
+/// options out of range, [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
 ///
 /// # Cancel safety
 ///

@@ -14,8 +14,8 @@ use crate::protocol::{AcquisitionId, LONGEST_NAME, Mode};
 const MARK: &str = "rwlease-ticket-1";
 
 /// A held lock on its way to another client: what [`WriteGuard::into_ticket`] and
-/// [`ReadGuard::into_ticket`] make of a guard, and [`Locks::take_up`](crate::Locks::take_up) makes a
-/// guard of again, in this process or another.
+/// [`ReadGuard::into_ticket`] make of a guard, and [`Locks::take_up`](crate::Locks::take_up) makes
+/// a guard of again, in this process or another.
 ///
 /// `to_string` gives it as text, and `parse` reads that: one line of printable ASCII without
 /// spaces, which fits into an environment variable or a header. It has the lock's name, how it is
@@ -159,9 +159,9 @@ macro_rules! hands_on {
             /// to be [taken up](crate::Locks::take_up) in this time. From here on this client
             /// neither renews the lease nor releases it, also not at its
             /// [`shutdown`](crate::Locks::shutdown); what was told that the lease is
-            /// [`lost`](crate::Lease::lost) when it ends is told so now. Stop all work under the lock before: the
-            /// token stays the same, so a store cannot tell this holder's late writes from those of
-            /// the next one.
+            /// [`lost`](crate::Lease::lost) when it ends is told so now. Stop all work under the
+            /// lock before: the token stays the same, so a store cannot tell this holder's late
+            /// writes from those of the next one.
             ///
             /// One round trip. If an upgrade of this read was given up and the server has not been
             /// told yet, that is done first. If an attempt to acquire the lock had no answer, this
@@ -171,8 +171,9 @@ macro_rules! hands_on {
             /// # Errors
             ///
             /// [`Lost`](crate::ErrorKind::Lost) when the lease is lost or was revoked;
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) when the server did not answer, or too
-            /// few replicas did. Either way the lock is given up: it is released in the background.
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) when the server did not answer, or
+            /// too few replicas did. Either way the lock is given up: it is released in the
+            /// background.
             ///
             /// # Cancel safety
             ///

@@ -194,8 +194,8 @@ pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
 /// Takes a message on a channel: channel and payload. It never waits.
 pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
-/// A connection that carries subscriptions, one channel a command: of shards, or where the connector
-/// is for sentinels, of a sentinel.
+/// A connection that carries subscriptions, one channel a command: of shards, or where the
+/// connector is for sentinels, of a sentinel.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// Has the task that reads the connection give each message to `handler` at once. A backend
     /// that cannot do so sends the messages as notices still.

@@ -22,7 +22,7 @@ pub(crate) struct Membership {
     known: RwLock<Known>,
     translation: Translation,
     response_timeout: Duration,
-    /// Those who say where the master is, if any do.
+    /// Tell where the master is, if there are any.
     sentinels: Option<Arc<Sentinels>>,
 }
 

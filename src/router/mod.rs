@@ -76,7 +76,7 @@ const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_se
 pub(crate) struct RouterSettings {
     /// Nodes of the cluster to begin with. One that can be reached is enough.
     pub(crate) seeds: Vec<Address>,
-    /// Those who say where the server is, in place of seeds.
+    /// Tell where the server is, in place of seeds.
     pub(crate) sentinels: Option<SentinelSettings>,
     /// For a connection to be opened, authenticated and answered on.
     pub(crate) connect_timeout: Duration,

@@ -60,8 +60,8 @@ impl Pulse {
     }
 }
 
-/// The task. It ends when nobody has waited for a period, or with its runtime: then those who wait
-/// in others start it anew.
+/// The task. It ends when nobody has waited for a period, or with its runtime: then the waiters
+/// of others start it anew.
 struct Beating {
     pulse: Arc<Pulse>,
     has_ended: bool,

@@ -37,8 +37,8 @@ pub(crate) enum Event {
         payload: Bytes,
         received: Moment,
     },
-    /// The subscription was made, made again or lost. A message may have been missed: waiters should
-    /// poll.
+    /// The subscription was made, made again or lost. A message may have been missed: waiters
+    /// should poll.
     Poll {
         slot: Slot,
     },

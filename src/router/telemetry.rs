@@ -67,7 +67,7 @@ pub(crate) fn refresh_outdated(node: &Address) {
     count!("rwlease_refreshes_total", "outcome" => "outdated");
 }
 
-/// Sentinels name another master. Those who hold locks go on there.
+/// Sentinels name another master. Holders of locks go on there.
 pub(crate) fn master_changed(from: &Address, to: &Address, epoch: u64) {
     info!(name: "rwlease.master", %from, %to, epoch);
     count!("rwlease_master_changes_total");

@@ -163,8 +163,8 @@ impl Topology {
         drop(self.refresh(RefreshFrom::First(to.clone())));
     }
 
-    /// A sentinel tells that the master has changed: all are queried at once. Once more after that, for
-    /// a look that was under way may have begun before.
+    /// A sentinel tells that the master has changed: all are queried at once. Once more after that,
+    /// for a look that was under way may have begun before.
     pub(crate) async fn hear_of_change(self: &Arc<Self>) {
         for _ in 0..2 {
             lock(&self.refreshing).unchanged = 0;

@@ -47,7 +47,8 @@ pub async fn locks_of_many_slots_are_held_at_once(one: &Locks, other: &Locks) {
     assert!(taken.await.iter().all(Option::is_some));
 }
 
-/// Granted in memory where that can be, by requests of their own elsewhere: with the same exclusion.
+/// Granted in memory where that can be, by requests of their own elsewhere: with the same
+/// exclusion.
 pub async fn cached_locks_exclude_and_give_way(one: &Locks, other: &Locks) {
     let lock = one.rwlock("cached").unwrap().cached().unwrap();
     let theirs = other.rwlock("cached").unwrap();

@@ -34,7 +34,7 @@ enum Fault {
     Pause,
 }
 
-/// Leases that a replica has confirmed survive; nobody else gets in; tokens rise; one who waits is
+/// Leases that a replica has confirmed survive; nobody else gets in; tokens rise; a waiter is
 /// served at the new master.
 async fn confirmed_leases_survive(fault: Fault) -> Result {
     let sentinels = Sentinels::start().await?;

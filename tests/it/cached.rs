@@ -527,8 +527,8 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
     assert!(plain.write().await.unwrap().token() > last);
 }
 
-/// The last writer of a block has left, and the write is to become a read for another client's sake:
-/// no token of its own is left for the local readers.
+/// The last writer of a block has left, and the write is to become a read for another client's
+/// sake: no token of its own is left for the local readers.
 #[tokio::test(start_paused = true)]
 async fn readers_after_the_last_token_have_one_of_the_server() {
     let engine = engine();
@@ -556,8 +556,8 @@ async fn readers_after_the_last_token_have_one_of_the_server() {
     assert!(plain(&there).await.write().await.unwrap().token() > read);
 }
 
-/// Whoever is blocked asks by the slot's channel. With another tag nobody hears of it; then the next
-/// contact tells.
+/// Whoever is blocked asks by the slot's channel. With another tag nobody hears of it; then the
+/// next contact tells.
 #[tokio::test(start_paused = true)]
 async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
     let engine = engine();
@@ -608,8 +608,8 @@ async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
     assert!(scripts <= 3, "{scripts} calls for what nobody uses");
 }
 
-/// A failover may have lost the lease: so nobody gets in by a lease that the server was silent about
-/// for three seconds.
+/// A failover may have lost the lease: so nobody gets in by a lease that the server was silent
+/// about for three seconds.
 #[tokio::test(start_paused = true)]
 async fn without_contact_nobody_new_is_let_in() {
     let engine = engine();

@@ -359,8 +359,8 @@ async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() 
     Ok(())
 }
 
-/// The longest time that the work may take, and the longest wait for each lock of the tasks that take
-/// both: as in `docs/migrating.md`, but more patient.
+/// The longest time that the work may take, and the longest wait for each lock of the tasks that
+/// take both: as in `docs/migrating.md`, but more patient.
 const WORK: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(29);
 /// No longer than that of the old fleet, for the sake of the readers.

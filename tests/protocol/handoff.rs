@@ -1,5 +1,5 @@
-//! The short cut of the commonest hand-off does what the machinery does: one and the same release is
-//! carried out by both, over random queues.
+//! The short cut of the commonest hand-off does what the machinery does: one and the same release
+//! is carried out by both, over random queues.
 
 use std::collections::BTreeMap;
 

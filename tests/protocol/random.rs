@@ -2,8 +2,8 @@
 //!
 //! After every call the whole hash is checked (see `state.rs`), and further: what a caller was told
 //! to hold stands in the hash at least as long; what callers were told to hold does not exclude one
-//! another; tokens rise, and none belongs to two, nor to the block of another's write; after the pump nobody waits for a lock that is
-//! free to it.
+//! another; tokens rise, and none belongs to two, nor to the block of another's write; after the
+//! pump nobody waits for a lock that is free to it.
 
 use std::collections::BTreeMap;
 

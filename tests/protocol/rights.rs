@@ -1,5 +1,5 @@
-//! A user who has lost the right to a command: whatever would need it is refused, and the lock stays
-//! as it was; and no line tells of a life that its key does not have.
+//! A user who has lost the right to a command: whatever would need it is refused, and the lock
+//! stays as it was; and no line tells of a life that its key does not have.
 
 use std::collections::BTreeMap;
 
@@ -109,8 +109,9 @@ fn whoever_lacks_a_right_to_read_does_all_or_nothing() {
     whoever_lacks_a_right_does_all_or_nothing(&["-exists", "-hget", "-hmget"]);
 }
 
-/// Whether an error says what the server said, with a code, and without a place in a script; but for
-/// 6.2, which has no code for a right that is missed within a script, and puts the place before it.
+/// Whether an error says what the server said, with a code, and without a place in a script; but
+/// for 6.2, which has no code for a right that is missed within a script, and puts the place before
+/// it.
 fn is_the_servers(answer: &Answer) -> bool {
     let Err(Refusal { code, detail }) = answer else { return false };
     let is_6_2 = detail.starts_with("@user_script: ") && detail.contains(": The user executing");
@@ -152,8 +153,9 @@ type Call = fn(&mut Lab, u64) -> Answer;
 fn who_may_not_set_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
-    // One of several readers goes, from the middle, and the last; one writer after another; readers after
-    // a writer; a lease that is made longer; a downgrade; an upgrade; what is granted already.
+    // One of several readers goes, from the middle, and the last; one writer after another; readers
+    // after a writer; a lease that is made longer; a downgrade; an upgrade; what is granted
+    // already.
     let cases: [(&[Request], Call); 8] = [
         (&[Request::read("ann1"), Request::read("bob1"), Request::read("cat1")], |lab, _| {
             lab.release("ann1")

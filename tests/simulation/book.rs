@@ -370,8 +370,8 @@ impl Book {
         self.pages.lock().unwrap().spoilt.insert(lock);
     }
 
-    /// At most one writer and no reader beside it, among the users that believe to hold; and who has
-    /// ceased to believe does so for good.
+    /// At most one writer and no reader beside it, among the users that believe to hold; and who
+    /// has ceased to believe does so for good.
     pub fn judge(&self) {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();

@@ -37,8 +37,8 @@ impl Chronicle {
         Chronicle { is_peaceful, ..Chronicle::default() }
     }
 
-    /// Somebody held until then, by a lease of this acquisition, if it was one lease. It `stays` for
-    /// so much longer, if nobody gives it back.
+    /// Somebody held until then, by a lease of this acquisition, if it was one lease. It `stays`
+    /// for so much longer, if nobody gives it back.
     pub fn held(
         &mut self,
         acquisition: Option<String>,

@@ -437,8 +437,8 @@ impl Attempt<'_> {
         None
     }
 
-    /// A test of the suite that fails, and does not fail without the fault; also if others do not end
-    /// with it. The first that fails ends the suite, unless it fails without the fault as well.
+    /// A test of the suite that fails, and does not fail without the fault; also if others do not
+    /// end with it. The first that fails ends the suite, unless it fails without the fault as well.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
         let name = suite.target.name;
         let failed = |text: &str| {

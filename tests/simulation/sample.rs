@@ -2,8 +2,8 @@
 //! the checks find says more than faults that were planted by who knew the checks.
 //!
 //! `make mutation-sample` (`LUA=300`, `SEED=1`) appends a line a fault to
-//! `docs/results/mutation-lua.tsv`, and goes on after the last line that is there. The first lines
-//! of the file say which sample of which scripts it is; of other scripts it begins anew.
+//! mutation-lua.tsv in `docs/results`, and goes on after the last line that is there. The first
+//! lines of the file say which sample of which scripts it is; of other scripts it begins anew.
 
 use std::fmt;
 use std::fs;

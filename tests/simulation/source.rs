@@ -1,8 +1,8 @@
 //! The faults of one place that a seeded sample is drawn from, in the source of the client, the
 //! router and the protocol: the operators of `cargo mutants`, and numbers that are off by one.
 //!
-//! `make mutation-sample SOURCE=150` appends a line a fault to `docs/results/mutation-source.tsv`,
-//! and goes on after the last line that is there.
+//! `make mutation-sample SOURCE=150` appends a line a fault to mutation-source.tsv in
+//! `docs/results`, and goes on after the last line that is there.
 
 use std::fs;
 use std::ops::Range;

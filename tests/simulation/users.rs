@@ -1,4 +1,5 @@
-//! What the users of a client do: request, wait, lose interest, hold, write, renew, release, forget.
+//! What the users of a client do: request, wait, lose interest, hold, write, renew, release,
+//! forget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

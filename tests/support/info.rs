@@ -29,7 +29,8 @@ impl Server {
     }
 
     /// The commands run since the last reset, by their names in lower case. Commands inside scripts
-    /// count too, and so do those of the connection that queries (`hello`, `client|setinfo`, `info`).
+    /// count too, and so do those of the connection that queries (`hello`, `client|setinfo`,
+    /// `info`).
     pub async fn command_stats(&self) -> Result<BTreeMap<String, CommandStat>> {
         let fields = self.info("commandstats").await?;
         let stat = |(name, value): (String, String)| {

@@ -37,8 +37,8 @@ const PORTS: std::ops::Range<u16> = 10_000..20_000;
 const BUS: u16 = 10_000;
 /// And the port for TLS, where there is one.
 const TLS: u16 = 20_000;
-/// A test listens here as long as it has the server, also while that is down: so no other test takes
-/// its ports.
+/// A test listens here as long as it has the server, also while that is down: so no other test
+/// takes its ports.
 const TAKEN: u16 = 40_000;
 /// Another process can take a port between the look and the start.
 const STARTS: usize = 10;

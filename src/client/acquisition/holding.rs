@@ -400,8 +400,8 @@ impl Holding {
 
     // Its end.
 
-    /// A message says that it was ended by force. Whoever may publish can say so, and a failover may
-    /// have lost that end since: the server is asked.
+    /// A message says that it was ended by force. Whoever may publish can say so, and a failover
+    /// may have lost that end since: the server is asked.
     pub(super) fn doubt(&mut self, token: u64, at: &Context<'_>, fx: &mut Effects) {
         if token >= self.token && self.standing != Standing::Releasing && self.is_held(at.now) {
             self.question.is_due = true;

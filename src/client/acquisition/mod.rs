@@ -43,8 +43,8 @@ pub(crate) struct Acquisition {
     pub(crate) changed: Notify,
     /// Cancelled when the lease ends; made for the first caller that wants it.
     cancellation: OnceLock<CancellationToken>,
-    /// Whether it was called back, by the mode of who wants it, whether a message may have been lost,
-    /// and whether the lease was. It is remembered in every state.
+    /// Whether it was called back, by the mode of who wants it, whether a message may have been
+    /// lost, and whether the lease was. It is remembered in every state.
     marks: AtomicU8,
 }
 

@@ -1,5 +1,5 @@
-//! All times and tokens of a state, for the checker: it tells states apart by how far these lie from
-//! each other, and not by what they are.
+//! All times and tokens of a state, for the checker: it tells states apart by how far these lie
+//! from each other, and not by what they are.
 
 use crate::client::acquisition::State;
 use crate::client::acquisition::acquiring::Acquiring;

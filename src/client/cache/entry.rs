@@ -364,8 +364,8 @@ impl Entry {
         self.wake.notified().await;
     }
 
-    /// The mode of the local request whose turn it is. `None` ends the keeper. Where the lock is not
-    /// to be cached any more, all local requests go on by themselves.
+    /// The mode of the local request whose turn it is. `None` ends the keeper. Where the lock is
+    /// not to be cached any more, all local requests go on by themselves.
     pub(super) fn wanted(&self) -> Option<Mode> {
         let now = self.client.clock.now();
         let mut local = self.local();

@@ -61,8 +61,8 @@ impl Drop for Service {
     }
 }
 
-/// A hold that a task looks after. Dropped with the task, no guard comes out of it any more, and the
-/// server gets it back.
+/// A hold that a task looks after. Dropped with the task, no guard comes out of it any more, and
+/// the server gets it back.
 struct Kept {
     entry: Arc<Entry>,
     hold: Arc<Hold>,

@@ -2,8 +2,8 @@
 //! which the client grants the lock in memory until another client wants it.
 //!
 //! An [`Entry`] is one lock of this client; it has at most one [`Hold`] whose gate is open, and a
-//! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with the
-//! server, and gives them back.
+//! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with
+//! the server, and gives them back.
 
 mod entries;
 mod entry;

@@ -27,8 +27,8 @@ pub(super) struct RealServer {
 
 impl RealServer {
     pub(super) fn start(is_cluster: bool) -> Self {
-        // One after the other: until a server listens, its port looks free to the next one, and both
-        // tests would speak to the same server.
+        // One after the other: until a server listens, its port looks free to the next one, and
+        // both tests would speak to the same server.
         static STARTING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = STARTING.lock();
         let (port, bus) = (free_port(), free_port());

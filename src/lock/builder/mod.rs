@@ -114,8 +114,8 @@ impl Builder {
         self
     }
 
-    /// How locks are cached that are made by [`RwLock::cached`](crate::RwLock::cached), and how long
-    /// a try waits for those of other clients.
+    /// How locks are cached that are made by [`RwLock::cached`](crate::RwLock::cached), and how
+    /// long a try waits for those of other clients.
     pub fn cache(mut self, cache: Cache) -> Self {
         self.settings.cache = cache.0;
         self

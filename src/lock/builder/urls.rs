@@ -73,8 +73,8 @@ impl UrlSettings {
 }
 
 impl Builder {
-    /// The servers to begin with, by URL: any one node of the cluster is enough. Or the sentinels of
-    /// a server, as [`Sentinel`] says.
+    /// The servers to begin with, by URL: any one node of the cluster is enough. Or the sentinels
+    /// of a server, as [`Sentinel`] says.
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
         self
@@ -83,7 +83,8 @@ impl Builder {
     /// The sentinels that say which server is the master, in place of [`servers`](Self::servers).
     ///
     /// The client asks them for the master each time it connects, and when there is trouble, and
-    /// subscribes to what they tell of changes. `docs/deployments.md` says what holds in a failover.
+    /// subscribes to what they tell of changes. `docs/deployments.md` says what holds in a
+    /// failover.
     pub fn sentinel(mut self, sentinel: Sentinel) -> Self {
         self.urls.sentinel = Some(sentinel);
         self

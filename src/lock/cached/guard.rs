@@ -186,8 +186,8 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident, $mode:expr) => {
         $(#[$doc])*
         ///
-        /// It is not a [`Lease`](crate::Lease), which can be cloned and outlives its guard: the next
-        /// local holder has the same lease.
+        /// It is not a [`Lease`](crate::Lease), which can be cloned and outlives its guard: the
+        /// next local holder has the same lease.
         #[must_use = "the lock is given back as soon as the guard is dropped"]
         pub struct $name(Held);
 

@@ -47,8 +47,8 @@ use crate::protocol::{Kind, Mode};
 /// ahead. A member that comes back with its locks forgotten must stay away for as long as the
 /// longest lease, or a second majority can be found. And as with every lease, a process that was
 /// stopped in between does not know that its lock has passed on: what protects data then is a store
-/// that checks [tokens](crate::QuorumGuard::token), or data that a second writer cannot spoil. A member
-/// that was missed, or is lost later, is not taken again: the lock lives on the others.
+/// that checks [tokens](crate::QuorumGuard::token), or data that a second writer cannot spoil. A
+/// member that was missed, or is lost later, is not taken again: the lock lives on the others.
 ///
 /// The clocks of the members should agree within seconds. A token that is more than a minute ahead
 /// of a member's clock is not taken there: otherwise one member with a wrong clock would give the
@@ -74,8 +74,8 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for less than three members: with one or two, no loss is
-    /// survived.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for less than three members: with one or two, no loss
+    /// is survived.
     pub fn new(members: impl IntoIterator<Item = Locks>) -> Result<Quorum> {
         let members: Arc<[Locks]> = members.into_iter().collect();
         if members.len() < 3 {

@@ -39,10 +39,10 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`Unavailable`](crate::ErrorKind::Unavailable) if for the clients' call
-/// timeout less than a majority of the members answered, its source being what one of the others
-/// said; or if a member's clock is wrong, and less than a majority is left without it. Then it
-/// names that member and how far its clock is ahead.
+/// As [`Acquire`](crate::Acquire). [`Unavailable`](crate::ErrorKind::Unavailable) if for the
+/// clients' call timeout less than a majority of the members answered, its source being what one of
+/// the others said; or if a member's clock is wrong, and less than a majority is left without it.
+/// Then it names that member and how far its clock is ahead.
 ///
 /// # Cancel safety
 ///

@@ -105,8 +105,8 @@ pub(crate) fn is_majority(reports: &[Report], named: usize) -> bool {
     2 * naming > sentinels(&reports, named)
 }
 
-/// How many sentinels there are, as they say. Where none says it (a missing right, no master of that
-/// name), as many as the client was told.
+/// How many sentinels there are, as they say. Where none says it (a missing right, no master of
+/// that name), as many as the client was told.
 fn sentinels(reports: &[&Report], named: usize) -> usize {
     let said = reports.iter().filter_map(|report| report.others).max();
     said.map_or(named, |others| others + 1).max(reports.len())

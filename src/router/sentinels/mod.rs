@@ -1,6 +1,6 @@
-//! Where the master is of a server that sentinels watch: they are queried when a connection is made,
-//! when there is trouble, and when one of them tells of a change ([`watch`]). Whose word counts is
-//! decided in [`belief`].
+//! Where the master is of a server that sentinels watch: they are queried when a connection is
+//! made, when there is trouble, and when one of them tells of a change ([`watch`]). Whose word
+//! counts is decided in [`belief`].
 
 mod belief;
 mod report;
@@ -96,8 +96,8 @@ impl Sentinels {
         Sentinels { settings, clock, translation, limits, state: Mutex::default() }
     }
 
-    /// Queries all sentinels at once. The master that is believed in by then is told as soon as any of
-    /// them answers that it knows one, and the others have had their time.
+    /// Queries all sentinels at once. The master that is believed in by then is told as soon as any
+    /// of them answers that it knows one, and the others have had their time.
     pub(crate) async fn query(&self) -> Result<Master, Untold> {
         let (reports, last_failure) = self.reports().await;
         if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
@@ -282,8 +282,8 @@ impl Sentinels {
 }
 
 impl State {
-    /// Those that answer or are known to sentinels now, and no others: they forget what is gone. (No
-    /// sentinel names itself.) One that was reset knows none for a moment.
+    /// Those that answer or are known to sentinels now, and no others: they forget what is gone.
+    /// (No sentinel names itself.) One that was reset knows none for a moment.
     fn note_peers(&mut self, reports: &[Report]) {
         if reports.iter().all(|report| report.peers.is_empty()) {
             return;

@@ -33,8 +33,8 @@ const STEPS: u64 = 20_000;
 /// From so many steps on, nothing is too seldom from whichever seed.
 const ENOUGH: u64 = 5 * STEPS;
 
-/// The seeds of rounds that have shown a difference once: a hand-off that nobody heard did not count
-/// against the budget of the call.
+/// The seeds of rounds that have shown a difference once: a hand-off that nobody heard did not
+/// count against the budget of the call.
 const SHOWN: [u64; 1] = [8627494231490518533];
 
 /// What is compared: two folders of scripts.
