@@ -42,13 +42,13 @@ fn mark(lab: &mut Lab, name: &str) -> char {
 }
 
 /// One that listens for the recalls of a client, and what it has heard since it was asked last.
-struct Ear(String, Listener);
+struct Channel(String, Listener);
 
-impl Ear {
-    fn of(lab: &mut Lab, client: &str) -> Ear {
+impl Channel {
+    fn of(lab: &mut Lab, client: &str) -> Channel {
         let channel = channel(client);
         let listener = lab.listen(&channel);
-        Ear(channel, listener)
+        Channel(channel, listener)
     }
 
     #[track_caller]
@@ -80,7 +80,7 @@ fn any_call_calls_back_a_sole_holder_once() {
         (read("ann1"), Request::write("bob1"), "w"),
     ] {
         let (_server, mut lab) = alone();
-        let mut ann = Ear::of(&mut lab, "ann");
+        let mut ann = Channel::of(&mut lab, "ann");
         lab.request(&holder).granted();
         assert_eq!(mark(&mut lab, "ann1"), 'k');
         assert_eq!(lab.request(&caller).status(), "cached");
@@ -95,7 +95,7 @@ fn any_call_calls_back_a_sole_holder_once() {
 fn the_first_of_the_queue_asks_again_and_nobody_else() {
     for holder in [write("ann1"), read("ann1")] {
         let (_server, mut lab) = alone();
-        let mut ann = Ear::of(&mut lab, "ann");
+        let mut ann = Channel::of(&mut lab, "ann");
         lab.request(&holder).granted();
         let (bob, cat) = (waits(Request::write("bob1")), waits(Request::write("cat1")));
         lab.request(&bob).queued();
@@ -114,7 +114,7 @@ fn the_first_of_the_queue_asks_again_and_nobody_else() {
 #[test]
 fn who_finds_a_mark_and_becomes_the_first_asks_too() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&write("ann1")).granted();
     lab.write("bob1").status();
     ann.hears(&mut lab, &[("w", "ann1")]);
@@ -125,7 +125,7 @@ fn who_finds_a_mark_and_becomes_the_first_asks_too() {
 #[test]
 fn a_recall_says_whether_only_readers_wait() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     let held = lab.request(&write("ann1"));
     assert_eq!(recalled(&held), "-");
     let bob = waits(Request::read("bob1"));
@@ -159,7 +159,7 @@ fn what_recalls_is_read_from_the_queue_and_not_from_the_mark() {
 #[test]
 fn a_reader_joins_cached_readers_and_calls_nobody_back() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&read("ann1")).granted();
     lab.request(&read("ann2")).granted();
     lab.read("bob1").granted();
@@ -191,7 +191,7 @@ fn crowd(lab: &mut Lab) -> Vec<String> {
 #[test]
 fn a_pass_asks_each_cached_reader_once_in_steps() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     let cached = crowd(&mut lab);
     let bob = waits(Request::write("bob1"));
     for _ in 0..2 {
@@ -216,7 +216,7 @@ fn a_pass_asks_each_cached_reader_once_in_steps() {
 #[test]
 fn a_poll_goes_on_with_a_pass() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     let cached = crowd(&mut lab);
     let bob = waits(Request::write("bob1"));
     let steps = (0..3).filter(|_| lab.request(&bob).unwrap().more).count();
@@ -228,7 +228,7 @@ fn a_poll_goes_on_with_a_pass() {
 #[test]
 fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     let cached = crowd(&mut lab);
     lab.request(&waits(Request::write("bob1"))).queued();
     // Low ones, whose places the last readers take; and a high one.
@@ -249,7 +249,7 @@ fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
 #[test]
 fn a_reader_that_joins_after_a_pass_is_in_the_next_one() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&read("ann1")).granted();
     lab.request(&read("ann2")).granted();
     assert_eq!(lab.write("bob1").status(), "cached");
@@ -274,8 +274,8 @@ fn one_that_is_let_in_beside_a_waiting_writer_is_told_at_once() {
 #[test]
 fn an_upgrade_calls_back_the_other_readers() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
-    let mut bob = Ear::of(&mut lab, "bob");
+    let mut ann = Channel::of(&mut lab, "ann");
+    let mut bob = Channel::of(&mut lab, "bob");
     let token = lab.request(&read("bob1")).granted().token;
     lab.request(&read("ann1")).granted();
     assert_eq!(lab.upgrade("bob1", token).status(), "refused");
@@ -412,7 +412,7 @@ fn a_waiter_that_is_dead_is_in_no_trys_way() {
 #[test]
 fn a_try_that_is_refused_calls_nobody_back() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&read("ann1")).granted();
     lab.read("cat1").granted();
     for request in [Request::write("bob1"), Request::write("bob1").trying()] {
@@ -636,7 +636,7 @@ fn a_grant_that_is_revoked_takes_no_tokens_with_its_claim() {
 #[test]
 fn to_revoke_is_to_call_back() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&write("ann1")).granted();
     lab.revoke().status();
     ann.hears(&mut lab, &[("w", "ann1")]);
@@ -685,7 +685,7 @@ fn only_a_plain_holder_raises_the_last_token() {
 #[test]
 fn a_full_memory_does_not_stop_a_recall() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&write("ann1")).granted();
     lab.set_full(true);
     assert_eq!(lab.write("bob1").status(), "cached");
@@ -699,7 +699,7 @@ fn a_full_memory_does_not_stop_a_recall() {
 #[test]
 fn who_is_refused_for_the_memory_calls_nobody_back() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&write("ann1")).granted();
     lab.set_full(true);
     lab.unchanged(|lab| lab.request(&waits(Request::write("bob1")))).refused_with("OOM");
@@ -712,7 +712,7 @@ fn who_is_refused_for_the_memory_calls_nobody_back() {
 #[test]
 fn many_readers_are_called_back_with_a_full_memory() {
     let (_server, mut lab) = alone();
-    let mut ann = Ear::of(&mut lab, "ann");
+    let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&read("ann1")).granted();
     lab.request(&read("ann2")).granted();
     lab.set_full(true);

@@ -388,7 +388,7 @@ fn readers_that_were_forced_out_are_not_renewed_where_nobody_waits() {
 }
 
 #[test]
-fn who_comes_later_is_not_seized_by_a_call_that_comes_again() {
+fn who_comes_later_is_not_revoked_by_a_call_that_comes_again() {
     let mut lab = Lab::new();
     let ann = lab.write("ann1").granted();
     lab.force().unwrap();

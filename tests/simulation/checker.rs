@@ -44,7 +44,7 @@ pub struct Rules {
     /// Locks that two masters serve: each of them has tokens of its own.
     split: BTreeSet<usize>,
     /// Locks where something may be that no client knows of.
-    haunted: BTreeSet<usize>,
+    in_doubt: BTreeSet<usize>,
     /// Servers whose memory is full.
     full: BTreeSet<usize>,
     /// Masters whose replica lags.
@@ -152,7 +152,7 @@ impl Checker {
             granted: BTreeSet::new(),
             forgiven: BTreeSet::new(),
             split: BTreeSet::new(),
-            haunted: BTreeSet::new(),
+            in_doubt: BTreeSet::new(),
             full: BTreeSet::new(),
             lagging: BTreeSet::new(),
             is_undisturbed: true,
@@ -235,8 +235,8 @@ impl Checker {
 
     /// A request of this lock that came too late may have been carried out, or what was released
     /// may have come back.
-    pub fn expect_ghosts(&self, lock: usize) {
-        self.0.lock().unwrap().haunted.insert(lock);
+    pub fn expect_in_doubt(&self, lock: usize) {
+        self.0.lock().unwrap().in_doubt.insert(lock);
     }
 
     pub fn set_full_memory(&self, server: usize, is_full: bool) {
@@ -449,7 +449,7 @@ impl Rules {
 
     /// Nothing is at a server that its client does not know of.
     fn check_owners(&self, step: &Step<'_>) {
-        if self.haunted.contains(&step.lock) {
+        if self.in_doubt.contains(&step.lock) {
             return;
         }
         let leases = step.after.leases(step.now).map(|(id, _, _)| id);

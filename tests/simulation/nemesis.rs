@@ -349,7 +349,7 @@ impl Nemesis {
                     let pause = self.ms(100..2_500);
                     for lock in locks {
                         self.checker.split(lock, true);
-                        self.checker.expect_ghosts(lock);
+                        self.checker.expect_in_doubt(lock);
                         self.book.doubt(lock, now + pause + AFTERMATH, !self.plan.is_out_of_time());
                     }
                     self.busy.insert(new, ());
@@ -410,7 +410,7 @@ impl Nemesis {
                 self.checker.has_moved(lock, master, new);
             } else {
                 self.checker.forget(lock);
-                self.checker.expect_ghosts(lock);
+                self.checker.expect_in_doubt(lock);
             }
             if lose > 0 || self.plan.is_out_of_time() {
                 self.book.doubt(lock, now + AFTERMATH, !self.plan.is_out_of_time());
@@ -501,7 +501,7 @@ impl Nemesis {
         }
         if step < 0 {
             for lock in 0..self.plan.locks {
-                self.checker.expect_ghosts(lock);
+                self.checker.expect_in_doubt(lock);
                 let key = key(lock);
                 let known = (0..SERVERS)
                     .any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);

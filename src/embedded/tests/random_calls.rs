@@ -159,7 +159,7 @@ pub(super) struct Habits {
     /// The longest of what is usual, ms.
     pub(super) lease: u64,
     pub(super) window: u64,
-    pub(super) liveness: u64,
+    pub(super) waiter_ttl: u64,
     /// How many waiters they allow.
     pub(super) limits: [u64; 3],
     /// One lease in so many is any that there can be.
@@ -195,7 +195,7 @@ impl Calls {
             odd: [0, 20, 150][rng.usize(..3)],
             lease: 1_500,
             window: 400,
-            liveness: 2_000,
+            waiter_ttl: 2_000,
             limits: [0, 3, 1_000],
             long_leases: 50,
             raised_by: 3_000_000,
@@ -377,7 +377,7 @@ impl Calls {
             _ => now + rng.u64(..500),
         };
         let window = rng.u64(1..self.habits.window).to_string();
-        let liveness = rng.u64(1..self.habits.liveness).to_string();
+        let waiter_ttl = rng.u64(1..self.habits.waiter_ttl).to_string();
         let limit = self.habits.limits[rng.usize(..3)].to_string();
         let node = ["here", "there", "-"][rng.usize(..3)];
         let ticket = match rng.u32(..150) {
@@ -389,7 +389,7 @@ impl Calls {
         let tokens = if fifth.contains('k') { self.tokens() } else { "1".into() };
         let mut args = vec![not_after.as_str(), &known.id, &lease, &fifth];
         args.extend(if upgrades { vec!["0"] } else { vec![tokens.as_str(), "0"] });
-        let place = format!("{window} {liveness} {} {node}", if upgrades { "0" } else { &limit });
+        let place = format!("{window} {waiter_ttl} {} {node}", if upgrades { "0" } else { &limit });
         if waits {
             args.push(&place);
             args.extend((!upgrades && ticket != "0").then_some(ticket.as_str()));

@@ -166,12 +166,12 @@ impl Link {
         }
     }
 
-    fn pass_on(&self, notice: Notice, ear: &MessageHandler) {
+    fn pass_on(&self, notice: Notice, handler: &MessageHandler) {
         match notice {
             Notice::Joined { channel } => self.tell(What::Joined(channel)),
             Notice::Left { channel } => self.tell(What::Left(channel)),
             Notice::Refused { channel, error } => self.tell(What::Refused(channel, error)),
-            Notice::Message { channel, payload } => ear(channel, payload),
+            Notice::Message { channel, payload } => handler(channel, payload),
         }
     }
 

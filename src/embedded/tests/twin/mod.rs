@@ -7,7 +7,7 @@
 //! The flag of a long lease may stand though the key's life needs no lowering any more.
 //! Then both go on with what the usual path has left.
 //!
-//! Time is given to the scripts, and goes back now and then. Claim windows and livenesses are
+//! Time is given to the scripts, and goes back now and then. Claim windows and times to live are
 //! short, so that what is rare elsewhere is frequent here; how often each usual path was taken and
 //! each rare state was met is counted, and must not be too seldom.
 //!

@@ -54,7 +54,7 @@ impl Round<'_> {
             odd: one_of([0, 10, 40]) as u32,
             lease: one_of([200, 1_500, 15_000]),
             window: one_of([50, 400, 40_000]),
-            liveness: one_of([100, 1_000, 10_000]),
+            waiter_ttl: one_of([100, 1_000, 10_000]),
             limits: [one_of([0, 100, 100]), one_of([3, 100, 100]), 1_000],
             long_leases: 1_000,
             raised_by: one_of([100, 10_000, 300_000]),
