@@ -140,11 +140,10 @@ async fn finish(command: Command) -> Result {
 
 /// What the example `scripts` of the library does.
 fn write_scripts(folder: &Path) -> Result {
-    for part in ["legacy", "mutex"] {
-        std::fs::create_dir_all(folder.join(part))?;
-    }
     for script in rwlease::scripts() {
-        std::fs::write(folder.join(format!("{}.lua", script.name())), script.text())?;
+        let file = folder.join(format!("{}.lua", script.name()));
+        std::fs::create_dir_all(file.parent().unwrap_or(folder))?;
+        std::fs::write(file, script.text())?;
     }
     Ok(())
 }
