@@ -8,9 +8,8 @@
 --
 -- Reply, a list: status, now, 0
 --   absent      there is no such semaphore
---   semaphore   last token, limit, permits in use, holders, waiters, holders of the page, waiters
---   of
---               the page
+--   semaphore   last token, limit, permits in use, holders, waiters, holders of the page,
+--               waiters of the page
 -- A holder is id, record; a waiter is id, entry. Both are as in the hash; they may have run out. A
 -- waiter that left between two pages ends the list there.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.

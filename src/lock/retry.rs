@@ -19,8 +19,9 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// use rwlease::Retry;
 ///
 /// let steady = Retry::every(Duration::from_millis(100)).tries(20);
-/// let patient = Retry::exponential(Duration::from_millis(10),
-/// Duration::from_secs(1)).timeout(Duration::from_secs(30)); # let _ = (steady, patient);
+/// let patient = Retry::exponential(Duration::from_millis(10), Duration::from_secs(1))
+///     .timeout(Duration::from_secs(30));
+/// # let _ = (steady, patient);
 /// ```
 ///
 /// Waiting in this way is neither fair nor swift: the client that tries first after the lock was
