@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal};
+use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal, Semaphore};
 use tokio::time::timeout;
 
 use super::LONG;
@@ -222,6 +222,56 @@ pub async fn a_held_lock_is_handed_on(one: &Locks, other: &Locks) {
         assert!(lock.try_write().await.unwrap().is_none());
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         assert_eq!(other.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
+    }
+}
+
+/// Not beyond the limit; first in, first out, as soon as enough of them come back; and only to who
+/// knows the limit.
+pub async fn permits_are_shared_up_to_the_limit(one: &Locks, other: &Locks) {
+    let mine = one.semaphore("permits", 5).unwrap();
+    let theirs = other.semaphore("permits", 5).unwrap();
+    let mut held = mine.acquire(3).lease(Duration::from_secs(6)).await.unwrap();
+    let beside = theirs.try_acquire(2).await.unwrap().expect("two are left");
+    assert!(beside.token() > held.token());
+    assert!(mine.try_acquire(1).await.unwrap().is_none(), "none is left");
+    let four = other.semaphore("permits", 4).unwrap();
+    for error in [four.acquire(1).await.unwrap_err(), four.try_acquire(1).await.unwrap_err()] {
+        assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(5)));
+    }
+
+    let waiting = |semaphore: &Semaphore, permits: u32| {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.acquire(permits).await.unwrap() })
+    };
+    let many = waiting(&theirs, 4);
+    until_requests(&mine, 1).await;
+    let few = waiting(&mine, 1);
+    until_requests(&mine, 2).await;
+    held.release_some(2).await.unwrap();
+    assert_eq!(held.permits(), 1);
+    let status = mine.status().await.unwrap();
+    assert_eq!((status.in_use, status.waiters), (3, 2), "two are left, and four come first");
+    assert!(mine.try_acquire(1).await.unwrap().is_none(), "others wait for it");
+    assert_eq!(beside.release().await.unwrap(), Released::Released);
+    let many = timeout(LONG, many).await.unwrap().unwrap();
+    assert!(!few.is_finished(), "the five are in use again");
+    renewed(&held, 2).await.unwrap();
+    assert_eq!(mine.status().await.unwrap().in_use, 5, "a renewal takes none");
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    let few = timeout(LONG, few).await.unwrap().unwrap();
+    assert!(few.token() > many.token());
+    assert_eq!((many.permits(), few.permits()), (4, 1));
+    drop((many, few));
+    let all = timeout(LONG, theirs.acquire(5).into_future()).await.unwrap().unwrap();
+    assert_eq!(all.release().await.unwrap(), Released::Released);
+}
+
+/// Waits until so many requests wait for permits.
+async fn until_requests(semaphore: &Semaphore, count: u64) {
+    let until = tokio::time::Instant::now() + LONG;
+    while semaphore.status().await.unwrap().waiters != count {
+        assert!(tokio::time::Instant::now() < until, "{count} do not wait");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -33,6 +33,7 @@ macro_rules! with_lock_tests {
             tokens_rise
             the_lead_is_handed_on_and_watched
             a_held_lock_is_handed_on
+            permits_are_shared_up_to_the_limit
             many_tasks_exclude_each_other
             shutdown_gives_everything_back
             what_makes_no_sense_is_refused

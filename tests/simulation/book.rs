@@ -9,7 +9,7 @@ use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard, Ticket};
 use crate::census::Census;
 use crate::chronicle::Chronicle;
 use crate::court::Court;
-use crate::plan::Plan;
+use crate::plan::{Plan, SEMAPHORE};
 
 /// How long after an assumption was broken a grant may still come of what was before.
 pub const AFTERMATH: Duration = Duration::from_secs(3);
@@ -28,6 +28,8 @@ pub struct Book {
     census: Census,
     /// Judge as if no assumption had been broken.
     is_strict: bool,
+    /// The semaphore's limit, or the upper one of two.
+    most_permits: u32,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +125,8 @@ pub struct Claim {
     pub is_shared: bool,
     /// It was taken up, with the token of the lease that was handed on.
     pub is_handed: bool,
+    /// Of the semaphore.
+    pub permits: u32,
     /// When it was requested.
     pub since: Duration,
 }
@@ -144,7 +148,8 @@ struct Belief {
 impl Book {
     pub fn new(court: Court, census: Census, plan: &Plan) -> Book {
         let (is_strict, pages) = (plan.is_strict, Pages::new(plan.is_peaceful()));
-        Book { pages: Arc::new(Mutex::new(pages)), court, census, is_strict }
+        let most_permits = plan.limits()[1];
+        Book { pages: Arc::new(Mutex::new(pages)), court, census, is_strict, most_permits }
     }
 
     /// A user begins to believe that it holds. The number that it gets is for `leave`.
@@ -309,6 +314,13 @@ impl Book {
         pages.beliefs.values().any(|Belief { claim, .. }| (claim.lock, claim.host) == (lock, host))
     }
 
+    /// A user relies on so many of its permits and no more.
+    pub fn shrink(&self, number: u64, permits: u32) {
+        if let Some(belief) = self.pages.lock().unwrap().beliefs.get_mut(&number) {
+            belief.claim.permits = permits;
+        }
+    }
+
     /// A user no longer relies on a lease.
     pub fn leave(&self, number: u64) {
         let now = self.court.now();
@@ -396,6 +408,13 @@ impl Book {
                     .accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
             }
         }
+        let permits = pages.beliefs.values().filter(|belief| belief.claim.lock == SEMAPHORE);
+        let permits: Vec<&Belief> = permits.filter(trusted).collect();
+        if permits.iter().map(|belief| belief.claim.permits).sum::<u32>() > self.most_permits {
+            self.court.accuse("permits are never more than the limit", || {
+                permits.iter().map(|belief| belief.tell() + "; ").collect()
+            });
+        }
         if writers.is_empty() {
             return;
         }
@@ -457,9 +476,10 @@ impl Pages {
 
 impl Belief {
     fn tell(&self) -> String {
-        let Claim { lock, host, mode, token, .. } = self.claim;
+        let Claim { lock, host, mode, token, permits, .. } = self.claim;
+        let permits = if permits > 0 { format!("{permits} permits, ") } else { String::new() };
         format!(
-            "host {host} ({mode:?}, token {token}, {:?} left) of lock {lock}",
+            "host {host} ({mode:?}, {permits}token {token}, {:?} left) of lock {lock}",
             self.held.remaining()
         )
     }

@@ -132,6 +132,7 @@ impl Users {
             is_replicated: false,
             is_shared: true,
             is_handed: false,
+            permits: 0,
             since,
         };
         self.book.check_token(&claim);

@@ -10,7 +10,7 @@ use crate::census::Census;
 use crate::contract;
 use crate::court::Court;
 use crate::hash::{CLIENT, Hash, Record};
-use crate::plan::Plan;
+use crate::plan::{Plan, SEMAPHORE};
 use crate::queue::Queues;
 use crate::reached;
 use crate::users::key;
@@ -146,7 +146,7 @@ impl Checker {
             book,
             scripts: BTreeMap::new(),
             clients: BTreeMap::new(),
-            locks: (0..plan.locks).map(|lock| (key(lock).into_bytes(), lock)).collect(),
+            locks: plan.all().map(|lock| (key(lock).into_bytes(), lock)).collect(),
             seen: BTreeMap::new(),
             tokens: BTreeMap::new(),
             granted: BTreeSet::new(),
@@ -299,6 +299,7 @@ impl Rules {
         let Some(&lock) = self.locks.get(*key) else {
             return;
         };
+        let script = script.strip_prefix("semaphore/").unwrap_or(script);
         if reply.first().is_some_and(|word| word.starts_with('-')) {
             self.check_error(script, &reply[0]);
             return;
@@ -317,7 +318,8 @@ impl Rules {
         let before = before.filter(|before| !has_ended(before));
         let (not_after, args) = match args {
             [not_after, args @ ..]
-                if script.contains("acquire") || matches!(script, "upgrade" | "take_up") =>
+                if script.contains("acquire")
+                    || matches!(script, "upgrade" | "take_up" | "set_limit") =>
             {
                 (text(not_after).parse().unwrap_or(0), args)
             }
@@ -355,8 +357,12 @@ impl Rules {
         self.check_tokens(&step);
         self.check_owners(&step);
         self.check_hearing(&step);
-        self.queues.check(&step);
-        reached::by_change(&self.census, &step);
+        if lock == SEMAPHORE {
+            reached::by_permits(&self.census, &step);
+        } else {
+            self.queues.check(&step);
+            reached::by_change(&self.census, &step);
+        }
         self.seen.insert((lock, served.server()), after);
     }
 
@@ -378,7 +384,7 @@ impl Rules {
         if !expected.iter().any(|expected| error.starts_with(expected)) {
             self.court.accuse("no script fails", || format!("{script}: {error}"));
         }
-        let never_refused = ["release", "renew", "pump", "downgrade", "take_up"];
+        let never_refused = ["release", "renew", "pump", "downgrade", "take_up", "shrink"];
         if error.starts_with("-OOM") && never_refused.contains(&script) {
             self.court.accuse("a full memory refuses only what takes a lock", || {
                 format!("{script}: {error}")
@@ -437,7 +443,8 @@ impl Rules {
         for (id, waiter) in &before.waiters {
             let is_gone =
                 !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
-            let is_another = step.id() != id && waiter.mode != 'u';
+            let wants_too_much = step.after.limit.is_some_and(|limit| waiter.permits > limit);
+            let is_another = step.id() != id && waiter.mode != 'u' && !wants_too_much;
             let may_lapse = id.get(..CLIENT).is_some_and(|client| self.absent.contains(client));
             if is_gone && is_another && !may_lapse && before.is_alive(id, waiter, step.now) {
                 self.court.accuse("who hears is not passed over", || {

@@ -3,6 +3,8 @@
 use crate::checker::Step;
 use crate::court::Court;
 use crate::hash::{CLIENT, Hash, Record, Waiter};
+use crate::permits;
+use crate::plan::SEMAPHORE;
 
 /// How much longer than all that it says a key must live: the grace of 10 s, less what small skews
 /// take from it.
@@ -41,6 +43,9 @@ pub fn check(court: &Court, step: &Step<'_>) {
     check_waiters(court, step, before);
     check_limits(court, step, before);
     check_reply(court, step, before);
+    if step.lock == SEMAPHORE {
+        permits::check(court, step, before);
+    }
 }
 
 /// A request for a lock says until when it is good, be it the first or the second of two.
@@ -243,8 +248,11 @@ fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
         let hears_nothing = waiter.node == step.here && step.here != "-";
         let has_lapsed = before.has_lapsed(&id[..CLIENT], step.now);
         let is_another = step.id() != id && waiter.mode != 'u';
+        // The limit of a semaphore was lowered below what it wants.
+        let wants_too_much = step.after.limit.is_some_and(|limit| waiter.permits > limit);
         if is_gone
             && is_another
+            && !wants_too_much
             && !hears_nothing
             && !has_lapsed
             && before.is_alive(id, waiter, step.now)

@@ -24,6 +24,9 @@ pub struct Hash {
     /// How far a pass that recalls readers has come.
     pub recall: String,
     pub lapsed: String,
+    /// Of a semaphore: its limit, and how many permits its holders have, the dead among them.
+    pub limit: Option<u64>,
+    pub used: u64,
     pub exists: bool,
     /// When the key ends, in the server's ms.
     pub expires: Option<u64>,
@@ -39,6 +42,8 @@ pub struct Record {
     pub deadline: u64,
     pub token: u64,
     pub index: u64,
+    /// Of a semaphore.
+    pub permits: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +56,8 @@ pub struct Waiter {
     pub window: u64,
     pub node: String,
     pub is_fair: bool,
+    /// That it wants of a semaphore.
+    pub permits: u64,
 }
 
 impl Hash {
@@ -101,6 +108,8 @@ impl Hash {
                 "cached" => cached = number(),
                 "recall" => hash.recall = value.to_owned(),
                 "sweep" => hash.sweep = Some(value.to_owned()),
+                "limit" => hash.limit = Some(number()),
+                "used" => hash.used = number(),
                 "lapsed" => hash.lapsed = value.to_owned(),
                 "upgrader" => hash.upgrader = Some(value.to_owned()),
                 "writer" => match Record::read(value) {
@@ -110,7 +119,9 @@ impl Hash {
                 _ => {
                     if let Some(id) = field.strip_prefix("r:") {
                         match Record::read(value) {
-                            Some((mut record, index)) => {
+                            Some((mut record, rest)) => {
+                                let (index, permits) = rest.split_once(' ').unwrap_or((rest, "0"));
+                                record.permits = permits.parse().unwrap_or(0);
                                 record.index = index.parse().unwrap_or(u64::MAX);
                                 hash.readers.insert(id.to_owned(), record);
                             }
@@ -137,6 +148,9 @@ impl Hash {
             && indices.last_key_value().is_none_or(|(last, _)| *last + 1 == indices.len() as u64);
         if !is_dense && hash.malformed.is_none() {
             hash.malformed = Some("the array of the readers is not dense".into());
+        }
+        if hash.used != hash.readers.values().map(|record| record.permits).sum::<u64>() {
+            hash.malformed = Some("the permits in use are not those of the holders".into());
         }
         hash
     }
@@ -215,6 +229,7 @@ impl Record {
             deadline: text.get(1..14)?.parse().ok()?,
             token: text.get(14..30)?.parse().ok()?,
             index: 0,
+            permits: 0,
         };
         Some((record, text.get(30..)?))
     }
@@ -236,6 +251,7 @@ impl Waiter {
             window: window.parse().ok()?,
             node: (*node).to_owned(),
             is_fair: *fairness == "f",
+            permits: fairness.parse().unwrap_or(0),
         })
     }
 }

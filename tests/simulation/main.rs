@@ -26,6 +26,7 @@ mod line;
 mod mutants;
 mod nemesis;
 mod panics;
+mod permits;
 mod plan;
 mod published;
 mod queue;
@@ -34,6 +35,7 @@ mod reentrant;
 mod report;
 mod runs;
 mod sample;
+mod semaphores;
 mod shrink;
 mod source;
 mod strangers;
@@ -153,6 +155,26 @@ fn the_judge_of_histories_finds_faults_by_itself() {
             is_quorum: false,
             only: rule,
             caching: 0.0,
+            scripts: Some(scripts.clone()),
+            ..Plan::from_seed(seed)
+        });
+        assert_eq!(found, rule);
+    }
+}
+
+/// The users of a semaphore find one permit too many, and so does what is read of its hash.
+#[test]
+fn a_permit_too_many_is_found() {
+    let scripts = mutants::scripts_with(
+        "permits",
+        &[("semaphore/acquire.lua", "used + wanted > allowed", "used + wanted > allowed + 1")],
+    );
+    for rule in [
+        "permits are never more than the limit",
+        "a hash has no more permits in use than its limit",
+    ] {
+        let found = first_violation(|seed| Plan {
+            only: rule,
             scripts: Some(scripts.clone()),
             ..Plan::from_seed(seed)
         });

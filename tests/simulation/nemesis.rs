@@ -500,7 +500,7 @@ impl Nemesis {
             self.book.doubt(*lock, now + OLD_BOUNDS, false);
         }
         if step < 0 {
-            for lock in 0..self.plan.locks {
+            for lock in self.plan.all() {
                 self.checker.expect_in_doubt(lock);
                 let key = key(lock);
                 let known = (0..SERVERS)
@@ -554,7 +554,7 @@ impl Nemesis {
 
     fn locks_of(&self, server: usize) -> Vec<usize> {
         let master = |lock: usize| self.faults.master_of(Slot::of(key(lock).as_bytes()));
-        (0..self.plan.locks).filter(|lock| master(*lock) == server).collect()
+        self.plan.all().filter(|lock| master(*lock) == server).collect()
     }
 
     /// What the hashes of these locks say at a server, if it answers.
@@ -566,7 +566,7 @@ impl Nemesis {
     }
 
     fn locks_in(&self, slot: Slot) -> impl Iterator<Item = usize> + use<> {
-        (0..self.plan.locks).filter(move |lock| Slot::of(key(*lock).as_bytes()) == slot)
+        self.plan.all().filter(move |lock| Slot::of(key(*lock).as_bytes()) == slot)
     }
 
     fn then(&mut self, due: Duration, repair: Repair) {

@@ -189,6 +189,9 @@ pub struct Plan {
 /// The shortest and the longest lease of a run.
 pub const LEASES_MS: std::ops::Range<u64> = 600..2500;
 
+/// The semaphore's number among those of the locks.
+pub const SEMAPHORE: usize = 1_000;
+
 /// Small differences of a server's clock from the true time.
 const SMALL_SKEWS_MS: std::ops::RangeInclusive<i64> = 0..=100;
 const LARGE_SKEW_MS: i64 = 4000;
@@ -265,6 +268,17 @@ impl Plan {
 
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// The numbers of the locks, and the semaphore's.
+    pub fn all(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..self.locks).chain([SEMAPHORE])
+    }
+
+    /// The lower and the upper limit of the semaphore: in most runs it is always the same, so that
+    /// one permit too many is seen.
+    pub fn limits(&self) -> [u32; 2] {
+        if self.seed.is_multiple_of(3) { [3, 4] } else { [3, 3] }
     }
 
     /// Whether no call is lost, late or in doubt, nobody stands still, and nothing written is lost:

@@ -126,6 +126,30 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     }
 }
 
+/// States of the semaphore.
+pub fn by_permits(census: &Census, step: &Step<'_>) {
+    let Some(before) = step.before else { return };
+    let (had, has) = (before.lease(step.id(), step.now), step.after.lease(step.id(), step.now));
+    match (step.script, step.status()) {
+        ("acquire", "granted") if had.is_none() => census.count("permits were acquired"),
+        ("acquire", "queued") if step.ticket().is_none() => census.count("permits waited"),
+        ("acquire", "limit") => census.count("another limit was refused"),
+        ("renew", "renewed") if had.is_some_and(|had| !had.is_claimed) => {
+            census.count("pushed permits were claimed");
+        }
+        ("shrink", "kept") if had.zip(has).is_some_and(|(had, has)| has.permits < had.permits) => {
+            census.count("permits were shrunk");
+        }
+        ("set_limit", "set") if step.after.limit != before.limit => {
+            census.count("a limit was changed");
+        }
+        _ => {}
+    }
+    if step.after.limit.is_some_and(|limit| step.after.used > limit) {
+        census.count("more permits were in use than a lowered limit");
+    }
+}
+
 /// States of cached holders.
 fn by_caches(census: &Census, step: &Step<'_>, before: &Hash) {
     let (after, now, id) = (step.after, step.now, step.id());

@@ -173,6 +173,11 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a contact told of a recall without a mark", 1),
     ("what was cached was wanted when it was granted", 10),
     ("what was cached was wanted when it was claimed", 10),
+    ("permits were acquired", 100),
+    ("permits waited", 100),
+    ("permits were shrunk", 60),
+    ("pushed permits were claimed", 20),
+    ("a limit was changed", 3),
 ];
 
 /// States that a simulation of so many runs must reach as well.

@@ -83,6 +83,7 @@ impl Users {
             is_replicated: false,
             is_shared: true,
             is_handed: true,
+            permits: 0,
             since,
         };
         let number = self.book.enter(claim, (*guard).clone());

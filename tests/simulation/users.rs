@@ -14,7 +14,7 @@ use rwlease::{
 
 use crate::book::{Book, Claim};
 use crate::census::Census;
-use crate::plan::{Fault, LEASES_MS, Plan};
+use crate::plan::{Fault, LEASES_MS, Plan, SEMAPHORE};
 
 /// What every user of a client knows.
 #[derive(Clone)]
@@ -53,13 +53,14 @@ impl Users {
                 self.request_most(&mut rng, quorum, lock).await;
                 continue;
             }
-            match rng.u8(0..60) {
+            match rng.u8(0..66) {
                 5..40 if caches => self.use_cached(&mut rng, &cached[lock], lock).await,
                 0 => self.crowd(&mut rng, lock).await,
                 1..5 => self.several(&mut rng).await,
                 40..45 => self.reenter(&mut rng, lock).await,
                 45..48 => self.take_up(&mut rng).await,
                 48..50 => self.campaign(&mut rng, lock).await,
+                60.. => self.take_permits(&mut rng).await,
                 _ => self.request(&mut rng, lock).await,
             }
         }
@@ -168,6 +169,7 @@ impl Users {
             is_replicated: false,
             is_shared: writes,
             is_handed: false,
+            permits: 0,
             since,
         };
         let number = self.book.enter(claim, Arc::clone(&guard));
@@ -475,6 +477,7 @@ impl Users {
             is_replicated: held.is_replicated,
             is_shared: held.was_writer || lease.mode() == Some(Mode::Write),
             is_handed: false,
+            permits: 0,
             since: held.since,
         };
         self.book.enter(claim, lease.clone())
@@ -521,8 +524,11 @@ impl Users {
     }
 }
 
-/// The name of a lock: two of them share each slot.
+/// The name of a lock: two of them share each slot. The semaphore shares the first one's.
 pub fn name(lock: usize) -> String {
+    if lock == SEMAPHORE {
+        return "permits:{0}".into();
+    }
     format!("{lock}:{{{}}}", lock / 2)
 }
 

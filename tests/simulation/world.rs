@@ -16,6 +16,7 @@ use crate::court::{Court, Violation};
 use crate::hash::Record;
 use crate::nemesis::{Nemesis, server_ms};
 use crate::panics;
+use crate::permits;
 use crate::plan::{Fault, Plan};
 use crate::strangers::Strangers;
 use crate::users::key;
@@ -282,7 +283,7 @@ impl World {
             self.unused_since.clear();
             return;
         }
-        for lock in 0..self.plan.locks {
+        for lock in self.plan.all() {
             let server = self.engine.faults().master_of(Slot::of(key(lock).as_bytes()));
             let ms = server_ms(&self.engine, server);
             let Some(hash) = self.checker.seen(lock, server) else {
@@ -296,7 +297,11 @@ impl World {
             let waits = hash.waiters.iter().any(|(id, waiter)| {
                 waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.want(id)
             });
-            if !waits || hash.leases(ms).next().is_some() {
+            let is_free = match hash.limit {
+                Some(_) => permits::is_enough_for_any(&hash, ms),
+                None => hash.leases(ms).next().is_none(),
+            };
+            if !waits || !is_free {
                 self.idle_since.remove(&lock);
                 continue;
             }

@@ -43,6 +43,17 @@ pub fn misplaced(fields: &BTreeMap<String, String>) -> Option<String> {
             beside.iter().all(|field| is_reader(field) || is_left(field))
                 && is_flagged == beside.iter().any(|field| is_left(field))
         }
+        Some("P") => {
+            let is_holder = |field: &str| field.starts_with("r:") || field.starts_with("i:");
+            let is_flagged = opened.get("flags").is_some_and(|flags| flags.as_str() >= "2");
+            let is_of_queue = |field: &str| {
+                matches!(field, "waiters" | "head" | "tail" | "ticket" | "lapsed" | "sweep")
+            };
+            let is_waiter = |field: &str| field.starts_with("q:");
+            beside.iter().all(|field| {
+                is_holder(field) || is_of_queue(field) || is_flagged && is_waiter(field)
+            }) && is_flagged == beside.iter().any(|field| is_of_queue(field))
+        }
         Some(_) => beside.is_empty(),
     };
     (!is_right).then(|| format!("{:?} with {beside:?}", fields.get("s")))
@@ -94,9 +105,20 @@ fn told(line: &str) -> Option<Vec<(String, String)>> {
             tell("readers", rest.into());
             tell("read_min", deadline.into());
         }
+        "P" => {
+            let numbers: Option<Vec<u64>> = rest.split(' ').map(|it| it.parse().ok()).collect();
+            let [limit, _, _] = <[u64; 3]>::try_from(numbers?).ok()?;
+            if limit == 0 {
+                return None;
+            }
+            for (field, value) in ["limit", "used", "readers"].into_iter().zip(rest.split(' ')) {
+                tell(field, value.into());
+            }
+            tell("read_min", deadline.into());
+        }
         _ => return None,
     }
-    if shape != "S" && flags >= "2" {
+    if !matches!(shape, "S" | "P") && flags >= "2" {
         tell("revoked", own.into());
     }
     Some(told)
