@@ -1,7 +1,7 @@
 //! What must be so in every state: what clients believe, and the server's record of it.
 
 use crate::checker::client::Client;
-use crate::checker::program::{Budget, Plan};
+use crate::checker::program::{Budget, LIMIT, Plan};
 use crate::checker::time::{NOW, server_ms};
 use crate::checker::view::{Record, View};
 use crate::checker::world::{Model, World};
@@ -13,6 +13,8 @@ use crate::protocol::Mode;
 pub(super) struct Belief {
     pub(super) writes: bool,
     pub(super) token: u64,
+    /// Of a semaphore; 0 of a lock.
+    pub(super) permits: u64,
     /// Until the server's clock reads this.
     pub(super) ends: u64,
     /// The token of its lease, which the server knows.
@@ -28,15 +30,23 @@ impl Belief {
             return None;
         }
         let (ends, granted) = (server_ms(holding.ends), holding.token);
+        let permits = holding.permits().into();
         if holding.contact.is_some() {
             let hold = client.hold.as_ref().filter(|_| holding.is_held(NOW))?;
             let writes = hold.guard? == Mode::Write;
-            return Some(Belief { writes, token: hold.token, ends, granted, is_cached: true });
+            return Some(Belief {
+                writes,
+                token: hold.token,
+                permits,
+                ends,
+                granted,
+                is_cached: true,
+            });
         }
         // The guard of a write is gone when its downgrade is asked for.
         let writes =
             holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade);
-        let belief = Belief { writes, token: granted, ends, granted, is_cached: false };
+        let belief = Belief { writes, token: granted, permits, ends, granted, is_cached: false };
         holding.is_held(NOW).then_some(belief)
     }
 }
@@ -44,8 +54,9 @@ impl Belief {
 type Rule = fn(&Model, &World, &View) -> Option<String>;
 
 /// What must be true of clients that believe that they hold.
-const RULES: [(&str, Rule); 4] = [
+const RULES: [(&str, Rule); 5] = [
     ("a writer believes alone", exclusion),
+    ("no more permits are believed in than there are", limit),
     ("nobody overtakes a writer", newest_writes),
     ("who believes has a lease", each_has_a_lease),
     (RECALLS, recalls_are_obeyed),
@@ -109,6 +120,7 @@ fn each_has_a_lease(model: &Model, world: &World, view: &View) -> Option<String>
             record.deadline >= belief.ends
                 && record.token.max(owned) >= belief.token
                 && (record.writes || !belief.writes)
+                && record.permits >= belief.permits
         };
         (!found.is_some_and(is_backed)).then(|| format!("{id} {belief:?}, {found:?}"))
     })
@@ -118,6 +130,12 @@ fn exclusion(model: &Model, world: &World, _: &View) -> Option<String> {
     let beliefs: Vec<_> = beliefs(model, world).collect();
     (beliefs.len() > 1 && beliefs.iter().any(|(_, belief)| belief.writes))
         .then(|| format!("{beliefs:?}"))
+}
+
+fn limit(model: &Model, world: &World, _: &View) -> Option<String> {
+    let beliefs: Vec<_> = beliefs(model, world).collect();
+    let permits: u64 = beliefs.iter().map(|(_, belief)| belief.permits).sum();
+    (permits > u64::from(LIMIT)).then(|| format!("{beliefs:?}"))
 }
 
 /// Its own late call may have been granted anew, with a newer token, and no more than that.

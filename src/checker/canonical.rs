@@ -42,9 +42,8 @@ impl Rewriting<'_> {
                 later => later.to_string(),
             },
             "writer" => self.record(value) + &self.id(&value[30..]),
-            "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader" => {
-                self.id(value)
-            }
+            "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader"
+            | "head" | "tail" => self.id(value),
             "sweep" => self.sweep(value),
             "lapsed" => self.lapsed(value),
             _ => return self.field_of_one(field, value),
@@ -96,8 +95,9 @@ impl Rewriting<'_> {
             shape => {
                 let (deadline, rest) = (self.past(number(31, 44), 0), &text[45..]);
                 let (deadline, rest) = match (shape, deadline) {
-                    ("S", SERVER_NOW) => (0, rest.into()), // a sweep is due, as of `read_min`
-                    ("S", _) => (deadline, rest.into()),
+                    ("P", _) if rest.ends_with(" 0") => (0, rest.into()), // it means nothing
+                    ("S" | "P", SERVER_NOW) => (0, rest.into()), // a sweep is due, as of `read_min`
+                    ("S" | "P", _) => (deadline, rest.into()),
                     _ => (deadline, self.id(rest)),
                 };
                 format!("{head}{deadline:013}{}{rest}", &text[44..45])

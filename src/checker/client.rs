@@ -246,6 +246,10 @@ impl Turn<'_> {
                 self.client.changes += 1;
                 self.on(Event::Downgrade);
             }
+            Change::Shrink(keep) => {
+                self.client.changes += 1;
+                self.on(Event::Shrink { keep });
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod client;
 mod faults;
 mod hold;
 mod intern;
+mod permits;
 mod planted;
 mod program;
 mod report;

@@ -11,7 +11,7 @@ use crate::checker::search::{A_WAY_OUT, Violation, search};
 use crate::checker::step::Changed;
 use crate::checker::time::UNIT;
 use crate::checker::world::{GUARDS, Model};
-use crate::checker::worlds::{CR, CW, NONE, R, RU, TW, W, WDU};
+use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RU, TP, TW, W, WDU};
 
 /// A fault in the scripts, by the text that it changes.
 struct Planted {
@@ -38,6 +38,13 @@ const fn planted(
 ) -> Planted {
     Planted { rule, programs, budget, file, old, new }
 }
+
+/// One permit more than the limit.
+const MORE_PERMITS: [&str; 3] = [
+    "lib/semaphore.lua",
+    "  return number('used') + permits <= number('limit')",
+    "  return number('used') + permits <= number('limit') + 1",
+];
 
 const PLANTED: &[Planted] = &[
     planted(
@@ -332,6 +339,76 @@ const PLANTED: &[Planted] = &[
         &[CW, W],
         NONE,
         ["lib/recall.lua", "  elseif state == 'c' and again then", "  elseif false then"],
+    ),
+    planted("no more permits are held than there are", &[P2, P1], NONE, MORE_PERMITS),
+    planted("no more permits are believed in than there are", &[P2, P1], NONE, MORE_PERMITS),
+    planted(
+        "permits in use are counted",
+        &[PS],
+        NONE,
+        ["semaphore/shrink.lua", "    put('used', number('used') - permits + keeps)\n", ""],
+    ),
+    planted(
+        "permits are granted as they were requested",
+        &[P2, P1],
+        NONE,
+        [
+            "lib/semaphore.lua",
+            "add_reader(entry.id, asks and 'h' or 'g', deadline, token, permits)",
+            "add_reader(entry.id, asks and 'h' or 'g', deadline, token, 1)",
+        ],
+    ),
+    planted(
+        "only its holder gives permits back",
+        &[P1, P1],
+        NONE,
+        ["semaphore/release.lua", ".. index .. its_permits", ".. index .. ' 2'"],
+    ),
+    planted(
+        "what a shrink keeps is said",
+        &[PS],
+        NONE,
+        [
+            "semaphore/shrink.lua",
+            "reply('kept', more, token, deadline, keeps)",
+            "reply('kept', more, token, deadline + 1, keeps)",
+        ],
+    ),
+    planted(
+        "who believes has a lease",
+        &[PS],
+        NONE,
+        [
+            "semaphore/shrink.lua",
+            "put_reader(ARGV[2], state, deadline, token, index, keeps)",
+            "put_reader(ARGV[2], state, deadline, token, index, 0)",
+        ],
+    ),
+    planted(
+        "permits go first in, first out",
+        &[P1, P1, P2],
+        NONE,
+        [
+            "semaphore/acquire.lua",
+            "elseif not first('p') and has_room(demand.permits) then",
+            "elseif has_room(demand.permits) then",
+        ],
+    ),
+    planted(
+        "permits that are left go to the head",
+        &[PS, P1],
+        NONE,
+        ["semaphore/shrink.lua", "  settle(true)\n", "  flush(true)\n"],
+    ),
+    planted(
+        "permits that are left go to the head",
+        &[P2, TP],
+        CRASH,
+        [
+            "semaphore/acquire.lua",
+            "elseif not first('p') and has_room(demand.permits) then",
+            "elseif false then",
+        ],
     ),
     planted(
         A_WAY_OUT,

@@ -7,7 +7,7 @@ use crate::client::acquisition::State;
 use crate::client::polling::PollSettings;
 use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::client::settings::Settings;
-use crate::protocol::{Fairness, Goal, Mode};
+use crate::protocol::{Fairness, Goal, Mode, Permits};
 
 use crate::checker::time::NOW;
 use crate::checker::world::FAULTS;
@@ -30,12 +30,19 @@ pub(super) struct Wish {
     pub(super) uses: u8,
     /// A try waits for those that have the lock only cached.
     pub(super) waits_for_cached: bool,
+    /// The permits that it wants of a semaphore, or 0: it wants the lock.
+    pub(super) permits: u32,
 }
+
+/// The permits that the semaphore of a world has.
+pub(super) const LIMIT: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Upgrade,
     Downgrade,
+    /// Of its permits it keeps so many.
+    Shrink(u32),
 }
 
 impl Wish {
@@ -49,6 +56,7 @@ impl Wish {
         caches: false,
         uses: 0,
         waits_for_cached: false,
+        permits: 0,
     };
     pub(super) const WRITE_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::WRITE };
     pub(super) const READ_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::READ };
@@ -68,6 +76,10 @@ impl Wish {
     pub(super) const DOWNGRADE: Wish = Wish { changes: &[Change::Downgrade], ..Wish::WRITE };
     pub(super) const THERE_AND_BACK: Wish =
         Wish { changes: &[Change::Downgrade, Change::Upgrade], ..Wish::WRITE };
+    pub(super) const PERMIT: Wish = Wish { permits: 1, ..Wish::READ };
+    pub(super) const ALL_PERMITS: Wish = Wish { permits: LIMIT, ..Wish::READ };
+    pub(super) const SHRINK: Wish = Wish { changes: &[Change::Shrink(1)], ..Wish::ALL_PERMITS };
+    pub(super) const TRY_PERMIT: Wish = Wish { waits: false, ..Wish::PERMIT };
 
     pub(super) fn request(&self, settings: &Settings) -> State {
         let hold = self.hold.map(|units| units * UNIT);
@@ -77,7 +89,10 @@ impl Wish {
             true => LeaseOptions { renewal: Renewal::Manual, cached: true, ..options },
             false => options,
         };
-        let goal = Goal::Take(self.mode, self.fairness);
+        let count = self.permits;
+        let permits = (count > 0).then_some(Permits { count, limit: LIMIT });
+        let options = LeaseOptions { permits, ..options };
+        let goal = permits.map_or(Goal::Take(self.mode, self.fairness), Goal::Permits);
         State::new(goal, &options, self.policy(), NOW)
     }
 
@@ -179,6 +194,11 @@ impl Plan {
             call_slice: Duration::from_secs(2),
             most_states: 30_000_000,
         }
+    }
+
+    /// Its clients acquire permits of a semaphore.
+    pub(super) fn has_permits(&self) -> bool {
+        self.programs.iter().copied().flatten().any(|wish| wish.permits > 0)
     }
 
     pub(super) fn settings(&self) -> Settings {

@@ -100,7 +100,11 @@ fn beliefs(model: &Model, world: &World) -> String {
     let mut text = String::new();
     for (at, client) in world.clients.iter().enumerate() {
         if let Some(belief) = Belief::of(&model.clients[*client]) {
-            let mode = if belief.writes { "writes" } else { "reads" };
+            let mode = match belief.permits {
+                0 if belief.writes => "writes".to_owned(),
+                0 => "reads".to_owned(),
+                permits => format!("has {permits} permits"),
+            };
             let left = belief.ends.saturating_sub(SERVER_NOW);
             let _ = write!(text, " [{} believes that it {mode} for {left} ms]", letter(at));
         }

@@ -1,6 +1,7 @@
 //! What every run of a script must keep. Each rule says what is wrong with a step, if anything is.
 
 use crate::checker::call::{Answer, Request};
+use crate::checker::permits;
 use crate::checker::time::SERVER_NOW;
 use crate::checker::view::{Record, View, Waiter};
 use crate::client::acquisition::Sending;
@@ -36,7 +37,7 @@ pub(super) struct Step<'a> {
     pub(super) lost_history: bool,
 }
 
-type Rule = fn(&Step<'_>) -> Option<String>;
+pub(super) type Rule = fn(&Step<'_>) -> Option<String>;
 
 const RULES: [(&str, Rule); 31] = [
     ("the array of readers is dense", readers_are_dense),
@@ -74,12 +75,12 @@ const RULES: [(&str, Rule); 31] = [
 
 /// The first rule that a step breaks, and how.
 pub(super) fn broken(step: &Step<'_>, judges: impl Fn(&str) -> bool) -> Option<String> {
-    let mut rules = RULES.iter().filter(|(name, _)| judges(name));
+    let mut rules = RULES.iter().chain(&permits::RULES).filter(|(name, _)| judges(name));
     rules.find_map(|(name, rule)| Some(format!("{name}: {}", rule(step)?)))
 }
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|(name, _)| *name)
+    RULES.iter().chain(&permits::RULES).map(|(name, _)| *name)
 }
 
 /// Of the holders, or of a forced release.
@@ -89,12 +90,12 @@ pub(super) fn newest_token(view: &View) -> u64 {
 }
 
 impl Step<'_> {
-    fn is_mine(&self, id: &str) -> bool {
+    pub(super) fn is_mine(&self, id: &str) -> bool {
         self.id == id
     }
 
     /// New records: those that have no older one with the same token.
-    fn granted(&self) -> Vec<(&str, &Record)> {
+    pub(super) fn granted(&self) -> Vec<(&str, &Record)> {
         let is_new = |(id, record): &(&str, &Record)| {
             self.before.holder(id).is_none_or(|old| old.token != record.token)
         };
@@ -122,7 +123,7 @@ impl Step<'_> {
     }
 
     /// The ticket that a late-comer has, or was given.
-    fn ticket(&self, id: &str) -> Option<u64> {
+    pub(super) fn ticket(&self, id: &str) -> Option<u64> {
         match (self.before.waiters.get(id), self.request) {
             (Some(waiter), _) => Some(waiter.ticket),
             (None, Request::Acquire(Acquire { wait: Some(wait), .. })) if self.is_mine(id) => {
@@ -164,6 +165,7 @@ fn waiters_are_linked(step: &Step<'_>) -> Option<String> {
         .or_else(|| upgrader.map(|id| format!("the upgrader {id} does not wait")))
         .or_else(|| list_is_linked(view, 'w', "writers_head", "writers_tail"))
         .or_else(|| list_is_linked(view, 'r', "readers_head", "readers_tail"))
+        .or_else(|| list_is_linked(view, 'p', "head", "tail"))
 }
 
 fn list_is_linked(view: &View, mode: char, head: &str, tail: &str) -> Option<String> {

@@ -10,7 +10,7 @@ use crate::checker::program::{Budget, Plan};
 use crate::checker::search::search;
 use crate::checker::step::Changed;
 use crate::checker::world::Model;
-use crate::checker::worlds::{CR, CW, NONE, R, RF, RU, SHORT, TW, W, WD, WDU, WF};
+use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RF, RU, SHORT, TP, TW, W, WD, WDU, WF};
 
 /// How many states of one world are searched for one fault.
 const MOST_STATES: usize = 120_000;
@@ -51,6 +51,9 @@ fn worlds() -> Vec<Plan> {
         plan("CW,W; slow", &[CW, W], slow),
         plan("CR,RU", &[CR, RU], NONE),
         plan("W,W,W,R", &[W, W, W, R], NONE),
+        plan("P1,P1,P2; slow", &[P1, P1, P2], slow),
+        plan("PS,P1; 1 abandoned", &[PS, P1], Budget { abandoned: 1, ..NONE }),
+        plan("P1,P2,TP; 1 cancel", &[P1, P2, TP], Budget { cancelled: 1, ..NONE }),
         small(plan("small limits: W,R,R; 1 crash", &[W, R, R], Budget { crashes: 1, ..NONE })),
         small(plan("small limits: W,R,R,R", &[W, R, R, R], NONE)),
         plan(
@@ -65,9 +68,11 @@ fn worlds() -> Vec<Plan> {
 fn out_of_scope(fault: &Fault) -> Option<&'static str> {
     let file = fault.file.trim_start_matches("lua/");
     let of_file = match file {
-        "raise_token.lua" | "holds.lua" | "inspect.lua" => {
-            Some("no client of these worlds calls this script")
-        }
+        "raise_token.lua"
+        | "holds.lua"
+        | "inspect.lua"
+        | "semaphore/inspect.lua"
+        | "semaphore/set_limit.lua" => Some("no client of these worlds calls this script"),
         _ if file.starts_with("mutex/") => Some("the mutex is another lock"),
         _ => None,
     };

@@ -17,6 +17,8 @@ pub(super) struct Record {
     pub(super) token: u64,
     /// A reader's place in the array.
     pub(super) index: u64,
+    /// Of a semaphore; 0 of a lock.
+    pub(super) permits: u64,
 }
 
 impl Record {
@@ -36,6 +38,8 @@ pub(super) struct Waiter {
     ttl: u64,
     pub(super) window: u64,
     pub(super) is_fair: bool,
+    /// Of a semaphore, those that it wants.
+    pub(super) permits: u64,
     pub(super) node: String,
 }
 
@@ -99,7 +103,7 @@ impl View {
                 }
             }
             "writers_head" | "writers_tail" | "readers_head" | "readers_tail" | "upgrader"
-            | "sweep" | "wide" | "shape" | "flags" | "recall" => {
+            | "head" | "tail" | "sweep" | "wide" | "shape" | "flags" | "recall" => {
                 self.words.insert(field.into(), value.into());
             }
             _ => {
@@ -171,6 +175,8 @@ impl View {
 
 impl Record {
     fn read(value: &str, writes: bool) -> Option<Record> {
+        let place = if writes { "0" } else { value.get(30..)? };
+        let (index, permits) = place.split_once(' ').unwrap_or((place, "0"));
         Some(Record {
             writes,
             state: value.chars().next()?,
@@ -181,7 +187,8 @@ impl Record {
             },
             deadline: value.get(1..14)?.parse().ok()?,
             token: value.get(14..30)?.parse().ok()?,
-            index: if writes { 0 } else { value.get(30..)?.parse().ok()? },
+            index: index.parse().ok()?,
+            permits: permits.parse().ok()?,
         })
     }
 }
@@ -208,6 +215,7 @@ impl Waiter {
             ttl: ttl.parse().ok()?,
             window: window.parse().ok()?,
             is_fair: fairness == "f",
+            permits: if mode == "p" { fairness.parse().ok()? } else { 0 },
             node: node.into(),
         })
     }

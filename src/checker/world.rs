@@ -173,11 +173,15 @@ impl Model {
         let groups: Vec<u8> =
             plan.programs.iter().filter_map(|program| Some(first_like(program)? as u8)).collect();
         assert!(groups.is_sorted(), "clients with the same program stand together");
+        let kind = match plan.has_permits() {
+            true => protocol::Kind::Semaphore,
+            false => protocol::Kind::ReadWrite,
+        };
         let mut model = Model {
             settings: plan.settings(),
             scripts,
             pure: PureStep::new(texts).unwrap(),
-            key: LockKey::new(protocol::Kind::ReadWrite, "rwlease:", "x").unwrap(),
+            key: LockKey::new(kind, "rwlease:", "x").unwrap(),
             ids: (0..clients as u8).map(|client| ClientId::from_random([client; 11])).collect(),
             groups,
             only,

@@ -34,6 +34,13 @@ pub(super) const TR: &[Wish] = &[Wish::TRY_READ];
 pub(super) const RF: &[Wish] = &[Wish::READ_FIRST];
 pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
 
+/// One permit of a semaphore that has two, and both.
+pub(super) const P1: &[Wish] = &[Wish::PERMIT];
+pub(super) const P2: &[Wish] = &[Wish::ALL_PERMITS];
+/// Both, of which one is given back first.
+pub(super) const PS: &[Wish] = &[Wish::SHRINK];
+pub(super) const TP: &[Wish] = &[Wish::TRY_PERMIT];
+
 /// Cached, with guards to come.
 pub(super) const CW: &[Wish] = &[Wish::CACHED_WRITE];
 pub(super) const CR: &[Wish] = &[Wish::CACHED_READ];
@@ -368,6 +375,61 @@ mod cached {
     fn a_cached_read_through_a_move() {
         let budget = Budget { moves: 1, slow: 1, ..NONE };
         check(Plan { budget, ..Plan::new("cached: CR,W; 1 move, slowness 1", &[CR, W]) });
+    }
+}
+
+/// A semaphore with two permits.
+mod permits {
+    use super::*;
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn one_that_wants_all_among_those_that_want_one() {
+        let budget = Budget { slow: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("permits: P1,P1,P2; slowness 1", &[P1, P1, P2]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn one_that_gives_a_part_back() {
+        let budget = Budget { abandoned: 1, slow: 1, ..NONE };
+        let name = "permits: PS,P1; slowness 1, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[PS, P1]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn one_that_gives_a_part_back_and_two_that_wait() {
+        check(Plan::new("permits: PS,P1,P2", &[PS, P1, P2]));
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn three_of_which_one_dies() {
+        let budget = Budget { crashes: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("permits: P1,P1,P2; 1 crash", &[P1, P1, P2]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn one_that_gives_up_and_one_that_tries() {
+        let budget = Budget { cancelled: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("permits: P1,P2,TP; 1 cancel", &[P1, P2, TP]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_failover() {
+        let budget = Budget { failovers: 1, ..NONE };
+        check(Plan { budget, ..Plan::new("permits: PS,P1; 1 failover", &[PS, P1]) });
+    }
+
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_move_and_calls_and_messages_that_get_lost() {
+        let budget = Budget { moves: 1, abandoned: 1, lost_messages: 1, ..NONE };
+        let name = "permits: P1,P2; 1 move, 1 abandoned call, 1 lost message";
+        check(Plan { budget, ..Plan::new(name, &[P1, P2]) });
     }
 }
 

@@ -32,27 +32,24 @@ pub fn misplaced(fields: &BTreeMap<String, String>) -> Option<String> {
     let beside: Vec<&str> =
         fields.keys().map(String::as_str).filter(|field| !matches!(*field, "s" | "wide")).collect();
     let is_left = |field: &str| matches!(field, "ticket" | "phase" | "lapsed");
+    let is_of_queue =
+        |field: &str| is_left(field) || matches!(field, "waiters" | "head" | "tail" | "sweep");
+    let is_reader = |field: &str| field.starts_with("r:") || field.starts_with("i:");
+    let is_flagged = opened.get("flags").is_some_and(|flags| flags.as_str() >= "2");
     let is_right = match opened.get("shape").map(String::as_str) {
         None => fields.is_empty(),
         Some("Q") => {
             ["writer", "readers", "waiters"].iter().any(|field| fields.contains_key(*field))
         }
         Some("S") => {
-            let is_reader = |field: &str| field.starts_with("r:") || field.starts_with("i:");
-            let is_flagged = opened.get("flags").is_some_and(|flags| flags.as_str() >= "2");
             beside.iter().all(|field| is_reader(field) || is_left(field))
                 && is_flagged == beside.iter().any(|field| is_left(field))
         }
         Some("P") => {
-            let is_holder = |field: &str| field.starts_with("r:") || field.starts_with("i:");
-            let is_flagged = opened.get("flags").is_some_and(|flags| flags.as_str() >= "2");
-            let is_of_queue = |field: &str| {
-                matches!(field, "waiters" | "head" | "tail" | "ticket" | "lapsed" | "sweep")
-            };
-            let is_waiter = |field: &str| field.starts_with("q:");
-            beside.iter().all(|field| {
-                is_holder(field) || is_of_queue(field) || is_flagged && is_waiter(field)
-            }) && is_flagged == beside.iter().any(|field| is_of_queue(field))
+            let may_stand =
+                |field: &str| is_reader(field) || is_of_queue(field) || field.starts_with("q:");
+            beside.iter().all(|field| may_stand(field))
+                && is_flagged == beside.iter().any(|field| is_of_queue(field))
         }
         Some(_) => beside.is_empty(),
     };
@@ -106,19 +103,23 @@ fn told(line: &str) -> Option<Vec<(String, String)>> {
             tell("read_min", deadline.into());
         }
         "P" => {
-            let numbers: Option<Vec<u64>> = rest.split(' ').map(|it| it.parse().ok()).collect();
-            let [limit, _, _] = <[u64; 3]>::try_from(numbers?).ok()?;
-            if limit == 0 {
+            let numbers: Vec<&str> = rest.split(' ').collect();
+            let [limit, used, holders] = numbers[..] else { return None };
+            let is_number =
+                |text: &&str| text.parse::<u64>().is_ok_and(|it| it.to_string() == **text);
+            if !numbers.iter().all(is_number) || limit == "0" {
                 return None;
             }
-            for (field, value) in ["limit", "used", "readers"].into_iter().zip(rest.split(' ')) {
-                tell(field, value.into());
+            tell("limit", limit.into());
+            tell("used", used.into());
+            if holders != "0" {
+                tell("readers", holders.into());
+                tell("read_min", deadline.into());
             }
-            tell("read_min", deadline.into());
         }
         _ => return None,
     }
-    if !matches!(shape, "S" | "P") && flags >= "2" {
+    if matches!(shape, "W" | "R") && flags >= "2" {
         tell("revoked", own.into());
     }
     Some(told)
