@@ -31,7 +31,7 @@ pub(super) struct Call {
 pub(super) enum Stage {
     Sent(Request),
     /// Nobody waits for it any more, and it may still be carried out.
-    Loose(Request),
+    Abandoned(Request),
     Answered(Envelope, Answer),
 }
 
@@ -193,14 +193,14 @@ impl Answer {
 }
 
 impl Call {
-    pub(super) fn is_loose(&self) -> bool {
-        matches!(self.stage, Stage::Loose(_))
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self.stage, Stage::Abandoned(_))
     }
 
     /// What the server has still to carry out.
     pub(super) fn request(&self) -> Option<&Request> {
         match &self.stage {
-            Stage::Sent(request) | Stage::Loose(request) => Some(request),
+            Stage::Sent(request) | Stage::Abandoned(request) => Some(request),
             Stage::Answered(..) => None,
         }
     }
@@ -208,8 +208,8 @@ impl Call {
     /// Nobody waits for it any more. Nothing is left of a call that was carried out.
     pub(super) fn let_go(self) -> Option<Call> {
         match self.stage {
-            Stage::Sent(request) | Stage::Loose(request) => {
-                let stage = Stage::Loose(request);
+            Stage::Sent(request) | Stage::Abandoned(request) => {
+                let stage = Stage::Abandoned(request);
                 Some(Call { stage, sent: NOW, until: NOW, ..self })
             }
             Stage::Answered(..) => None,
@@ -217,7 +217,7 @@ impl Call {
     }
 
     pub(super) fn grow_older(&mut self, by: &mut Older) {
-        if self.is_loose() {
+        if self.is_abandoned() {
             (self.sent, self.until) = (NOW, NOW);
         } else {
             by.learned(&mut self.sent);
@@ -228,7 +228,9 @@ impl Call {
         }
         match &mut self.stage {
             Stage::Sent(Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends }))
-            | Stage::Loose(Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends })) => {
+            | Stage::Abandoned(Request::Work(
+                Sending::Renew { ends, .. } | Sending::Ask { ends },
+            )) => {
                 by.told(ends);
             }
             Stage::Answered(envelope, answer) => {
@@ -251,7 +253,7 @@ impl Call {
 
     pub(super) fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
         match &mut self.stage {
-            Stage::Sent(request) | Stage::Loose(request) => request.each_token(visit),
+            Stage::Sent(request) | Stage::Abandoned(request) => request.each_token(visit),
             Stage::Answered(_, Answer::Asked(token)) => token.iter_mut().for_each(visit),
             Stage::Answered(_, answer) => {
                 if let Some(grant) = answer.grant() {

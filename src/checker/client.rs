@@ -505,7 +505,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn of(call: &Call) -> Kind {
         match &call.stage {
-            Stage::Sent(request) | Stage::Loose(request) => match request {
+            Stage::Sent(request) | Stage::Abandoned(request) => match request {
                 Request::Acquire(_) => Kind::Acquire,
                 Request::Work(Sending::Renew { .. }) => Kind::Renew,
                 Request::Work(Sending::Ask { .. }) => Kind::Ask,
@@ -552,5 +552,5 @@ pub(super) fn server_name(server: u8) -> String {
 
 /// How long a live call may still be waited for: time does not pass beyond.
 pub(super) fn may_wait_a_unit(call: &Call) -> bool {
-    call.is_loose() || call.until >= NOW.after(UNIT)
+    call.is_abandoned() || call.until >= NOW.after(UNIT)
 }

@@ -266,10 +266,10 @@ impl Model {
     fn actions_of_call(&self, world: &World, at: usize, call: &Call, actions: &mut Vec<Action>) {
         match &call.stage {
             Stage::Sent(_) => actions.push(Action::Run(at)),
-            Stage::Loose(_) => actions.extend([Action::Run(at), Action::Vanish(at)]),
+            Stage::Abandoned(_) => actions.extend([Action::Run(at), Action::Vanish(at)]),
             Stage::Answered(..) => actions.push(Action::Answer(at)),
         }
-        if world.left.abandoned > 0 && !call.is_loose() {
+        if world.left.abandoned > 0 && !call.is_abandoned() {
             actions.push(Action::Abandon(at));
         }
     }
@@ -348,7 +348,7 @@ impl Model {
 
     /// Somebody could act at once: when time passes all the same, they are slow.
     pub(super) fn is_urgent(&self, world: &World) -> bool {
-        let is_awaited = |call: u32| !self.calls[call].is_loose();
+        let is_awaited = |call: u32| !self.calls[call].is_abandoned();
         let is_due = |client: &Client| {
             let is_due = self.is_to_wake(client) || client.is_to_look() || client.is_to_contact();
             client.is_alive() && (is_due || !client.hears)
@@ -487,7 +487,7 @@ impl Model {
     fn let_go(&mut self, world: &mut World, at: usize, which: impl Fn(&Call) -> bool) {
         for (client, number) in std::mem::take(&mut world.calls) {
             let call = &self.calls[number];
-            if usize::from(client) != at || call.is_loose() || !which(call) {
+            if usize::from(client) != at || call.is_abandoned() || !which(call) {
                 world.calls.push((client, number));
             } else if let Some(call) = call.clone().let_go() {
                 world.calls.push((client, self.calls.number(call)));
@@ -512,7 +512,7 @@ impl Model {
 
     /// Somebody else calls. The answer changes nothing here: so nobody waits for it.
     fn interfere(&mut self, world: &mut World, request: Request) {
-        let stage = Stage::Loose(request);
+        let stage = Stage::Abandoned(request);
         let call = Call { acquisition: OUTSIDER, sent: NOW, until: NOW, not_after: 0, stage };
         world.calls.push((0, self.calls.number(call)));
     }
@@ -534,8 +534,8 @@ impl Model {
         world.left.abandoned -= 1;
         let (client, call) = world.calls.remove(at);
         let call = self.calls[call].clone();
-        if let Some(loose) = call.clone().let_go() {
-            world.calls.push((client, self.calls.number(loose)));
+        if let Some(abandoned) = call.clone().let_go() {
+            world.calls.push((client, self.calls.number(abandoned)));
         }
         if self.client(world, usize::from(client)).at == call.acquisition {
             self.turn(world, usize::from(client), |turn| turn.failed(&call));
@@ -676,7 +676,7 @@ impl Model {
         let (envelope, answer) = match request.read(ran.reply) {
             Ok(read) => read,
             // Late, and its acquisition has become something else.
-            Err(bad) if call.is_loose() && format!("{bad:?}").contains("in the other mode") => {
+            Err(bad) if call.is_abandoned() && format!("{bad:?}").contains("in the other mode") => {
                 let mut nothing = failed(String::new());
                 (nothing.violation, nothing.lock) = (None, on.lock);
                 return nothing;
@@ -716,7 +716,7 @@ impl Model {
             lost_history: on.lost_history,
         };
         let violation = rules::broken(&step, |rule| self.judges(rule));
-        let stage = (!call.is_loose()).then_some(Stage::Answered(envelope, answer));
+        let stage = (!call.is_abandoned()).then_some(Stage::Answered(envelope, answer));
         let newest = rules::newest_token(after_view).max(on.newest);
         Outcome { lock: after, newest, stage, messages, said, violation }
     }
