@@ -6,7 +6,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use rwlease::embedded::Engine;
-use rwlease::{Cache, Fairness, LeaseWatch, Locks, Mode};
+use rwlease::{Cache, CachedRwLock, Fairness, LeaseWatch, Locks, Mode};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -83,15 +83,8 @@ async fn what_is_revoked_is_given_back_at_once_or_ends_at_its_deadline() {
     drop(timeout(SECOND, others.write().into_future()).await.unwrap().unwrap());
 }
 
-/// Readers that go first here do not go before a writer of another client.
-#[tokio::test(start_paused = true)]
-async fn a_recall_is_obeyed_where_readers_go_first() {
-    let engine = engine();
-    let builder = Locks::builder().fairness(Fairness::ReadersFirst);
-    let here = builder.connect_embedded(&engine).await.unwrap();
-    let there = client(&engine).await;
-    let lock = cached(&here).await;
-    warm(&lock, Mode::Read).await;
+/// Four tasks that read it without a pause.
+fn read_on_and_on(lock: &CachedRwLock) {
     for _ in 0..4 {
         let lock = lock.clone();
         tokio::spawn(async move {
@@ -102,6 +95,18 @@ async fn a_recall_is_obeyed_where_readers_go_first() {
             }
         });
     }
+}
+
+/// Readers that go first here do not go before a writer of another client.
+#[tokio::test(start_paused = true)]
+async fn a_recall_is_obeyed_where_readers_go_first() {
+    let engine = engine();
+    let builder = Locks::builder().fairness(Fairness::ReadersFirst);
+    let here = builder.connect_embedded(&engine).await.unwrap();
+    let there = client(&engine).await;
+    let lock = cached(&here).await;
+    warm(&lock, Mode::Read).await;
+    read_on_and_on(&lock);
     sleep(100 * MS).await;
     drop(timeout(100 * MS, plain(&there).await.write().into_future()).await.unwrap().unwrap());
 }
@@ -138,16 +143,7 @@ async fn a_contact_does_not_begin_a_minimum_hold() {
     let others = plain(&client(&engine).await).await;
     let lock = cached(&here).await;
     warm(&lock, Mode::Read).await;
-    for _ in 0..4 {
-        let lock = lock.clone();
-        tokio::spawn(async move {
-            loop {
-                let guard = lock.read().await.unwrap();
-                sleep(2 * MS).await;
-                drop(guard);
-            }
-        });
-    }
+    read_on_and_on(&lock);
     engine.reset_tally();
     while engine.tally().scripts == 0 {
         sleep(MS).await;
