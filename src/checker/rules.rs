@@ -499,11 +499,15 @@ fn ended_are_told(step: &Step<'_>) -> Option<String> {
         return None;
     }
     // A reader that waits to write may be granted that by this very call.
-    let is_over = |id: &str| step.after.holder(id).is_none();
+    let upgrader = step.before.word("upgrader");
+    let is_over = |id: &str, old: &Record| {
+        let new = step.after.holder(id);
+        new.is_none_or(|new| new.token != old.token && upgrader.is_none_or(|it| it != id))
+    };
     let is_told = |id: &str, old: &Record| {
         step.ended.iter().any(|told| (told.0.as_str(), told.1) == (id, old.token))
     };
-    let mut over = step.before.holders().filter(|(id, _)| is_over(id));
+    let mut over = step.before.holders().filter(|(id, old)| is_over(id, old));
     match step.before.writes() {
         true => over.find(|(id, old)| !is_told(id, old)).map(|(id, _)| id.to_owned()),
         false => over.next().filter(|_| step.ended.is_empty()).map(|(id, _)| id.to_owned()),
