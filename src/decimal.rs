@@ -13,14 +13,22 @@ impl Decimal {
     pub(crate) fn of(number: u64) -> Decimal {
         let mut decimal = Decimal { digits: [b'0'; Decimal::LONGEST], first: Decimal::LONGEST };
         let mut rest = number;
-        loop {
+        // Two digits at a time: half as many divisions.
+        while rest >= 100 {
+            let pair = (rest % 100) as u8;
+            rest /= 100;
+            decimal.first -= 2;
+            decimal.digits[decimal.first] = b'0' + pair / 10;
+            decimal.digits[decimal.first + 1] = b'0' + pair % 10;
+        }
+        if rest >= 10 {
             decimal.first -= 1;
             decimal.digits[decimal.first] = b'0' + (rest % 10) as u8;
             rest /= 10;
-            if rest == 0 {
-                return decimal;
-            }
         }
+        decimal.first -= 1;
+        decimal.digits[decimal.first] = b'0' + rest as u8;
+        decimal
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -40,9 +48,27 @@ pub(crate) fn number_of(digits: &[u8]) -> Option<u64> {
     }
 }
 
+/// The number that a text begins with, before a space or the end, and how many digits it has.
+pub(crate) fn leading_number(text: &[u8]) -> Option<(u64, usize)> {
+    let mut number: u64 = 0;
+    for (at, byte) in text.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        match digit {
+            // So far they cannot be too many.
+            0..=9 if at < Decimal::LONGEST - 1 => number = number * 10 + u64::from(digit),
+            0..=9 => {
+                let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+                return number_of(&text[..end]).map(|number| (number, end));
+            }
+            _ => return (*byte == b' ' && at > 0).then_some((number, at)),
+        }
+    }
+    (!text.is_empty()).then_some((number, text.len()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Decimal, number_of};
+    use super::{Decimal, leading_number, number_of};
 
     #[test]
     fn numbers_are_digits_alone() {
@@ -51,6 +77,20 @@ mod tests {
         }
         for other in ["", "-1", "+1", " 1", "1 ", "0x1", "18446744073709551616", "1.5"] {
             assert_eq!(number_of(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_ends_at_a_space_or_with_the_text() {
+        for number in [0, 9, 10, 1_735_689_632_527, 9_999_999_999_999_999_999, u64::MAX] {
+            let digits = Decimal::of(number).as_bytes().len();
+            for rest in ["", " ", " 5", " x"] {
+                let text = format!("{number}{rest}");
+                assert_eq!(leading_number(text.as_bytes()), Some((number, digits)), "{text:?}");
+            }
+        }
+        for other in ["", " ", " 1", "-1", "+1", "1x", "1.5 2", "18446744073709551616 1", "1\r"] {
+            assert_eq!(leading_number(other.as_bytes()), None, "{other:?}");
         }
     }
 }

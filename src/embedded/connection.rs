@@ -127,15 +127,15 @@ impl EmbeddedNode {
 impl Node for EmbeddedNode {
     fn call(&self, command: Command) -> Answering<Reply> {
         let node = self.clone();
-        Box::pin(async move {
+        Answering::Future(Box::pin(async move {
             let mut replies = node.send(&[command]).await?;
             replies.pop().ok_or_else(|| not_sent("nothing was sent"))
-        })
+        }))
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let (node, commands) = (self.clone(), commands.to_vec());
-        Box::pin(async move { node.send(&commands).await })
+        Answering::Future(Box::pin(async move { node.send(&commands).await }))
     }
 
     fn is_usable(&self) -> bool {
@@ -164,7 +164,7 @@ impl Subscription for EmbeddedSubscription {
     fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         let node =
             EmbeddedNode { shared: self.shared.clone(), link: self.link, session: Arc::default() };
-        node.call(command.clone())
+        Box::pin(node.call(command.clone()))
     }
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {

@@ -80,12 +80,12 @@ impl fmt::Debug for Coalesced {
 impl Node for Coalesced {
     fn call(&self, command: Command) -> Answering<Reply> {
         let request = self.request(SmallVec::from_buf([command]));
-        async move { Ok(request.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
+        async move { Ok(request.await?.pop().unwrap_or(Reply::Nil)) }.boxed().into()
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let request = self.request(commands.into());
-        async move { Ok(request.await?.into_vec()) }.boxed()
+        async move { Ok(request.await?.into_vec()) }.boxed().into()
     }
 
     fn is_usable(&self) -> bool {
@@ -242,7 +242,7 @@ mod tests {
     impl Node for Recorded {
         fn call(&self, command: Command) -> Answering<Reply> {
             let replies = self.pipeline(&[command]);
-            async move { Ok(replies.await?.remove(0)) }.boxed()
+            async move { Ok(replies.await?.remove(0)) }.boxed().into()
         }
 
         fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
@@ -260,6 +260,7 @@ mod tests {
                 }
             }
             .boxed()
+            .into()
         }
 
         fn is_usable(&self) -> bool {

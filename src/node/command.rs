@@ -6,8 +6,11 @@ use crate::decimal::Decimal;
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// Room for a few words, made with the first one.
+/// Room for a few words, made with the first one where none was made before.
 const ROOM: usize = 64;
+
+/// Room for what a call of a script has besides: the server's name, a moment, some lengths.
+const ENVELOPE: usize = 96;
 
 /// The words of a command (or a part of one), built in order.
 #[derive(Clone, Default)]
@@ -67,13 +70,59 @@ impl Command {
     }
 
     fn push(&mut self, word: &[u8]) {
-        if self.words == 0 {
+        if self.bytes.capacity() == 0 {
             self.bytes.reserve(ROOM);
         }
-        push_header(&mut self.bytes, b'$', word.len());
-        self.bytes.extend_from_slice(word);
-        self.bytes.extend_from_slice(LINE_END);
+        push_word(&mut self.bytes, word);
         self.words += 1;
+    }
+}
+
+/// A call of a script on a key, in the parts that it has where it is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScriptCall<'a> {
+    /// `EVALSHA` and the digest, or `EVAL` and the text.
+    pub(crate) script: &'a Command,
+    pub(crate) key: &'a [u8],
+    pub(crate) second_key: Option<&'a [u8]>,
+    /// The server's name.
+    pub(crate) name: &'a str,
+    pub(crate) not_after: Option<u64>,
+    pub(crate) args: &'a Command,
+}
+
+impl ScriptCall<'_> {
+    /// How many words it has.
+    pub(crate) fn len(&self) -> usize {
+        let optional =
+            usize::from(self.second_key.is_some()) + usize::from(self.not_after.is_some());
+        self.script.len() + 3 + optional + self.args.len()
+    }
+
+    /// Adds the words, as they go over the wire.
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.script.bytes());
+        bytes.extend_from_slice(if self.second_key.is_none() {
+            b"$1\r\n1\r\n"
+        } else {
+            b"$1\r\n2\r\n"
+        });
+        push_word(bytes, self.key);
+        if let Some(second) = self.second_key {
+            push_word(bytes, second);
+        }
+        push_word(bytes, self.name.as_bytes());
+        if let Some(not_after) = self.not_after {
+            push_word(bytes, Decimal::of(not_after).as_bytes());
+        }
+        bytes.extend_from_slice(self.args.bytes());
+    }
+
+    pub(crate) fn to_command(self) -> Command {
+        let size = self.script.bytes().len() + self.key.len() + self.args.bytes().len() + ENVELOPE;
+        let mut bytes = Vec::with_capacity(size);
+        self.write(&mut bytes);
+        Command { bytes, words: self.len() }
     }
 }
 
@@ -82,6 +131,12 @@ impl fmt::Debug for Command {
         // Some have a password.
         f.debug_struct("Command").field("words", &self.words).finish_non_exhaustive()
     }
+}
+
+fn push_word(bytes: &mut Vec<u8>, word: &[u8]) {
+    push_header(bytes, b'$', word.len());
+    bytes.extend_from_slice(word);
+    bytes.extend_from_slice(LINE_END);
 }
 
 /// Adds a line that says what follows, and how much of it.
@@ -111,10 +166,17 @@ impl<'a> Iterator for Words<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let end = self.rest.iter().position(|byte| *byte == b'\r')?;
-        let digits = self.rest[1..end].iter();
-        let length = digits.fold(0, |length, digit| 10 * length + usize::from(digit - b'0'));
-        let (word, rest) = self.rest[end + LINE_END.len()..].split_at(length);
+        let digit = |byte: &u8| usize::from(byte - b'0');
+        let (length, begin) = match self.rest {
+            [_, one, b'\r', ..] => (digit(one), 2),
+            [_, ten, one, b'\r', ..] => (10 * digit(ten) + digit(one), 3),
+            _ => {
+                let end = self.rest.iter().position(|byte| *byte == b'\r')?;
+                let digits = self.rest[1..end].iter();
+                (digits.fold(0, |length, byte| 10 * length + digit(byte)), end)
+            }
+        };
+        let (word, rest) = self.rest[begin + LINE_END.len()..].split_at(length);
         self.rest = &rest[LINE_END.len()..];
         self.left -= 1;
         Some(word)

@@ -210,13 +210,13 @@ struct FredNode {
 impl Node for FredNode {
     fn call(&self, command: Command) -> Answering<Reply> {
         let connection = self.connection.clone();
-        async move { connection.call(&command).await }.boxed()
+        async move { connection.call(&command).await }.boxed().into()
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         // With one command, the failure of the whole could not be told from an error reply.
         if let [command] = commands {
-            return self.call(command.clone()).map_ok(|reply| vec![reply]).boxed();
+            return self.call(command.clone()).map_ok(|reply| vec![reply]).boxed().into();
         }
         let (connection, commands) = (self.connection.clone(), commands.to_vec());
         async move {
@@ -227,6 +227,7 @@ impl Node for FredNode {
             Ok(results.into_iter().map(reply_of_value).collect())
         }
         .boxed()
+        .into()
     }
 
     fn is_usable(&self) -> bool {

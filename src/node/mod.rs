@@ -6,6 +6,7 @@
 //! have been sent. Deadlines are the router's: it drops the future of a call whose time is up, and
 //! what was sent stays sent.
 
+mod answering;
 #[cfg(any(feature = "redis", feature = "fred"))]
 mod coalesced;
 mod command;
@@ -36,7 +37,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
-pub(crate) use command::Command;
+pub(crate) use answering::Answering;
+pub(crate) use command::{Command, ScriptCall};
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
@@ -168,14 +170,15 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
 /// A connection that carries subscriptions, and what happens on it.
 pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>);
 
-/// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its
-/// caller has gone.
-pub(crate) type Answering<T> = NodeFuture<'static, T>;
-
 /// A connection that carries commands. Calls from many tasks share it; their answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
-    /// Sends one command, at the first poll.
+    /// Sends one command, now or at the first poll.
     fn call(&self, command: Command) -> Answering<Reply>;
+
+    /// The same with a call of a script, whose words need not be put together before.
+    fn call_script(&self, call: &ScriptCall<'_>) -> Answering<Reply> {
+        self.call(call.to_command())
+    }
 
     /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error
     /// reply is an answer: the others of the pipeline stand.

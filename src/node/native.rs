@@ -18,14 +18,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::node::dialer::{Dialer, Stream};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, Subscribed,
-    Subscription, resolved,
+    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, ScriptCall,
+    Subscribed, Subscription, resolved,
 };
 use expected::{Expected, Outcome};
 use subscription::NativeSubscription;
@@ -138,6 +138,15 @@ impl Connection {
         self.wire.put(commands, [Expected::replies(commands.len(), tell)])?;
         Ok(told)
     }
+
+    /// Sends one command of so many words, which `write` adds; its reply is the answer.
+    fn ask(self: &Arc<Self>, words: usize, write: impl FnOnce(&mut Vec<u8>)) -> Answering<Reply> {
+        let (tell, told) = oneshot::channel();
+        match self.wire.put_one(words, write, Expected::Reply(tell)) {
+            Ok(()) => Answering::Told { told, _kept: self.clone() },
+            Err(failure) => ready(Err(failure)).boxed().into(),
+        }
+    }
 }
 
 async fn answer(told: oneshot::Receiver<Outcome>) -> Outcome {
@@ -160,14 +169,11 @@ impl fmt::Debug for NativeNode {
 
 impl Node for NativeNode {
     fn call(&self, command: Command) -> Answering<Reply> {
-        let connection = self.connection.clone();
-        async move {
-            let told = connection.send(std::slice::from_ref(&command))?;
-            // Its bytes are in the buffer that all share, and the answer may take long.
-            drop(command);
-            Ok(answer(told).await?.pop().unwrap_or(Reply::Nil))
-        }
-        .boxed()
+        self.connection.ask(command.len(), |bytes| bytes.extend_from_slice(command.bytes()))
+    }
+
+    fn call_script(&self, call: &ScriptCall<'_>) -> Answering<Reply> {
+        self.connection.ask(call.len(), |bytes| call.write(bytes))
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
@@ -175,10 +181,11 @@ impl Node for NativeNode {
         async move {
             match commands.is_empty() {
                 true => Ok(Vec::new()),
-                false => connection.exchange(&commands).await.map(|all| all.into_vec()),
+                false => connection.exchange(&commands).await,
             }
         }
         .boxed()
+        .into()
     }
 
     fn is_usable(&self) -> bool {

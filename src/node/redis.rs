@@ -206,6 +206,7 @@ impl Node for RedisNode {
             outcome.map(reply_of).map_err(|error| node.failed(error))
         }
         .boxed()
+        .into()
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
@@ -218,6 +219,7 @@ impl Node for RedisNode {
                 .map_err(|error| node.failed(error))
         }
         .boxed()
+        .into()
     }
 
     fn is_usable(&self) -> bool {
@@ -336,8 +338,8 @@ fn pipeline(commands: &[Command]) -> Pipeline {
 }
 
 pub(crate) fn packed(command: &Command) -> Cmd {
-    let bytes = command.iter().map(<[u8]>::len).sum();
-    let mut packed = Cmd::with_capacity(command.len(), bytes);
+    // Some bytes more than its words have.
+    let mut packed = Cmd::with_capacity(command.len(), command.bytes().len());
     for word in command.iter() {
         packed.arg(word);
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::decimal::number_of;
+use crate::decimal::leading_number;
 use crate::node::{Reply, ServerError};
 
 /// A reply that is not of its script's shape, or an error that the server gave.
@@ -61,12 +61,13 @@ impl Elements {
 
     pub(crate) fn number(&mut self) -> Result<u64, BadReply> {
         let found = match self {
-            Elements::Words(text, at) => match next_word(text, at) {
-                Some(word) => match number_of(&text[word.clone()]) {
-                    Some(number) => return Ok(number),
-                    None => Some(Reply::Text(text.slice(word))),
-                },
-                None => None,
+            Elements::Words(text, at) if *at == text.len() => None,
+            Elements::Words(text, at) => match leading_number(&text[*at + 1..]) {
+                Some((number, digits)) => {
+                    *at += 1 + digits;
+                    return Ok(number);
+                }
+                None => next_word(text, at).map(|word| Reply::Text(text.slice(word))),
             },
             Elements::List(rest) => match rest.next() {
                 Some(Reply::Int(number)) if number >= 0 => return Ok(number as u64),

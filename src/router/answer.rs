@@ -1,6 +1,6 @@
 //! What each answer of a server means: the one table.
 
-use crate::decimal::number_of;
+use crate::decimal::leading_number;
 use crate::node::{Address, Reply, ServerError};
 use crate::router::telemetry::Attempted;
 use crate::router::translation::Translation;
@@ -85,8 +85,8 @@ pub(crate) fn has_run(reply: &Reply) -> bool {
 pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Text(text) => {
-            let mut words = text.split(|byte| *byte == b' ').skip(1);
-            number_of(words.next()?)
+            let end = text.iter().position(|byte| *byte == b' ')?;
+            leading_number(&text[end + 1..]).map(|(ms, _)| ms)
         }
         Reply::List(items) => match items.as_slice() {
             [Reply::Text(_), Reply::Int(ms), ..] => u64::try_from(*ms).ok(),

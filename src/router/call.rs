@@ -21,6 +21,8 @@ pub struct Script {
     pub(crate) digest: String,
     /// `EVALSHA` and the digest.
     pub(crate) by_digest: Command,
+    /// `EVAL` and the text.
+    pub(crate) by_text: Command,
     /// Its usual case is `DELIFEQ` of its key and its argument, where a server has that.
     pub(crate) deletes_if_equal: bool,
 }
@@ -28,7 +30,8 @@ pub struct Script {
 impl Script {
     pub(crate) fn new(name: &'static str, text: String, digest: String) -> Script {
         let by_digest = Command::new().word("EVALSHA").word(&digest);
-        Script { name, text, digest, by_digest, deletes_if_equal: false }
+        let by_text = Command::new().word("EVAL").word(&text);
+        Script { name, text, digest, by_digest, by_text, deletes_if_equal: false }
     }
 
     /// Its name, that of its file in `lua/`.

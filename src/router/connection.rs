@@ -12,7 +12,8 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, Reply, is_about_credentials,
+    Address, Answering, Command, Connector, Node, NodeError, Reply, ScriptCall,
+    is_about_credentials,
 };
 use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
@@ -321,8 +322,27 @@ impl Connection {
         command: Command,
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
+        self.single(|| self.node.call(command), permit, until).await
+    }
+
+    /// The same with a call of a script.
+    pub(crate) async fn call_script_with(
+        self: &Arc<Self>,
+        permit: Permit<'_>,
+        call: &ScriptCall<'_>,
+        until: Moment,
+    ) -> Result<Exchange<Reply>, Failure> {
+        self.single(|| self.node.call_script(call), Some(permit), until).await
+    }
+
+    async fn single(
+        self: &Arc<Self>,
+        ask: impl FnOnce() -> Answering<Reply>,
+        permit: Option<Permit<'_>>,
+        until: Moment,
+    ) -> Result<Exchange<Reply>, Failure> {
         let _in_flight = self.load.in_flight(1);
-        let exchange = self.exchange(self.node.call(command), permit, until).await?;
+        let exchange = self.exchange(ask, permit, until).await?;
         self.check_let_in(std::slice::from_ref(&exchange.value))?;
         Ok(exchange)
     }
@@ -345,7 +365,7 @@ impl Connection {
         until: Moment,
     ) -> Result<Exchange<Vec<Reply>>, Failure> {
         let _in_flight = self.load.in_flight(commands.len());
-        let exchange = self.exchange(self.node.pipeline(commands), permit, until).await?;
+        let exchange = self.exchange(|| self.node.pipeline(commands), permit, until).await?;
         if exchange.value.len() == commands.len() {
             self.check_let_in(&exchange.value)?;
             return Ok(exchange);
@@ -428,13 +448,14 @@ impl Connection {
 
     async fn exchange<T: Send + 'static>(
         self: &Arc<Self>,
-        answer: Answering<T>,
+        ask: impl FnOnce() -> Answering<T>,
         permit: Option<Permit<'_>>,
         until: Moment,
     ) -> Result<Exchange<T>, Failure> {
+        // Before anything is sent: a lease counts from here.
         let sent = self.clock.now();
         self.heard.0.asked(sent);
-        let mut question = Question { connection: self, answer: Some(answer), permit, sent };
+        let mut question = Question { connection: self, answer: Some(ask()), permit, sent };
         let Some(answer) = &mut question.answer else {
             return Err(Failure::Silent);
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backoff::jittered;
 use crate::clock::Moment;
-use crate::node::{Address, Command, NodeError, Reply, ServerError};
+use crate::node::{Address, Command, NodeError, Reply, ScriptCall, ServerError};
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
@@ -21,9 +21,6 @@ use crate::router::{ATTEMPTS, Router};
 /// After this many redirects in a row something is odd, and it goes on a little slower.
 const SWIFT_REDIRECTS: u32 = 3;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
-
-/// What goes over the wire of a usual call, but for its key and its arguments, and some to spare.
-const USUAL_ENVELOPE: usize = 160;
 
 /// A call under way, and what has happened to it so far.
 #[derive(Debug)]
@@ -374,11 +371,14 @@ impl<'a> InFlightCall<'a> {
     ) -> Attempt {
         let not_after = self.not_after(connection);
         let deletes = self.deletes_if_equal(connection);
-        let command = self.command(connection, not_after, deletes);
         if !sent_with.note(not_after) {
             return Attempt::Silent { sent: None };
         }
-        let outcome = if self.next.asking {
+        let outcome = if !self.next.asking && !deletes {
+            let call = script_call(self.call, self.brings_text(), connection.name(), not_after);
+            connection.call_script_with(permit, &call, self.deadline).await
+        } else if self.next.asking {
+            let command = self.command(connection, not_after, deletes);
             let both = [Command::new().word("ASKING"), command];
             Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline)).await.map(
                 |exchange| {
@@ -388,6 +388,7 @@ impl<'a> InFlightCall<'a> {
                 },
             )
         } else {
+            let command = delete_if_equal::command(self.call);
             connection.call_with(Some(permit), command, self.deadline).await
         };
         match outcome {
@@ -601,20 +602,16 @@ impl From<NoPermit> for Attempt {
 /// The command that a call is to a server of that name: the envelope is filled in anew for each
 /// attempt.
 pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Command {
-    let script = call.script;
-    let words = if text {
-        Command::new().word("EVAL").word(&script.text)
-    } else {
-        let size = USUAL_ENVELOPE + call.key.len() + call.args.bytes().len();
-        Command::with_capacity(size).words(&script.by_digest)
-    };
-    let words = match &call.second_key {
-        None => words.word("1").word(&call.key),
-        Some(second) => words.word("2").word(&call.key).word(second),
-    };
-    let words = words.word(name);
-    match call.not_after {
-        Some(_) => words.number(not_after).words(&call.args),
-        None => words.words(&call.args),
+    script_call(call, text, name, not_after).to_command()
+}
+
+fn script_call<'a>(call: &'a Call, text: bool, name: &'a str, not_after: u64) -> ScriptCall<'a> {
+    ScriptCall {
+        script: if text { &call.script.by_text } else { &call.script.by_digest },
+        key: &call.key,
+        second_key: call.second_key.as_deref(),
+        name,
+        not_after: call.not_after.map(|_| not_after),
+        args: &call.args,
     }
 }

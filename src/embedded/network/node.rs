@@ -71,15 +71,15 @@ async fn carry(
 impl Node for RemoteNode {
     fn call(&self, command: Command) -> Answering<Reply> {
         let node = self.clone();
-        Box::pin(async move {
+        Answering::Future(Box::pin(async move {
             let mut replies = node.exchange(vec![command]).await?;
             replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))
-        })
+        }))
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
         let (node, commands) = (self.clone(), commands.to_vec());
-        Box::pin(async move { node.exchange(commands).await })
+        Answering::Future(Box::pin(async move { node.exchange(commands).await }))
     }
 
     fn is_usable(&self) -> bool {

@@ -104,7 +104,7 @@ struct FakeNode {
 impl Node for FakeNode {
     fn call(&self, command: Command) -> Answering<Reply> {
         let replies = self.pipeline(&[command]);
-        async move { Ok(replies.await?.pop().unwrap_or(Reply::Nil)) }.boxed()
+        async move { Ok(replies.await?.pop().unwrap_or(Reply::Nil)) }.boxed().into()
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
@@ -140,6 +140,7 @@ impl Node for FakeNode {
             Ok(replies)
         }
         .boxed()
+        .into()
     }
 
     fn is_usable(&self) -> bool {

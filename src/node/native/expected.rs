@@ -3,22 +3,21 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use crate::node::native::decoder::{Garbled, Said};
 use crate::node::{NodeError, Notice, Reply};
 
-/// The answers to a request: most have one command.
-pub(super) type Replies = SmallVec<[Reply; 1]>;
-
-pub(super) type Outcome = Result<Replies, NodeError>;
+/// The answers to a pipeline.
+pub(super) type Outcome = Result<Vec<Reply>, NodeError>;
 
 /// What is expected to come back.
 #[derive(Debug)]
 pub(super) enum Expected {
+    /// A reply, for a caller.
+    Reply(oneshot::Sender<Result<Reply, NodeError>>),
     /// So many replies more, for a caller.
-    Replies { left: usize, replies: Replies, tell: oneshot::Sender<Outcome> },
+    Replies { left: usize, replies: Vec<Reply>, tell: oneshot::Sender<Outcome> },
     /// A reply that nobody wants to know.
     Anything,
     /// That the channel was joined, which is a push, or an error.
@@ -30,8 +29,10 @@ pub(super) enum Expected {
 /// What that which was said means.
 #[derive(Debug)]
 pub(super) enum Meaning {
+    /// What a caller waits for.
+    Answered(oneshot::Sender<Result<Reply, NodeError>>, Reply),
     /// All that a caller waits for.
-    Answered(oneshot::Sender<Outcome>, Replies),
+    AllAnswered(oneshot::Sender<Outcome>, Vec<Reply>),
     Noticed(Notice),
 }
 
@@ -48,7 +49,7 @@ struct Awaited {
 
 impl Expected {
     pub(super) fn replies(number: usize, tell: oneshot::Sender<Outcome>) -> Expected {
-        Expected::Replies { left: number, replies: Replies::with_capacity(number), tell }
+        Expected::Replies { left: number, replies: Vec::with_capacity(number), tell }
     }
 }
 
@@ -73,8 +74,11 @@ impl Expectations {
     /// Tells all who wait that the connection has ended. What begins there or later was not sent.
     pub(super) fn fail(&mut self, written: u64, why: &NodeError) {
         for Awaited { begin, expected } in self.0.drain(..) {
-            if let Expected::Replies { tell, .. } = expected {
-                let _ = tell.send(Err(NodeError { maybe_sent: begin < written, ..why.clone() }));
+            let failure = || NodeError { maybe_sent: begin < written, ..why.clone() };
+            match expected {
+                Expected::Reply(tell) => drop(tell.send(Err(failure()))),
+                Expected::Replies { tell, .. } => drop(tell.send(Err(failure()))),
+                Expected::Anything | Expected::Join(_) | Expected::Leave(_) => {}
             }
         }
     }
@@ -92,9 +96,10 @@ impl Expectations {
             return Ok(None);
         };
         match (expected, reply) {
+            (Expected::Reply(tell), reply) => Ok(Some(Meaning::Answered(tell, reply))),
             (Expected::Replies { mut replies, tell, .. }, reply) => {
                 replies.push(reply);
-                Ok(Some(Meaning::Answered(tell, replies)))
+                Ok(Some(Meaning::AllAnswered(tell, replies)))
             }
             (Expected::Join(channel), Reply::Error(error)) => {
                 Ok(Some(Meaning::Noticed(Notice::Refused { channel, error })))
@@ -160,10 +165,11 @@ mod tests {
         let mut expectations = Expectations::default();
         let (one, _one) = oneshot::channel();
         let (two, _two) = oneshot::channel();
-        expectations.add(0, [Expected::replies(1, one), Expected::replies(2, two)]);
+        expectations.add(0, [Expected::Reply(one), Expected::replies(2, two)]);
         let mut hear = |number| expectations.hear(Said::Reply(Reply::Int(number))).unwrap();
         let answered = |meaning| match meaning {
-            Some(Meaning::Answered(_, replies)) => replies.into_vec(),
+            Some(Meaning::Answered(_, reply)) => vec![reply],
+            Some(Meaning::AllAnswered(_, replies)) => replies,
             other => panic!("no answer: {other:?}"),
         };
         assert_eq!(answered(hear(1)), [Reply::Int(1)]);
@@ -177,7 +183,7 @@ mod tests {
         let mut expectations = Expectations::default();
         let (told, mut wait) = (0..3).map(|_| oneshot::channel()).unzip::<_, _, Vec<_>, Vec<_>>();
         for (tell, begin) in told.into_iter().zip([0, 10, 20]) {
-            expectations.add(begin, [Expected::replies(1, tell)]);
+            expectations.add(begin, [Expected::Reply(tell)]);
         }
         expectations.fail(11, &NodeError::unsent("gone"));
         for (wait, maybe_sent) in wait.iter_mut().zip([true, true, false]) {

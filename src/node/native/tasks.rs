@@ -137,7 +137,8 @@ fn decode(decoder: &mut Decoder, said: &mut Vec<Said>) -> Result<(), Garbled> {
 fn pass_on(meaning: Meaning, listener: Option<&Listener>) {
     match meaning {
         // The caller may have gone.
-        Meaning::Answered(tell, replies) => drop(tell.send(Ok(replies))),
+        Meaning::Answered(tell, reply) => drop(tell.send(Ok(reply))),
+        Meaning::AllAnswered(tell, replies) => drop(tell.send(Ok(replies))),
         Meaning::Noticed(notice) => {
             if let Some(listener) = listener {
                 listener.take(notice);

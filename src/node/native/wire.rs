@@ -63,16 +63,41 @@ impl Wire {
         commands: &[Command],
         expected: impl IntoIterator<Item = Expected>,
     ) -> Result<(), NodeError> {
+        let write = |outgoing: &mut Vec<u8>| {
+            for command in commands {
+                push_header(outgoing, b'*', command.len());
+                outgoing.extend_from_slice(command.bytes());
+            }
+        };
+        self.put_with(write, expected)
+    }
+
+    /// As `put`, with one command of so many words, which `write` adds.
+    pub(super) fn put_one(
+        &self,
+        words: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+        expected: Expected,
+    ) -> Result<(), NodeError> {
+        let write = |outgoing: &mut Vec<u8>| {
+            push_header(outgoing, b'*', words);
+            write(outgoing);
+        };
+        self.put_with(write, [expected])
+    }
+
+    fn put_with(
+        &self,
+        write: impl FnOnce(&mut Vec<u8>),
+        expected: impl IntoIterator<Item = Expected>,
+    ) -> Result<(), NodeError> {
         let writer = {
             let mut state = self.lock();
             if let Some(why) = &state.ended {
                 return Err(NodeError { maybe_sent: false, ..why.clone() });
             }
             let (begin, before) = (state.put, state.outgoing.len());
-            for command in commands {
-                push_header(&mut state.outgoing, b'*', command.len());
-                state.outgoing.extend_from_slice(command.bytes());
-            }
+            write(&mut state.outgoing);
             state.put += (state.outgoing.len() - before) as u64;
             state.expectations.add(begin, expected);
             state.writer.take()

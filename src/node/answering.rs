@@ -1,0 +1,53 @@
+//! An answer that is waited for.
+
+use std::any::Any;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+use crate::node::{NodeError, NodeFuture};
+
+/// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its
+/// caller has gone.
+pub(crate) enum Answering<T> {
+    /// A task of the connection tells it. This takes no box, and no future of the backend's own.
+    Told {
+        told: oneshot::Receiver<Result<T, NodeError>>,
+        _kept: Kept,
+    },
+    Future(NodeFuture<'static, T>),
+}
+
+/// What the answer needs, and is kept until it has come: the connection.
+pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
+
+impl<T> Future for Answering<T> {
+    type Output = Result<T, NodeError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Answering::Told { told, .. } => Pin::new(told).poll(context).map(|told| {
+                told.unwrap_or_else(|_| {
+                    let gone = NodeError::unsent("the connection is gone");
+                    Err(NodeError { maybe_sent: true, ..gone })
+                })
+            }),
+            Answering::Future(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+impl<T> From<NodeFuture<'static, T>> for Answering<T> {
+    fn from(future: NodeFuture<'static, T>) -> Self {
+        Answering::Future(future)
+    }
+}
+
+impl<T> fmt::Debug for Answering<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answering").finish_non_exhaustive()
+    }
+}
