@@ -101,10 +101,12 @@ impl Verdict {
             "faults": self.faults,
             "requests": found.requests,
             "acquisitions": found.grants,
+            "acquisitions_of_permits": found.permits,
             "writes": found.writes,
             "overlaps": found.overlaps.count,
             "tokens_out_of_order": found.tokens.count,
             "denied": found.denied.count,
+            "passed": found.passed.count,
             "disagreements": found.disagreements.count,
             "stale_writes_accepted": found.stale.count,
             "writes_refused": found.refused,
@@ -155,6 +157,7 @@ impl Promise {
         match self {
             Promise::NoOverlap => none(&found.overlaps, "overlaps")
                 .or_else(|| none(&found.overtaken, "holders overtaken")),
+            Promise::InTurn => none(&found.passed, "passed in a queue of permits"),
             Promise::NoLoss => none(&found.lost, "leases lost"),
             Promise::NothingVanished => {
                 none(&found.vanished, "acknowledged grants or renewals gone")
