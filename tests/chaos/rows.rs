@@ -96,7 +96,10 @@ pub fn rows() -> Vec<Row> {
             least: 2_000,
             smoke: 30,
             node_timeout: LONG,
-            variants: vec![both(false, usual(0), UNSEEN), semaphores(UNSEEN)],
+            variants: vec![
+                both(false, usual(0), UNSEEN),
+                Variant { name: "semaphores", load: semaphores(0), promises: UNSEEN },
+            ],
         },
         Row {
             name: "atomic",
@@ -132,7 +135,15 @@ pub fn rows() -> Vec<Row> {
             least: 50,
             smoke: 1,
             node_timeout: 1_000,
-            variants: vec![both(true, usual(1), CONFIRMED), unconfirmed(usual(0))],
+            variants: vec![
+                both(true, usual(1), CONFIRMED),
+                Variant {
+                    name: "replicas(1), semaphores",
+                    load: semaphores(1),
+                    promises: CONFIRMED,
+                },
+                unconfirmed(usual(0)),
+            ],
         },
         Row {
             name: "pause",
@@ -309,9 +320,8 @@ fn steady(name: &'static str, names: usize, reads_percent: u8, cached: usize) ->
 }
 
 /// Mostly permits. The few locks show that every shard goes on.
-fn semaphores(promises: &'static [Promise]) -> Variant {
-    let load = Load { tasks: 3, cached: 0, names: 3, keepers: 0, semaphores: 12, ..usual(0) };
-    Variant { name: "semaphores", load, promises }
+fn semaphores(replicas: u32) -> Load {
+    Load { tasks: 3, cached: 0, names: 3, keepers: 0, semaphores: 12, ..usual(replicas) }
 }
 
 fn unconfirmed(load: Load) -> Variant {
