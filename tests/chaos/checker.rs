@@ -79,8 +79,6 @@ pub struct Findings {
     pub requests: usize,
     pub grants: usize,
     pub writes: usize,
-    /// Of these, of permits.
-    pub permits: usize,
     /// Two believed to hold at once, one of them for writing; or some relied on more permits than
     /// the limit.
     pub overlaps: Seen,
@@ -123,8 +121,10 @@ pub struct Findings {
     pub timed_out: Seen,
     /// Requests that failed, by the kind of the error.
     pub failed: BTreeMap<String, usize>,
-    /// From request to grant, sorted.
+    /// From request to grant of a lock, sorted.
     pub waits: Vec<Nanos>,
+    /// The same of permits.
+    pub waits_for_permits: Vec<Nanos>,
 }
 
 impl Findings {
@@ -141,6 +141,7 @@ impl Findings {
             waits.extend(Wait::of(hold));
         }
         findings.waits.sort_unstable();
+        findings.waits_for_permits.sort_unstable();
         for (name, lock) in &mut names {
             lock.holds.sort_by_key(|held| held.grant.at);
             lock.waits.sort_by_key(|wait| wait.until);
@@ -165,8 +166,11 @@ impl Findings {
         self.requests += 1;
         if let Some(grant) = hold.granted {
             self.grants += 1;
-            self.permits += usize::from(hold.permits.is_some());
-            self.waits.push(grant.at.saturating_sub(hold.requested));
+            let wait = grant.at.saturating_sub(hold.requested);
+            match hold.permits {
+                Some(_) => self.waits_for_permits.push(wait),
+                None => self.waits.push(wait),
+            }
         }
         if let Some((_, kind)) = &hold.failed {
             *self.failed.entry(kind.clone()).or_default() += 1;

@@ -185,7 +185,7 @@ fn too_many_permits_are_found() {
     let found = findings(&[&two, &one, &["1 R 0 7 2/5", "4 G 0 13 1000", "60 E 0 held"]]);
     let [told] = &found.overlaps.examples[..] else { panic!("{found:?}") };
     assert!(told.contains("6 of 5 permits") && told.contains("token 13"), "{told}");
-    assert_eq!((found.permits, found.tokens.count, found.passed.count), (3, 0, 0));
+    assert_eq!((found.waits_for_permits.len(), found.tokens.count, found.passed.count), (3, 0, 0));
 }
 
 #[test]

@@ -276,7 +276,7 @@ impl Bench {
             let permits = random.u32(1..=LIMIT);
             let place = orders.names.len() + orders.keepers.len() + number;
             let id = self.log.request(place, format_args!("{permits}/{LIMIT}"));
-            let longest = if random.u8(..8) == 0 { orders.keep } else { orders.hold };
+            let longest = if random.u8(..16) == 0 { orders.keep } else { orders.hold };
             let wanted = WantedPermits {
                 id,
                 name: &orders.semaphores[number],
