@@ -14,15 +14,28 @@
 -- calls.
 
 -- @include constants
--- @include head
+
+-- Nobody waits: the usual case, without the machinery below.
+-- @include renewal
+if simple then
+  local shape, flag, field, text = '2P', string.sub(line, 45, 45), 'r:' .. caller, nil
+  local _, digits = string.find(line, '^2P%d+')
+  if digits and digits > 45 and flag <= '1' and string.find(line, '^ %d+ %d+$', digits + 1) then
+    text = redis.call('HGET', KEYS[1], field)
+  end
+  if text and not string.find(text, '^%d+ %d+$', 31) then
+    text = nil -- malformed, as will be found
+  end
+-- @include renewed
+end
+
 -- @include prelude
 
-local lease = whole(3, 1, LONGEST)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
-elseif not is_id(ARGV[2]) then
+elseif not is_id(caller) then
   return refuse('id')
-elseif not lease then
+elseif not whole(3, 1, LONGEST) then
   return refuse('lease')
 end
 
@@ -30,14 +43,14 @@ end
 -- @include semaphore
 
 return answer(function()
-  local strange = open({ 'r:' .. ARGV[2] })
+  local strange = open({ 'r:' .. caller })
   if strange then
     return strange
   end
-  local alive, _, deadline, token, index, permits = reading(ARGV[2])
+  local alive, _, deadline, token, index, permits = reading(caller)
   if alive then
     deadline = math.max(deadline, now + lease)
-    put_reader(ARGV[2], 'h', deadline, token, index, permits)
+    put_reader(caller, 'h', deadline, token, index, permits)
   end
   if get('waiters') then
     settle(true)

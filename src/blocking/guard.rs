@@ -9,6 +9,7 @@ use crate::blocking::request::sealed::Wrap;
 use crate::blocking::runner::{background, run};
 use crate::error::Result;
 use crate::lock::guard::{self, Released};
+use crate::lock::ticket::Ticket;
 use crate::lock::{cached, leader, multi, quorum, reentrant, upgrade};
 
 /// Guards of one lease.
@@ -94,6 +95,30 @@ macro_rules! keep {
 }
 
 keep! { ReadGuard WriteGuard MutexGuard SemaphoreGuard }
+
+/// Guards that can be handed on.
+macro_rules! into_ticket {
+    ($($name:ident)*) => {
+        $(
+            impl $name {
+                #[doc = concat!(
+                    "As [`", stringify!($name), "::into_ticket`]",
+                    "(crate::", stringify!($name), "::into_ticket)."
+                )]
+                ///
+                /// # Errors
+                ///
+                /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+                /// runtime: then it is released in the background.
+                pub fn into_ticket(self) -> Result<Ticket> {
+                    run(self.guard.into_ticket())?
+                }
+            }
+        )*
+    };
+}
+
+into_ticket! { ReadGuard WriteGuard }
 
 impl SemaphoreGuard {
     /// As [`SemaphoreGuard::permits`](crate::SemaphoreGuard::permits).

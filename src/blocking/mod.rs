@@ -46,6 +46,7 @@ mod request;
 mod runner;
 mod rwlock;
 mod semaphore;
+mod ticket;
 mod together;
 #[cfg(feature = "legacy")]
 mod two_key;
@@ -62,6 +63,7 @@ pub use mutex::Mutex;
 pub use request::Request;
 pub use rwlock::{CachedRwLock, RwLock};
 pub use semaphore::Semaphore;
+pub use ticket::TakenUp;
 pub use together::{Quorum, Reentrant};
 #[cfg(feature = "legacy")]
 pub use two_key::{TwoKeyGuard, TwoKeyRwLock};

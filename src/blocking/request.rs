@@ -88,6 +88,7 @@ macro_rules! options {
         )*
     };
 }
+pub(super) use options;
 
 impl<'a, G: Guard> Request<Acquire<'a, G>> {
     options! { "Acquire":

@@ -74,9 +74,9 @@ const PLANTED: &[Planted] = &[
         &[W],
         NONE,
         [
-            "renew.lua",
-            "    if longer and type(done) == 'number' then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
-            "    if false then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "lib/renewed.lua",
+            "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
         ],
     ),
     planted(
@@ -100,9 +100,9 @@ const PLANTED: &[Planted] = &[
         &[W],
         NONE,
         [
-            "renew.lua",
-            "    if longer and type(done) == 'number' then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
-            "    if false then\n      done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "lib/renewed.lua",
+            "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
         ],
     ),
     planted(
@@ -159,13 +159,13 @@ const PLANTED: &[Planted] = &[
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["renew.lua", "math.max(was, now + lease)", "now + 2 * lease"],
+        ["lib/renewed.lua", "math.max(was, now + lease)", "now + 2 * lease"],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["renew.lua", "math.max(was, now + lease)", "was"],
+        ["lib/renewed.lua", "math.max(was, now + lease)", "was"],
     ),
     planted(
         "the living keep their places",

@@ -245,6 +245,8 @@ const FILES: &[(&str, &str)] = files![
     "lib/pump.lua",
     "lib/semaphore.lua",
     "lib/recall.lua",
+    "lib/renewal.lua",
+    "lib/renewed.lua",
     "lib/acquire.lua",
 ];
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use rwlease::Mode;
 
 use super::history::{Grant, History, Hold, Nanos, Outcome};
+use super::permits::{self, Guilt};
 use crate::judge::search::disagreement;
 use crate::judge::{self, Rule};
 
@@ -78,13 +79,16 @@ pub struct Findings {
     pub requests: usize,
     pub grants: usize,
     pub writes: usize,
-    /// Two believed to hold at once, one of them for writing.
+    /// Two believed to hold at once, one of them for writing; or some relied on more permits than
+    /// the limit.
     pub overlaps: Seen,
     /// A token that is not above one that was granted before it was requested, or whose holder had
     /// gone before it was granted; or that two have.
     pub tokens: Seen,
     /// Tries that were told that they cannot have the lock when nobody can have been in their way.
     pub denied: Seen,
+    /// Permits that were granted before those of somebody who had waited when they were requested.
+    pub passed: Seen,
     /// Pieces of a history of which the judge and a search say different things.
     pub disagreements: Seen,
     /// Writes that the store accepted after one with a newer token.
@@ -117,8 +121,10 @@ pub struct Findings {
     pub timed_out: Seen,
     /// Requests that failed, by the kind of the error.
     pub failed: BTreeMap<String, usize>,
-    /// From request to grant, sorted.
+    /// From request to grant of a lock, sorted.
     pub waits: Vec<Nanos>,
+    /// The same of permits.
+    pub waits_for_permits: Vec<Nanos>,
 }
 
 impl Findings {
@@ -135,11 +141,20 @@ impl Findings {
             waits.extend(Wait::of(hold));
         }
         findings.waits.sort_unstable();
-        for (name, OfLock { holds, waits, others }) in &mut names {
-            holds.sort_by_key(|held| held.grant.at);
-            waits.sort_by_key(|wait| wait.until);
+        findings.waits_for_permits.sort_unstable();
+        for (name, lock) in &mut names {
+            lock.holds.sort_by_key(|held| held.grant.at);
+            lock.waits.sort_by_key(|wait| wait.until);
             let excuses_of = |worker| excuses.of(*name, worker);
-            findings.judge(holds, others, history, excuses_of, excuses.lease);
+            let semaphore = lock.as_semaphore(history, excuses_of, excuses.lease);
+            let OfLock { holds, waits, others } = lock;
+            match semaphore {
+                Some(mut semaphore) => {
+                    findings.judge_permits(&mut semaphore, holds, others);
+                    findings.judge(holds, &[], history, excuses_of, excuses.lease);
+                }
+                None => findings.judge(holds, others, history, excuses_of, excuses.lease),
+            }
             findings.stale_writes(holds);
             findings.losses(holds, history);
             findings.stuck(holds, waits, excuses_of, wait_limit);
@@ -151,7 +166,11 @@ impl Findings {
         self.requests += 1;
         if let Some(grant) = hold.granted {
             self.grants += 1;
-            self.waits.push(grant.at.saturating_sub(hold.requested));
+            let wait = grant.at.saturating_sub(hold.requested);
+            match hold.permits {
+                Some(_) => self.waits_for_permits.push(wait),
+                None => self.waits.push(wait),
+            }
         }
         if let Some((_, kind)) = &hold.failed {
             *self.failed.entry(kind.clone()).or_default() += 1;
@@ -199,21 +218,13 @@ impl Findings {
                     let mode = hold.mode;
                     judged.refusals.push(judge::Refusal { id, mode, requested, answered, waited });
                 }
-                // What nobody heard of stays until it ends by itself: a grant, or a waiter.
                 None => {
-                    let failed = hold.failed.as_ref().map(|(at, _)| *at);
-                    let ended = failed.or(history.when_killed(hold.worker));
-                    let gone = ended.map_or(Nanos::MAX, |at| at + lease.max(WAITER_TTL));
+                    let gone = may_be_there_until(hold, history, lease);
                     judged.attempts.push(judge::Attempt { id, requested, gone });
                 }
             }
         }
-        let told = |id: usize| match holds.get(id) {
-            Some(held) => {
-                format!("{} from {} until {}", shown(held.hold), held.grant.at, held.end)
-            }
-            None => shown(others[id - holds.len()]),
-        };
+        let told = |id: usize| told(holds, others, id);
         if let Some(piece) = disagreement(&judged, PIECES) {
             self.disagreements.note(|| format!("{piece:?}"));
         }
@@ -229,6 +240,29 @@ impl Findings {
                 Rule::Refused => {
                     self.denied.note(|| format!("{first} was refused, with nobody in its way"))
                 }
+            }
+        }
+    }
+
+    fn judge_permits(
+        &mut self,
+        semaphore: &mut permits::History,
+        holds: &[Held<'_>],
+        others: &[&Hold],
+    ) {
+        let told = |id: usize| told(holds, others, id);
+        let limit = semaphore.limit;
+        for guilt in semaphore.judge() {
+            match guilt {
+                Guilt::TooMany(id, relied) => self
+                    .overlaps
+                    .note(|| format!("{relied} of {limit} permits are held with {}", told(id))),
+                Guilt::Passed(id, other) => {
+                    self.passed.note(|| format!("{} went before {}", told(id), told(other)))
+                }
+                Guilt::Refused(id) => self
+                    .denied
+                    .note(|| format!("{} was refused, with enough permits left", told(id))),
             }
         }
     }
@@ -312,8 +346,8 @@ impl Findings {
                 }
             }
             let gone = match wait.hold.mode {
-                Mode::Write => all_gone,
-                Mode::Read => writers_gone,
+                Mode::Read if wait.hold.permits.is_none() => writers_gone,
+                _ => all_gone,
             };
             let (requested, excuses) = (wait.hold.requested, excuses(wait.hold.worker));
             if wait.is_timed_out
@@ -351,6 +385,39 @@ struct OfLock<'a> {
     waits: Vec<Wait<'a>>,
     /// The requests that were not granted.
     others: Vec<&'a Hold>,
+}
+
+impl OfLock<'_> {
+    /// Its history, if it is a semaphore.
+    fn as_semaphore(
+        &self,
+        history: &History,
+        excuses: impl Fn(usize) -> Vec<Span>,
+        lease: Nanos,
+    ) -> Option<permits::History> {
+        let all = self.holds.iter().map(|held| held.hold).chain(self.others.iter().copied());
+        let limit = all.filter_map(|hold| hold.permits).next()?.limit;
+        let mut semaphore = permits::History { limit, ..permits::History::default() };
+        for (id, held) in self.holds.iter().enumerate() {
+            semaphore.holds.extend(held.as_permits(id, &excuses(held.hold.worker)));
+        }
+        for (id, hold) in self.others.iter().enumerate() {
+            let (id, requested) = (self.holds.len() + id, hold.requested);
+            match (hold.refused, hold.permits) {
+                (Some(answered), Some(permits)) => semaphore.refusals.push(permits::Refusal {
+                    id,
+                    permits: permits.wanted,
+                    requested,
+                    answered,
+                }),
+                _ => {
+                    let gone = may_be_there_until(hold, history, lease);
+                    semaphore.attempts.push((requested, gone));
+                }
+            }
+        }
+        Some(semaphore)
+    }
 }
 
 /// A request that was granted, or failed in the end.
@@ -440,15 +507,50 @@ impl<'a> Held<'a> {
         }
     }
 
+    fn as_permits(&self, id: usize, excuses: &[Span]) -> Option<permits::Hold> {
+        let Hold { requested, permits, ref kept, .. } = *self.hold;
+        let granted = self.grant.at;
+        Some(permits::Hold {
+            id,
+            token: self.grant.token,
+            requested,
+            granted,
+            end: self.end,
+            gone: self.gone_for_certain(excuses),
+            permits: permits?.wanted,
+            kept: kept.clone(),
+            is_excused: excused((requested, granted), excuses) > 0,
+        })
+    }
+
     fn excludes(&self, other: &Held<'_>) -> bool {
         self.hold.mode == Mode::Write || other.hold.mode == Mode::Write
     }
 }
 
+/// What nobody heard of stays until it ends by itself: a grant, or a waiter.
+fn may_be_there_until(hold: &Hold, history: &History, lease: Nanos) -> Nanos {
+    let failed = hold.failed.as_ref().map(|(at, _)| *at);
+    let ended = failed.or(history.when_killed(hold.worker));
+    ended.map_or(Nanos::MAX, |at| at + lease.max(WAITER_TTL))
+}
+
+/// Of a lock's holds and its other requests, numbered one after the other.
+fn told(holds: &[Held<'_>], others: &[&Hold], id: usize) -> String {
+    match holds.get(id) {
+        Some(held) => format!("{} from {} until {}", shown(held.hold), held.grant.at, held.end),
+        None => shown(others[id - holds.len()]),
+    }
+}
+
 fn shown(hold: &Hold) -> String {
     let token = hold.granted.map_or(0, |grant| grant.token);
+    let what = match hold.permits {
+        Some(permits) => format!("{} permits", permits.wanted),
+        None => format!("{:?}", hold.mode),
+    };
     format!(
-        "worker {}'s {:?} of lock {} (token {token}, requested at {})",
-        hold.worker, hold.mode, hold.name, hold.requested
+        "worker {}'s {what} of lock {} (token {token}, requested at {})",
+        hold.worker, hold.name, hold.requested
     )
 }

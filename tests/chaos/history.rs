@@ -1,15 +1,17 @@
 //! What the workers did, as their logs say: one line an event, and each hold put together from its
 //! lines.
 //!
-//! `<ns> R <id> <name> r|w`: requested. `G <id> <token> <deadline> own|cached`: granted, and
-//! believed until then (if not from the start: the guard had come too late); by a cached handle,
-//! which may not have asked the server. `D <id> <deadline>`: renewed. `L <id>`: the loss was
-//! noticed. `W <id> <sequence>`, `V <id>`: a write was accepted by the store, or refused. `E <id>
-//! held|lost`: the release is about to be called. `X <id> <outcome>`: what it came to. `N <id>`: a
-//! try was told that the lock cannot be had. `F <id> <kind> <text>`: nothing was granted. `Z <ms>`:
-//! the runtime was blocked for so long until now. Times are of CLOCK_BOOTTIME, which all processes
-//! of a machine share.
+//! `<ns> R <id> <name> r|w`: requested; for permits of a semaphore `<permits>/<limit>` instead of
+//! the mode. `G <id> <token> <deadline> own|cached`: granted, and believed until then (if not from
+//! the start: the guard had come too late); by a cached handle, which may not have asked the
+//! server. `D <id> <deadline>`: renewed. `K <id> <permits>`: keeps so many, and is about to give
+//! the others back. `L <id>`: the loss was noticed. `W <id> <sequence>`, `V <id>`: a write was
+//! accepted by the store, or refused. `E <id> held|lost`: the release is about to be called. `X
+//! <id> <outcome>`: what it came to. `N <id>`: a try was told that the lock cannot be had. `F <id>
+//! <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for so long until now.
+//! Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -44,13 +46,12 @@ impl Log {
     }
 
     /// A request has a number, in the order of the lines.
-    pub fn request(&self, name: usize, mode: Mode) -> u64 {
+    pub fn request(&self, name: usize, what: impl Display) -> u64 {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = log.1;
         log.1 += 1;
-        let mode = if mode == Mode::Write { 'w' } else { 'r' };
         // A log that cannot be written shows as a history with holes.
-        let _ = log.0.write_all(format!("{} R {id} {name} {mode}\n", now()).as_bytes());
+        let _ = log.0.write_all(format!("{} R {id} {name} {what}\n", now()).as_bytes());
         id
     }
 
@@ -66,7 +67,9 @@ impl Log {
 pub struct Hold {
     pub worker: usize,
     pub name: usize,
+    /// Holders of permits are like readers, but for the limit.
     pub mode: Mode,
+    pub permits: Option<Permits>,
     pub requested: Nanos,
     pub granted: Option<Grant>,
     /// When its holder noticed that it was lost.
@@ -79,6 +82,15 @@ pub struct Hold {
     /// The kind of the error, and when it came.
     pub failed: Option<(Nanos, String)>,
     pub writes: Vec<StoreWrite>,
+    /// From when on it relied on so many of its permits only.
+    pub kept: Vec<(Nanos, u32)>,
+}
+
+/// What is requested of a semaphore, and how many its permits are.
+#[derive(Clone, Copy, Debug)]
+pub struct Permits {
+    pub wanted: u32,
+    pub limit: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -204,11 +216,11 @@ impl Source {
         }
         if event == "R" {
             let name = words.next()?.parse().ok()?;
-            let mode = match words.next()? {
-                "w" => Mode::Write,
-                _ => Mode::Read,
-            };
-            self.holds.push(Hold::new(worker, name, mode, at));
+            let what = words.next()?;
+            let mode = if what == "w" { Mode::Write } else { Mode::Read };
+            let permits = what.split_once('/').map(Permits::parse);
+            let permits = if let Some(permits) = permits { Some(permits?) } else { None };
+            self.holds.push(Hold { permits, ..Hold::new(worker, name, mode, at) });
             return (self.holds.len() as u64 == number + 1).then_some(());
         }
         let hold = self.holds.get_mut(number as usize)?;
@@ -219,6 +231,7 @@ impl Source {
                 hold.granted = Some(Grant { at, token, deadline, cached });
             }
             "D" => hold.granted.as_mut()?.deadline = words.next()?.parse().ok()?,
+            "K" => hold.kept.push((at, words.next()?.parse().ok()?)),
             "L" => hold.lost = Some(at),
             "W" => hold.writes.push(StoreWrite { sequence: Some(words.next()?.parse().ok()?) }),
             "V" => hold.writes.push(StoreWrite { sequence: None }),
@@ -238,6 +251,7 @@ impl Hold {
             worker,
             name,
             mode,
+            permits: None,
             requested,
             granted: None,
             lost: None,
@@ -246,7 +260,14 @@ impl Hold {
             refused: None,
             failed: None,
             writes: Vec::new(),
+            kept: Vec::new(),
         }
+    }
+}
+
+impl Permits {
+    fn parse((wanted, limit): (&str, &str)) -> Option<Permits> {
+        Some(Permits { wanted: wanted.parse().ok()?, limit: limit.parse().ok()? })
     }
 }
 

@@ -166,6 +166,71 @@ fn a_guard_that_came_too_late_holds_nothing() {
 }
 
 #[test]
+fn too_many_permits_are_found() {
+    let over = |first: &[&str], second: &[&str]| findings(&[first, second]).overlaps.count;
+    let three = ["1 R 0 7 3/5", "2 G 0 10 1000", "60 E 0 held", "61 X 0 Released"];
+    let two = ["1 R 0 7 2/5", "2 G 0 10 1000", "60 E 0 held", "61 X 0 Released"];
+    let beside = ["1 R 0 7 3/5", "5 G 0 11 1000", "70 E 0 held"];
+    let after = ["1 R 0 7 3/5", "60 G 0 11 1000", "70 E 0 held"];
+    assert_eq!((over(&two, &beside), over(&three, &beside), over(&three, &after)), (0, 1, 0));
+    let kept = |at: &'static str| [three[0], three[1], at, three[2], three[3]];
+    assert_eq!(over(&kept("4 K 0 2"), &beside), 0, "a part was given back");
+    assert_eq!(over(&kept("6 K 0 2"), &beside), 1, "too late");
+    // It has the greater token: so the other, which has not ended yet, held when it was granted.
+    let unheard = ["1 R 0 7 3/5", "50 G 0 10 1000", "60 E 0 held"];
+    let at_once = ["1 R 0 7 3/5", "5 G 0 11 1000", "6 E 0 held", "7 X 0 Released"];
+    assert_eq!(over(&unheard, &at_once), 1);
+    // Each of two has room beside the third, and not both.
+    let one = ["1 R 0 7 2/5", "3 G 0 12 1000", "60 E 0 held"];
+    let found = findings(&[&two, &one, &["1 R 0 7 2/5", "4 G 0 13 1000", "60 E 0 held"]]);
+    let [told] = &found.overlaps.examples[..] else { panic!("{found:?}") };
+    assert!(told.contains("6 of 5 permits") && told.contains("token 13"), "{told}");
+    assert_eq!((found.waits_for_permits.len(), found.tokens.count, found.passed.count), (3, 0, 0));
+}
+
+#[test]
+fn tokens_of_permits_rise_and_are_given_once() {
+    let first = ["1 R 0 7 1/5", "2 G 0 10 1000", "9 E 0 held"];
+    let tokens = |second: [&str; 2]| findings(&[&first, &second]).tokens.count;
+    assert_eq!(tokens(["4 R 0 7 1/5", "5 G 0 11 1000"]), 0);
+    assert_eq!(tokens(["4 R 0 7 1/5", "5 G 0 9 1000"]), 1, "it falls");
+    assert_eq!(tokens(["1 R 0 7 1/5", "5 G 0 9 1000"]), 0, "nobody knows who came first");
+    assert_eq!(tokens(["4 R 0 7 1/5", "5 G 0 10 1000"]), 1, "twice");
+}
+
+#[test]
+fn one_that_is_passed_in_a_queue_of_permits_is_found() {
+    let waits = ["1 R 0 7 5/5", "9000 G 0 11 20000", "9001 E 0 held"];
+    let passes = |requested: u32, token: u32| {
+        let request = format!("{requested} R 0 7 1/5");
+        let grant = format!("{} G 0 {token} 20000", requested + 1);
+        let passing = [&request[..], &grant, "8000 E 0 held"];
+        history(&[&waits, &passing])
+    };
+    let passed = |history: &History, excuses: &Excuses| {
+        Findings::of(history, excuses, PATIENCE).passed.count
+    };
+    let none = Excuses::default();
+    assert_eq!(passed(&passes(3_000, 10), &none), 1);
+    assert_eq!(passed(&passes(1_000, 10), &none), 0, "it may have been there first");
+    assert_eq!(passed(&passes(3_000, 12), &none), 0, "it came later, by its token");
+    assert_eq!(passed(&passes(3_000, 10), &excuse_name(7, (2_000_000, 3_000_000))), 0);
+    assert_eq!(passed(&passes(3_000, 10), &excuse_name(8, (2_000_000, 3_000_000))), 1);
+}
+
+#[test]
+fn a_try_for_permits_is_refused_because_of_somebody() {
+    let holder = ["10 R 0 7 3/5", "11 G 0 10 1000", "20 E 0 held", "21 X 0 Released"];
+    let denied = |lines: [&str; 2]| findings(&[&holder, &lines]).denied.count;
+    assert_eq!(denied(["15 R 0 7 3/5", "16 N 0"]), 0);
+    assert_eq!(denied(["15 R 0 7 2/5", "16 N 0"]), 1, "enough are left");
+    assert_eq!(denied(["22 R 0 7 3/5", "23 N 0"]), 1, "too late");
+    assert_eq!(denied(["1 R 0 7 1/5", "10 N 0"]), 0, "the other may have waited");
+    let waiter = ["10 R 0 7 5/5", "20 F 0 TimedOut"];
+    assert_eq!(findings(&[&waiter, &["15 R 0 7 1/5", "16 N 0"]]).denied.count, 0);
+}
+
+#[test]
 fn different_locks_do_not_overlap() {
     let one = ["1 R 0 7 w", "2 G 0 10 1000", "6 E 0 held"];
     let other = ["1 R 0 8 w", "2 G 0 10 1000", "6 E 0 held"];
@@ -282,6 +347,11 @@ fn one_who_waits_long_for_nobody_is_stuck() {
     let released =
         |late: &[&str]| Findings::of(&history(&[&given_back, late]), &excuse, PATIENCE).stuck.count;
     assert_eq!((released(&late), released(&later)), (0, 1));
+    // Who waits for permits may wait for whoever has some.
+    let some = ["9 R 0 7 1/5", "10 G 0 10 5000", "9000 E 0 held", "9001 X 0 Released"];
+    let waits = ["9 R 0 7 5/5", "12000 G 0 11 19000"];
+    let too_long = ["9 R 0 7 5/5", "19002 G 0 11 29000"];
+    assert_eq!((stuck(&[&some, &waits]), stuck(&[&some, &too_long])), (0, 1));
     // A reader does not wait for readers, and a writer does.
     let reader = ["9 R 0 7 r", "10 G 0 10 5000", "9000 E 0 held", "9001 X 0 Released"];
     let reads = ["9 R 0 7 r", "12000 G 0 11 19000"];
@@ -345,6 +415,14 @@ fn each_promise_is_broken_by_its_fault_and_not_without() {
                 &["1 R 0 7 w", "2 G 0 10 900", "55 E 0 held", "56 X 0 Released"],
                 &["1 R 0 7 w", "2 G 0 10 40", "3 V 0", "5 E 0 held", "6 X 0 Released"],
             ],
+            Promise::InTurn => vec![&[
+                "1 R 0 9 5/5",
+                "4000 R 1 9 1/5",
+                "4001 G 1 11 9000",
+                "7000 E 1 held",
+                "7001 X 1 Released",
+                "8000 G 0 12 19000",
+            ]],
             Promise::NoLoss => {
                 vec![&["1 R 0 7 w", "2 G 0 10 40", "40 L 0", "41 E 0 lost", "42 X 0 AlreadyLost"]]
             }
@@ -369,6 +447,7 @@ fn each_promise_is_broken_by_its_fault_and_not_without() {
     };
     let all = [
         Promise::NoOverlap,
+        Promise::InTurn,
         Promise::NoLoss,
         Promise::NothingVanished,
         Promise::NoError,

@@ -15,6 +15,7 @@ pub mod checker;
 pub mod history;
 pub mod ledger;
 pub mod nemesis;
+pub mod permits;
 pub mod process;
 pub mod rows;
 pub mod run;

@@ -31,6 +31,8 @@ pub struct Variant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     NoOverlap,
+    /// Permits are given first in, first out.
+    InTurn,
     /// No lease ended before its holder gave it back.
     NoLoss,
     /// No grant or renewal that was acknowledged is gone.
@@ -47,7 +49,7 @@ pub enum Promise {
 use Promise::*;
 
 /// What is promised while servers change in good order.
-const UNSEEN: &[Promise] = &[NoOverlap, NoLoss, NothingVanished, NoError, ReleaseWorks];
+const UNSEEN: &[Promise] = &[NoOverlap, InTurn, NoLoss, NothingVanished, NoError, ReleaseWorks];
 
 /// What is promised when a replica has confirmed each grant and each renewal.
 const CONFIRMED: &[Promise] = &[NoOverlap, NothingVanished];
@@ -80,6 +82,11 @@ pub fn rows() -> Vec<Row> {
                 steady("10,000 locks, 50 % reads", 10_000, 50, 0),
                 steady("100 locks, 90 % reads, cached", 100, 90, 8),
                 steady("100 locks, 50 % reads, cached", 100, 50, 8),
+                Variant {
+                    name: "3 semaphores",
+                    load: Load { tasks: 0, semaphores: 3, ..steady("", 1, 50, 0).load },
+                    promises: UNSEEN,
+                },
             ],
         },
         Row {
@@ -89,7 +96,10 @@ pub fn rows() -> Vec<Row> {
             least: 2_000,
             smoke: 30,
             node_timeout: LONG,
-            variants: vec![both(false, usual(0), UNSEEN)],
+            variants: vec![
+                both(false, usual(0), UNSEEN),
+                Variant { name: "semaphores", load: semaphores(0), promises: UNSEEN },
+            ],
         },
         Row {
             name: "atomic",
@@ -116,7 +126,7 @@ pub fn rows() -> Vec<Row> {
             least: 50,
             smoke: 2,
             node_timeout: ORDERED,
-            variants: vec![both(false, usual(0), &[NoOverlap, NoLoss, NothingVanished])],
+            variants: vec![both(false, usual(0), &[NoOverlap, InTurn, NoLoss, NothingVanished])],
         },
         Row {
             name: "kill",
@@ -125,7 +135,15 @@ pub fn rows() -> Vec<Row> {
             least: 50,
             smoke: 1,
             node_timeout: 1_000,
-            variants: vec![both(true, usual(1), CONFIRMED), unconfirmed(usual(0))],
+            variants: vec![
+                both(true, usual(1), CONFIRMED),
+                Variant {
+                    name: "replicas(1), semaphores",
+                    load: semaphores(1),
+                    promises: CONFIRMED,
+                },
+                unconfirmed(usual(0)),
+            ],
         },
         Row {
             name: "pause",
@@ -236,7 +254,7 @@ pub fn rows() -> Vec<Row> {
             least: 50,
             smoke: 1,
             node_timeout: ORDERED,
-            variants: vec![both(false, usual(0), &[NoOverlap, NoLoss, NothingVanished])],
+            variants: vec![both(false, usual(0), &[NoOverlap, InTurn, NoLoss, NothingVanished])],
         },
         Row {
             name: "step",
@@ -250,8 +268,8 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Four processes with short holds on every shard, a third of them by cached handles, and locks
-/// that are held for long and renewed.
+/// Four processes with short holds on every shard, a third of them by cached handles, locks that
+/// are held for long and renewed by those that lead, and a semaphore on every shard.
 fn usual(replicas: u32) -> Load {
     Load {
         workers: 4,
@@ -260,6 +278,7 @@ fn usual(replicas: u32) -> Load {
         names: 30,
         by_shard: true,
         keepers: 6,
+        semaphores: 3,
         reads_percent: 50,
         replicas,
         lease: Duration::from_secs(12),
@@ -291,11 +310,18 @@ fn steady(name: &'static str, names: usize, reads_percent: u8, cached: usize) ->
             cached,
             by_shard: false,
             keepers: 0,
+            semaphores: 0,
             hold: Duration::ZERO,
+            keep: Duration::ZERO,
             ..usual(0)
         },
         promises: UNSEEN,
     }
+}
+
+/// Mostly permits. The few locks show that every shard goes on.
+fn semaphores(replicas: u32) -> Load {
+    Load { tasks: 3, cached: 0, names: 3, keepers: 0, semaphores: 12, ..usual(replicas) }
 }
 
 fn unconfirmed(load: Load) -> Variant {

@@ -10,7 +10,7 @@ use super::history::{History, Nanos, now};
 use super::ledger::{Change, Ended, Ledger};
 use super::sampler::{Clocks, Sampler};
 use super::store::Store;
-use super::worker::{Orders, Worker};
+use super::worker::{LIMIT, Orders, Worker};
 use crate::support::{Cluster, ConnectTo, Error, Namespace, Result, Server, WaitLimit};
 
 /// What the workers do.
@@ -26,6 +26,8 @@ pub struct Load {
     pub by_shard: bool,
     /// Locks that are held for long, all workers after one another.
     pub keepers: usize,
+    /// Semaphores, for whose permits some tasks of every worker wait.
+    pub semaphores: usize,
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
@@ -81,7 +83,7 @@ pub struct Scene {
     pub random: fastrand::Rng,
     pub load: Load,
     /// Of all locks, in the order of their numbers: those of the short holds, those of the long
-    /// ones.
+    /// ones, and the semaphores.
     pub names: Vec<String>,
     pub folder: PathBuf,
     orders: Orders,
@@ -109,12 +111,14 @@ impl Scene {
             ((0..load.names).map(|number| format!("n{number}")).collect(), 1)
         };
         let keepers = spread(&cluster, "k", load.keepers).await?;
+        let semaphores = spread(&cluster, "p", load.semaphores).await?;
         let orders = Orders {
             urls,
             store: store.url(),
             names: names.clone(),
             groups,
             keepers: keepers.clone(),
+            semaphores: semaphores.clone(),
             tasks: load.tasks,
             cached: load.cached,
             reads_percent: load.reads_percent,
@@ -136,7 +140,7 @@ impl Scene {
             workers: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
             load,
-            names: [names, keepers].concat(),
+            names: [names, keepers, semaphores].concat(),
             folder,
             orders,
             store,
@@ -363,12 +367,17 @@ impl Scene {
         let mut orphans = Vec::new();
         for some in self.names.chunks(256) {
             let looks = some.iter().map(async |name: &String| {
+                if self.orders.semaphores.contains(name) {
+                    let status = locks.semaphore(name, LIMIT)?.status().await?;
+                    let is_orphan = status.in_use > 0 || status.waiters > 0;
+                    return Ok(is_orphan.then(|| format!("{name}: {status:?}")));
+                }
                 let status = locks.rwlock(name)?.status().await?;
-                Ok::<_, Error>((name, status.is_locked() || status.waiters > 0, status))
+                let is_orphan = status.is_locked() || status.waiters > 0;
+                Ok::<_, Error>(is_orphan.then(|| format!("{name}: {status:?}")))
             });
             for looked in join_all(looks).await {
-                let (name, is_orphan, status) = looked?;
-                orphans.extend(is_orphan.then(|| format!("{name}: {status:?}")));
+                orphans.extend(looked?);
             }
         }
         Ok(orphans)
@@ -382,12 +391,20 @@ impl Scene {
         let mut left = Vec::new();
         for some in self.names.chunks(256) {
             let tries = some.iter().map(async |name: &String| {
-                let lock = locks.rwlock(name).map_err(|error| error.to_string())?;
-                let guard = lock.write().timeout(patient).await;
-                let guard = guard.map_err(|error| format!("{name}: {error:?}"))?;
-                guard.release().await.map_err(|error| format!("{name}: {error:?}"))
+                let released = match self.orders.semaphores.contains(name) {
+                    true => {
+                        let semaphore = locks.semaphore(name, LIMIT)?;
+                        semaphore.acquire(LIMIT).timeout(patient).await?.release().await?
+                    }
+                    false => {
+                        let guard = locks.rwlock(name)?.write().timeout(patient).await?;
+                        guard.release().await?
+                    }
+                };
+                Ok::<_, rwlease::Error>(released)
             });
-            left.extend(join_all(tries).await.into_iter().filter_map(std::result::Result::err));
+            let named = some.iter().zip(join_all(tries).await);
+            left.extend(named.filter_map(|(name, had)| Some(format!("{name}: {:?}", had.err()?))));
         }
         Ok(left)
     }

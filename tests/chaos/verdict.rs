@@ -93,18 +93,22 @@ impl Verdict {
     /// As it is kept.
     pub fn json(&self) -> Value {
         let found = &self.findings;
+        // Permits are waited for much longer, by those that want many.
+        let waits = if found.waits.is_empty() { &found.waits_for_permits } else { &found.waits };
         let wait = |quantile: f64| {
-            let place = (found.waits.len() as f64 * quantile) as usize;
-            found.waits.get(place.min(found.waits.len().saturating_sub(1))).copied()
+            let place = (waits.len() as f64 * quantile) as usize;
+            waits.get(place.min(waits.len().saturating_sub(1))).copied()
         };
         json!({
             "faults": self.faults,
             "requests": found.requests,
             "acquisitions": found.grants,
+            "acquisitions_of_permits": found.waits_for_permits.len(),
             "writes": found.writes,
             "overlaps": found.overlaps.count,
             "tokens_out_of_order": found.tokens.count,
             "denied": found.denied.count,
+            "passed": found.passed.count,
             "disagreements": found.disagreements.count,
             "stale_writes_accepted": found.stale.count,
             "writes_refused": found.refused,
@@ -155,6 +159,7 @@ impl Promise {
         match self {
             Promise::NoOverlap => none(&found.overlaps, "overlaps")
                 .or_else(|| none(&found.overtaken, "holders overtaken")),
+            Promise::InTurn => none(&found.passed, "passed in a queue of permits"),
             Promise::NoLoss => none(&found.lost, "leases lost"),
             Promise::NothingVanished => {
                 none(&found.vanished, "acknowledged grants or renewals gone")

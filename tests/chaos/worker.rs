@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rwlease::{
-    Cache, CachedRwLock, Lease, LeaseWatch, Locks, Mode, Released, Result as LockResult,
+    Cache, CachedRwLock, ErrorKind, Lease, LeaseWatch, Locks, Mode, Released, Result as LockResult,
 };
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -31,6 +31,10 @@ pub const TEST: &str = "smoke::a_worker";
 const LOOK: Duration = Duration::from_millis(100);
 const MOVED: Nanos = 5_000_000;
 
+/// The permits of each semaphore, and how many tasks of each worker want some of them.
+pub const LIMIT: u32 = 5;
+const TAKERS: usize = 2;
+
 /// Longer than a failover takes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -45,6 +49,8 @@ pub struct Orders {
     pub groups: usize,
     /// The locks of the long holds, which are renewed: a task for each.
     pub keepers: Vec<String>,
+    /// Semaphores: some tasks for each.
+    pub semaphores: Vec<String>,
     pub tasks: usize,
     /// So many of them use cached handles.
     pub cached: usize,
@@ -174,6 +180,9 @@ async fn work(orders: Orders, log: &Path) -> Result {
     for number in 0..bench.orders.keepers.len() {
         tasks.spawn_local(bench.clone().long_holds(number));
     }
+    for number in 0..bench.orders.semaphores.len() * TAKERS {
+        tasks.spawn_local(bench.clone().permits(number));
+    }
     while let Some(ended) = tasks.join_next().await {
         ended?;
     }
@@ -231,7 +240,7 @@ impl Bench {
             let mode =
                 if random.u8(..100) < orders.reads_percent { Mode::Read } else { Mode::Write };
             let hold = orders.hold.mul_f64(random.f64());
-            let id = self.log.request(name, mode);
+            let id = self.log.request(name, word(mode));
             let wanted = Wanted { id, name: &orders.names[name], mode, tries: random.u8(..8) == 0 };
             let taken = match &mut handles {
                 Some(handles) => {
@@ -249,12 +258,63 @@ impl Bench {
         let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_sub(number as u64 + 1));
         while self.goes_on() {
             let hold = orders.keep.mul_f64(random.f64());
-            let id = self.log.request(orders.names.len() + number, Mode::Write);
+            let id = self.log.request(orders.names.len() + number, word(Mode::Write));
             let name = &orders.keepers[number];
             let wanted = Wanted { id, name, mode: Mode::Write, tries: false };
             let taken = self.lead(&wanted, hold).await;
             self.over(id, taken).await;
         }
+    }
+
+    /// Most holds of permits are short, and some long.
+    async fn permits(self: Rc<Self>, number: usize) {
+        let orders = &self.orders;
+        let mut random =
+            fastrand::Rng::with_seed(orders.seed.wrapping_add(number as u64) ^ 1 << 63);
+        let number = number / TAKERS;
+        while self.goes_on() {
+            let permits = random.u32(1..=LIMIT);
+            let place = orders.names.len() + orders.keepers.len() + number;
+            let id = self.log.request(place, format_args!("{permits}/{LIMIT}"));
+            let longest = if random.u8(..16) == 0 { orders.keep } else { orders.hold };
+            let wanted = WantedPermits {
+                id,
+                name: &orders.semaphores[number],
+                permits,
+                tries: random.u8(..8) == 0,
+                hold: longest.mul_f64(random.f64()),
+                keeps: random
+                    .bool()
+                    .then(|| random.u32(1..=permits))
+                    .filter(|keeps| *keeps < permits),
+            };
+            let taken = self.take_permits(&wanted).await;
+            self.over(id, taken).await;
+        }
+    }
+
+    async fn take_permits(&self, wanted: &WantedPermits<'_>) -> LockResult<()> {
+        let semaphore = self.locks.semaphore(wanted.name, LIMIT)?;
+        let replicas = self.orders.replicas;
+        let guard = match wanted.tries {
+            true => semaphore.try_acquire(wanted.permits).replicas(replicas).await?,
+            false => {
+                Some(semaphore.acquire(wanted.permits).replicas(replicas).timeout(LONG).await?)
+            }
+        };
+        let Some(mut guard) = guard else { return self.refused(wanted.id).await };
+        let held = Held::Plain(guard.clone());
+        self.granted(wanted.id, &held);
+        let mut kept = Ok(());
+        if let Some(keeps) = wanted.keeps {
+            self.stay(wanted.id, &held, wanted.hold / 2).await;
+            self.log.note(now(), format_args!("K {} {keeps}", wanted.id));
+            kept = guard.release_some(wanted.permits - keeps).await;
+        }
+        self.stay(wanted.id, &held, wanted.hold / 2).await;
+        self.release(wanted.id, &held, guard.release()).await;
+        // What became of the lease stands in the log.
+        kept.or_else(|error| if error.kind() == ErrorKind::Lost { Ok(()) } else { Err(error) })
     }
 
     async fn over(&self, id: u64, taken: LockResult<()>) {
@@ -274,7 +334,7 @@ impl Bench {
                     true => lock.try_read().replicas(replicas).await?,
                     false => Some(lock.read().replicas(replicas).timeout(LONG).await?),
                 };
-                let Some(guard) = guard else { return self.refused(wanted).await };
+                let Some(guard) = guard else { return self.refused(wanted.id).await };
                 let held = Held::Plain(guard.clone());
                 self.read(wanted, &held, hold).await;
                 self.release(wanted.id, &held, guard.release()).await;
@@ -284,7 +344,7 @@ impl Bench {
                     true => lock.try_write().replicas(replicas).await?,
                     false => Some(lock.write().replicas(replicas).timeout(LONG).await?),
                 };
-                let Some(guard) = guard else { return self.refused(wanted).await };
+                let Some(guard) = guard else { return self.refused(wanted.id).await };
                 let held = Held::Plain(guard.clone());
                 self.write(wanted, &held, hold).await;
                 self.release(wanted.id, &held, guard.release()).await;
@@ -316,7 +376,7 @@ impl Bench {
                     true => lock.try_read().await?,
                     false => Some(lock.read().timeout(LONG).await?),
                 };
-                let Some(guard) = guard else { return self.refused(wanted).await };
+                let Some(guard) = guard else { return self.refused(wanted.id).await };
                 let held = Held::Cached(guard.watch());
                 self.read(wanted, &held, hold).await;
                 self.release(wanted.id, &held, guard.release()).await;
@@ -326,7 +386,7 @@ impl Bench {
                     true => lock.try_write().await?,
                     false => Some(lock.write().timeout(LONG).await?),
                 };
-                let Some(guard) = guard else { return self.refused(wanted).await };
+                let Some(guard) = guard else { return self.refused(wanted.id).await };
                 let held = Held::Cached(guard.watch());
                 self.write(wanted, &held, hold).await;
                 self.release(wanted.id, &held, guard.release()).await;
@@ -335,8 +395,8 @@ impl Bench {
         Ok(())
     }
 
-    async fn refused(&self, wanted: &Wanted<'_>) -> LockResult<()> {
-        self.log.note(now(), format_args!("N {}", wanted.id));
+    async fn refused(&self, id: u64) -> LockResult<()> {
+        self.log.note(now(), format_args!("N {id}"));
         // It counts acquisitions.
         self.left.store(self.left.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         // So that what cannot be had now is not requested without pause.
@@ -431,6 +491,23 @@ struct Wanted<'a> {
     tries: bool,
 }
 
+/// The same of permits.
+struct WantedPermits<'a> {
+    id: u64,
+    name: &'a str,
+    permits: u32,
+    tries: bool,
+    /// For how long.
+    hold: Duration,
+    /// So many from the middle on.
+    keeps: Option<u32>,
+}
+
+/// As the log has it.
+fn word(mode: Mode) -> char {
+    if mode == Mode::Write { 'w' } else { 'r' }
+}
+
 /// What a task holds: a lease of its own, or a share of what its process has cached.
 enum Held {
     Plain(Lease),
@@ -510,7 +587,7 @@ fn one_line(error: &rwlease::Error) -> String {
 impl Orders {
     fn write(&self, log: &Path) -> Value {
         json!({
-            "urls": self.urls, "store": self.store, "names": self.names, "groups": self.groups, "keepers": self.keepers,
+            "urls": self.urls, "store": self.store, "names": self.names, "groups": self.groups, "keepers": self.keepers, "semaphores": self.semaphores,
             "tasks": self.tasks, "cached": self.cached, "reads_percent": self.reads_percent, "replicas": self.replicas,
             "lease_us": self.lease.as_micros() as u64, "claim_us": self.claim.as_micros() as u64, "hold_us": self.hold.as_micros() as u64, "keep_us": self.keep.as_micros() as u64,
             "limit": self.limit, "seed": self.seed, "log": log,
@@ -531,6 +608,7 @@ impl Orders {
             names: words("names"),
             groups: number("groups") as usize,
             keepers: words("keepers"),
+            semaphores: words("semaphores"),
             tasks: number("tasks") as usize,
             cached: number("cached") as usize,
             reads_percent: number("reads_percent") as u8,

@@ -8,6 +8,7 @@ use crate::conformance::site::Servers;
 #[cfg(any(feature = "native", feature = "redis"))]
 use crate::support::{Backend, Cluster, Shape};
 use crate::support::{Error, Move, Result};
+use futures::FutureExt;
 use rwlease::embedded::{Engine, Faults, Served};
 #[cfg(any(feature = "native", feature = "redis"))]
 use rwlease::embedded::{Fate, Message, Network, Weather};
@@ -199,7 +200,7 @@ async fn changed_scripts_are_refused_elsewhere() {
 fn a_client_needs_a_runtime() {
     let engine = Engine::new();
     let connecting = Locks::builder().connect_embedded(&engine);
-    let error = futures::executor::block_on(connecting).unwrap_err();
+    let error = connecting.now_or_never().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
     assert!(error.to_string().contains("tokio"), "{error}");
 }

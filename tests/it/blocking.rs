@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rwlease::blocking::{Locks, Quorum};
-use rwlease::{ErrorKind, LeaseState, Released, Renewal};
+use rwlease::blocking::{Locks, Quorum, TakenUp};
+use rwlease::{ErrorKind, LeaseState, Released, Renewal, Ticket};
 use tokio::runtime::Runtime;
 
 use crate::support::{ConnectTo, Single};
@@ -365,4 +365,34 @@ fn permits_are_taken_waited_for_and_given_back_in_parts() {
     assert_eq!(semaphore.set_limit(3, 4).unwrap().limit(), 4);
     assert_eq!(semaphore.status().wait().unwrap().limit, Some(4));
     assert_eq!(held.release().unwrap(), Released::Released);
+}
+
+#[test]
+fn a_held_lock_is_handed_on() {
+    let Bench { one, other, runtime, .. } = &Bench::new();
+    let lock = one.rwlock("handed on").unwrap();
+    let writing = lock.write().wait().unwrap();
+    let (token, lease) = (writing.token(), writing.clone());
+    let text = writing.into_ticket().unwrap().to_string();
+    assert!(!lease.is_held());
+    let ticket: Ticket = text.parse().unwrap();
+    let taken = other.take_up(&ticket).lease(2 * LONG).wait().unwrap();
+    assert!(matches!(taken, TakenUp::Write(_)));
+    assert!(taken.token() == token && taken.remaining() > LONG);
+    assert_eq!(one.take_up(&ticket).wait().unwrap_err().kind(), ErrorKind::Lost);
+
+    let back = taken.into_ticket().unwrap();
+    let taken = one.take_up(&back).timeout(LONG).renewal(Renewal::Manual).wait().unwrap();
+    assert!(lock.try_read().wait().unwrap().is_none());
+    assert_eq!(taken.release().unwrap(), Released::Released);
+
+    let reading = lock.read().wait().unwrap().into_ticket().unwrap();
+    let taken = other.take_up(&reading).wait().unwrap();
+    assert!(matches!(taken, TakenUp::Read(_)) && lock.try_read().wait().unwrap().is_some());
+
+    // On a thread of a runtime nothing blocks, and the lock is given back.
+    let entered = runtime.enter();
+    assert_eq!(taken.into_ticket().unwrap_err().kind(), ErrorKind::Invalid);
+    drop(entered);
+    assert!(lock.write().timeout(LONG).wait().is_ok());
 }

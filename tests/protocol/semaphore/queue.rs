@@ -57,6 +57,18 @@ fn a_poll_claims_and_a_release_leaves_the_queue() {
 }
 
 #[test]
+fn a_renewal_beside_a_queue_lets_the_head_in_instead_of_the_dead() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 5).granted();
+    bench.lab.pass(6_000);
+    bench.take("bob1", 5).granted();
+    bench.wait("cid1", 5).queued();
+    bench.lab.pass(4_000);
+    assert_eq!(bench.renew("bob1", 10_000).status(), "renewed");
+    assert_eq!(bench.held(), [(id("bob1"), 5), (id("cid1"), 5)].into());
+}
+
+#[test]
 fn dead_waiters_are_passed_over() {
     let mut bench = Bench::new();
     bench.take("ann1", 10).granted();

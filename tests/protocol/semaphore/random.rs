@@ -69,12 +69,12 @@ fn call(random: &mut fastrand::Rng) -> (&'static str, Vec<String>) {
             let lease = ["500", "3000", "90000"][random.usize(..3)];
             ("acquire", words(&[HERE, "0", &id, lease, &permits, limit, TAG]))
         }
-        8..=11 => {
+        8..=10 => {
             let place = "1000 5000 1000 -";
             ("acquire", words(&[HERE, "0", &id, "3000", &permits, "8", TAG, place]))
         }
-        12..=15 => ("release", words(&[HERE, &id])),
-        16 => ("renew", words(&[HERE, &id, ["100", "5000"][random.usize(..2)]])),
+        11..=14 => ("release", words(&[HERE, &id])),
+        15..=16 => ("renew", words(&[HERE, &id, ["100", "5000", "90000"][random.usize(..3)]])),
         17 => ("shrink", words(&[HERE, &id, &permits])),
         18 => ("pump", words(&[HERE])),
         _ => match random.bool() {

@@ -118,6 +118,7 @@ fn a_malformed_line_is_refused() {
         "2X".to_owned() + &line[2..],
         head.to_owned(),
         format!("{head}10 1"),
+        format!("{} 1 1", &head[..40]),
         format!("{head}-1 1 1"),
         format!("{}4{tail}", &head[..44]),
         format!("{} {tail}", &head[..44]),
@@ -129,5 +130,24 @@ fn a_malformed_line_is_refused() {
     for bad in [format!("{head}0 1 1"), format!("{head}4294967296 1 1")] {
         bench.lab.set_field("s", &bad);
         bench.lab.unchanged(|lab| lab.send("semaphore/pump", &[HERE])).refused_with("LOCKFOREIGN");
+    }
+}
+
+#[test]
+fn a_malformed_record_is_not_renewed() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 1).granted();
+    let field = format!("r:{}", id("ann1"));
+    let (fields, _) = bench.lab.look();
+    let head = fields[&field][..30].to_owned();
+    bench.lab.checked = false;
+    for bad in [head.clone(), format!("{head}x 1"), format!("{head}0 x")] {
+        bench.lab.set_field(&field, &bad);
+        for machinery in [false, true] {
+            bench.lab.machinery = machinery;
+            let renew = [HERE, &id("ann1"), "10000"];
+            let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
+            answer.refused_with("LOCKFOREIGN");
+        }
     }
 }

@@ -34,7 +34,7 @@ impl Folder {
     /// The same without their usual paths.
     pub(super) fn without_usual_paths() -> Folder {
         let folder = Folder::as_they_are();
-        for file in ["lib/simple.lua", "release.lua", "renew.lua"] {
+        for file in ["lib/simple.lua", "release.lua", "lib/renewal.lua"] {
             folder.change(file, OPEN, SHUT);
         }
         folder

@@ -1,0 +1,95 @@
+//! Handing a held lock on, for a program without a runtime.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use crate::blocking::guard::{ReadGuard, WriteGuard};
+use crate::blocking::lease::Lease;
+use crate::blocking::locks::Locks;
+use crate::blocking::request::sealed::Wrap;
+use crate::blocking::request::{Request, options};
+use crate::client::request::Renewal;
+use crate::error::Result;
+use crate::lock::guard::Released;
+use crate::lock::take_up::{self, TakeUp};
+use crate::lock::ticket::Ticket;
+
+impl Locks {
+    /// As [`Locks::take_up`](crate::Locks::take_up).
+    pub fn take_up<'a>(&'a self, ticket: &'a Ticket) -> Request<TakeUp<'a>> {
+        Request(self.0.take_up(ticket))
+    }
+}
+
+impl Request<TakeUp<'_>> {
+    options! { "TakeUp":
+        timeout: Duration,
+        lease: Duration,
+        renewal: Renewal,
+        max_hold: Duration,
+        replicas: u32,
+    }
+}
+
+/// [`TakenUp`](crate::TakenUp).
+///
+/// It derefs to its [`Lease`]. Dropped, it is released in the background: the drop never blocks.
+#[must_use = "dropped at once, the lock is released at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub enum TakenUp {
+    /// For reading.
+    Read(ReadGuard),
+    /// For writing.
+    Write(WriteGuard),
+}
+
+impl TakenUp {
+    /// As [`TakenUp::release`](crate::TakenUp::release).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
+    /// is released in the background.
+    pub fn release(self) -> Result<Released> {
+        match self {
+            TakenUp::Read(guard) => guard.release(),
+            TakenUp::Write(guard) => guard.release(),
+        }
+    }
+
+    /// As [`TakenUp::into_ticket`](crate::TakenUp::into_ticket).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
+    /// is released in the background.
+    pub fn into_ticket(self) -> Result<Ticket> {
+        match self {
+            TakenUp::Read(guard) => guard.into_ticket(),
+            TakenUp::Write(guard) => guard.into_ticket(),
+        }
+    }
+}
+
+impl Deref for TakenUp {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        match self {
+            TakenUp::Read(guard) => guard,
+            TakenUp::Write(guard) => guard,
+        }
+    }
+}
+
+impl Wrap for take_up::TakenUp {
+    type Blocking = TakenUp;
+
+    fn wrap(self) -> TakenUp {
+        match self {
+            take_up::TakenUp::Read(guard) => TakenUp::Read(guard.wrap()),
+            take_up::TakenUp::Write(guard) => TakenUp::Write(guard.wrap()),
+        }
+    }
+}

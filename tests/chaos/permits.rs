@@ -1,0 +1,163 @@
+//! Judges the history of one semaphore by its tokens, beside their order and that each is given
+//! once, which are judged as those of readers: no grant goes beyond the limit, nobody is passed,
+//! and no try is refused that could have been granted.
+
+use super::history::Nanos;
+
+/// By then a request stands in its queue, where no fault is in its way.
+const ARRIVES: Nanos = 2_000_000_000;
+
+/// Permits that were granted.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// By which the caller knows it.
+    pub id: usize,
+    pub token: u64,
+    pub requested: Nanos,
+    pub granted: Nanos,
+    /// Its holder relied on them until then.
+    pub end: Nanos,
+    /// A server may count them as held until then.
+    pub gone: Nanos,
+    pub permits: u32,
+    /// From when on it relied on so many only.
+    pub kept: Vec<(Nanos, u32)>,
+    /// It may have come to its queue late, or have lost its place there.
+    pub is_excused: bool,
+}
+
+/// A try that was told that the permits cannot be had.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    pub id: usize,
+    pub permits: u32,
+    pub requested: Nanos,
+    pub answered: Nanos,
+}
+
+/// All that is known of one semaphore.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub limit: u32,
+    pub holds: Vec<Hold>,
+    /// From when until when each request may have waited, or held, that was not granted.
+    pub attempts: Vec<(Nanos, Nanos)>,
+    pub refusals: Vec<Refusal>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guilt {
+    /// With this grant the holders relied on so many permits, and they are more than the limit.
+    TooMany(usize, u64),
+    /// The first was granted before the second, which waited when the first came.
+    Passed(usize, usize),
+    /// It was refused, though enough were left and nobody waited.
+    Refused(usize),
+}
+
+impl Hold {
+    /// On how many its holder relied at a moment. They never become more.
+    fn relied(&self, at: Nanos) -> u64 {
+        let kept = self.kept.iter().take_while(|(since, _)| *since <= at).last();
+        u64::from(kept.map_or(self.permits, |(_, permits)| *permits))
+    }
+}
+
+impl History {
+    pub fn judge(&mut self) -> Vec<Guilt> {
+        self.holds.sort_unstable_by_key(|hold| (hold.token, hold.granted));
+        let mut guilty = self.too_many();
+        guilty.extend(self.passed());
+        guilty.extend(self.refused());
+        guilty
+    }
+
+    /// Of two, the one with the lower token was granted first. So whoever has a lower token and
+    /// relied on permits when the answer of this grant came, relied on them when it was given.
+    fn too_many(&self) -> Vec<Guilt> {
+        let mut guilty = Vec::new();
+        let mut active: Vec<&Hold> = Vec::new();
+        for hold in &self.holds {
+            // All with greater tokens are granted after this one came.
+            active.retain(|other| other.end > hold.requested);
+            active.push(hold);
+            let beside = active.iter().filter(|other| other.end > hold.granted);
+            let relied: u64 = beside.map(|other| other.relied(hold.granted)).sum();
+            if relied > self.limit.into() {
+                guilty.push(Guilt::TooMany(hold.id, relied));
+            }
+        }
+        guilty
+    }
+
+    /// First in, first out, as far as the order of the requests is known.
+    fn passed(&self) -> Vec<Guilt> {
+        let mut guilty = Vec::new();
+        let mut first: Option<&Hold> = None; // of those that were granted later
+        for hold in self.holds.iter().rev() {
+            if let Some(other) = first.filter(|other| other.requested + ARRIVES < hold.requested) {
+                guilty.push(Guilt::Passed(hold.id, other.id));
+            }
+            if !hold.is_excused && first.is_none_or(|other| hold.requested < other.requested) {
+                first = Some(hold);
+            }
+        }
+        guilty
+    }
+
+    fn refused(&self) -> Vec<Guilt> {
+        let (mut held, mut waiting) = (Spans::default(), Spans::default());
+        for hold in &self.holds {
+            held.add(hold.requested, hold.gone, hold.permits.into());
+            waiting.add(hold.requested, hold.granted, 1);
+        }
+        for (from, until) in &self.attempts {
+            waiting.add(*from, *until, 1);
+        }
+        held.sort();
+        waiting.sort();
+        let is_guilty = |refusal: &&Refusal| {
+            let (from, until) = (refusal.requested, refusal.answered);
+            let is_enough = held.sum(from, until) + u64::from(refusal.permits) <= self.limit.into();
+            is_enough && waiting.sum(from, until) == 0
+        };
+        self.refusals.iter().filter(is_guilty).map(|one| Guilt::Refused(one.id)).collect()
+    }
+}
+
+/// Times, each with a weight.
+#[derive(Debug, Default)]
+struct Spans {
+    begun: Vec<(Nanos, u64)>,
+    ended: Vec<(Nanos, u64)>,
+}
+
+impl Spans {
+    fn add(&mut self, from: Nanos, until: Nanos, weight: u64) {
+        self.begun.push((from, weight));
+        self.ended.push((until, weight));
+    }
+
+    /// From here on each has the weight of all before it too.
+    fn sort(&mut self) {
+        for ends in [&mut self.begun, &mut self.ended] {
+            ends.sort_unstable();
+            let mut sum = 0;
+            for (_, weight) in ends {
+                sum += *weight;
+                *weight = sum;
+            }
+        }
+    }
+
+    /// The weight of those that have a moment of this time.
+    fn sum(&self, from: Nanos, until: Nanos) -> u64 {
+        let begun = self.begun.partition_point(|(begin, _)| *begin <= until);
+        let ended = self.ended.partition_point(|(end, _)| *end < from);
+        let until = |ends: &[(Nanos, u64)], place: usize| match place {
+            0 => 0,
+            _ => ends[place - 1].1,
+        };
+        until(&self.begun, begun) - until(&self.ended, ended)
+    }
+}
