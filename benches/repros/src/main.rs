@@ -1,6 +1,7 @@
 //! Shows, on local servers, the faults of the cluster clients of `redis` and `fred` for which
 //! rwlease routes by itself, or that a newer version has mended them: `repros [NAME...]`. One file
-//! a fault, one line of the table each.
+//! a fault, one line of the table each. `docs/upstream/` has a shorter program for most of them,
+//! which needs no more than servers.
 
 mod fred_cluster;
 mod hearing;
@@ -53,7 +54,7 @@ const REPROS: [Repro; 19] = repros! {
     redis, redis_cluster::stays_with_the_frozen: "a frozen master is not left after its failover", "commands";
     redis, redis_cluster::cannot_load: "SCRIPT LOAD fails when the master of another shard is frozen", "loads";
     redis, redis_cluster::pauses_long: "a command that was answered TRYAGAIN once is repeated after 1.28 s", "MGETs";
-    redis, redis_cluster::waits_for_ever: "by default a command to a frozen server ends never (10 s)", "commands";
+    redis, redis_cluster::waits_for_ever: "by default a command to a frozen server never ends (10 s)", "commands";
     redis, redis_cluster::subscribes_together: "shard subscriptions of several slots are gone after a CLIENT KILL", "channels";
     redis, single::misreads_pushes: "an unasked sunsubscribe gives callers the replies of others", "replies";
     redis, single::panics: "TLS without a crypto provider panics", "connects";
@@ -62,7 +63,7 @@ const REPROS: [Repro; 19] = repros! {
     fred, fred_cluster::loses_moved: "a shard subscription is gone after its slot has moved", "channels";
     fred, fred_cluster::loses_killed: "a shard subscription is gone after its connection was killed", "channels";
     fred, fred_cluster::does_not_tell: "a shard subscription that is gone stays on the client's list", "channels";
-    fred, fred_cluster::waits_for_ever: "by default a command to a frozen server ends never (10 s)", "commands";
+    fred, fred_cluster::waits_for_ever: "by default a command to a frozen server never ends (10 s)", "commands";
     server, single::waits_for_nothing: "WAIT on another connection than the write's counts a frozen replica", "WAITs";
 };
 

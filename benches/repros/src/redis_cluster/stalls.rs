@@ -42,7 +42,7 @@ async fn write(mut connection: ClusterConnection, task: usize) {
     }
 }
 
-/// Whether any command to any shard is, before wait_limit ends.
+/// Whether any command to any shard is answered before the limit ends.
 async fn answers(mut connection: ClusterConnection) -> bool {
     let end = Instant::now() + LIMIT;
     let mut key = 0;
