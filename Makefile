@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros book
+.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -104,6 +104,7 @@ doc: ## Build the documentation, and look for links that lead nowhere
 	scripts/check-links
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
+.PHONY: book
 book: target/tools/bin/mdbook ## Build the pages of docs/ as a book, target/book
 	$< build
 
