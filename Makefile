@@ -104,6 +104,13 @@ doc: ## Build the documentation, and look for links that lead nowhere
 	scripts/check-links
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
+.PHONY: book
+book: target/tools/bin/mdbook ## Build the pages of docs/ as a book, target/book
+	$< build
+
+target/tools/bin/mdbook:
+	cargo install --quiet --locked --debug --no-default-features --root target/tools mdbook --version 0.4.52
+
 features: ## Check every feature alone, and what it pulls
 	scripts/check-features
 
