@@ -84,8 +84,8 @@ twin: servers ## Hold the usual paths of the scripts against the machinery (STEP
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
 	MUTANTS="$(MUTANTS)" cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutants --nocapture
 
-mutation-sample: servers ## Try a seeded sample of faults of one place in the scripts, or in the source, into docs/results; goes on where it ended (LUA=300 or SOURCE=150, SEED=1)
-	$(if $(LUA),LUA=$(LUA)) $(if $(SOURCE),SOURCE=$(SOURCE)) $(if $(SEED),SEED=$(SEED)) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutation_sample --nocapture
+mutation-sample: servers ## Try a seeded sample of faults of one place in the scripts, or in the source, into docs/results; goes on where it ended (LUA=300 or SOURCE=150, SEED=1, QUICK=1: by the suites of seconds, AGAIN=1: survivors once more)
+	$(if $(LUA),LUA=$(LUA)) $(if $(SOURCE),SOURCE=$(SOURCE)) $(if $(SEED),SEED=$(SEED)) $(if $(QUICK),QUICK=1) $(if $(AGAIN),AGAIN=1) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutation_sample --nocapture
 
 fmt: ## Format the code
 	cargo fmt --all

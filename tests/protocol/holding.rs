@@ -2,6 +2,7 @@
 
 use super::lab::{Answer, Expect, GRACE, HERE, KEEP, Lab, SLACK, TAG, id, start};
 use super::request::Request;
+use super::shapes::{follow, make, status};
 
 #[test]
 fn a_writer_holds_alone() {
@@ -654,4 +655,48 @@ fn an_idle_lock_has_these_fields_and_no_more() {
         lab.release("bob1").unwrap();
         assert_eq!(lab.force().status(), "forced");
     });
+}
+
+/// At its deadline a lease is over, whatever asks, and a millisecond before it is not.
+#[test]
+fn a_lease_is_over_at_its_deadline() {
+    const WRITE: &[(&str, &str)] = &[
+        ("holds ann", "writes"),
+        ("renew ann", "renewed"),
+        ("downgrade ann", "granted"),
+        ("take_up ann", "granted"),
+        ("confirm ann", "raised"),
+    ];
+    const READ: &[(&str, &str)] = &[
+        ("holds ann", "reads"),
+        ("renew ann", "renewed"),
+        ("take_up ann", "granted"),
+        ("confirm ann", "raised"),
+    ];
+    let alone = [READ, &[("upgrade ann", "granted")]].concat();
+    for (from, calls) in [
+        ("write ann", WRITE),
+        ("write ann, wait_write cat", WRITE),
+        ("read ann", &alone[..]),
+        ("read ann, read bob", READ),
+        ("read ann, wait_write cat", &alone),
+    ] {
+        for (call, held) in calls {
+            let said = [9_999, 10_000].map(|ms| {
+                let mut lab = Lab::new();
+                follow(&mut lab, from);
+                lab.pass(ms);
+                let answer = match *call {
+                    "take_up ann" => {
+                        let token = lab.token_of("ann");
+                        lab.take_up("ann", &from[..1], token, "eve")
+                    }
+                    call => make(&mut lab, call),
+                };
+                status(&answer).to_owned()
+            });
+            let over = if *call == "holds ann" { "absent" } else { "lost" };
+            assert_eq!(said, [*held, over], "{call} after {from}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod arguments;
 mod cached;
 mod changing;
 mod cluster;
+mod cost;
 mod ending;
 mod full_memory;
 mod handoff;

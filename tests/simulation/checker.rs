@@ -9,6 +9,7 @@ use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
 use crate::contract;
 use crate::court::Court;
+use crate::crossings::Crossings;
 use crate::hash::{CLIENT, Hash, Record};
 use crate::plan::{Plan, SEMAPHORE};
 use crate::queue::Queues;
@@ -56,6 +57,7 @@ pub struct Rules {
     absent: BTreeSet<String>,
     trusts_clocks: bool,
     queues: Queues,
+    crossings: Crossings,
     pub served: u64,
     pub most_calls: u32,
 }
@@ -140,6 +142,7 @@ impl Checker {
     pub fn new(court: Court, census: Census, storm: Storm, book: Book, plan: &Plan) -> Checker {
         Checker(Arc::new(Mutex::new(Rules {
             queues: Queues::new(court.clone()),
+            crossings: Crossings::new(census.clone(), storm.clone(), book.clone()),
             court,
             census,
             storm,
@@ -163,13 +166,14 @@ impl Checker {
         })))
     }
 
-    pub fn add_client(&self, locks: &Locks) {
+    pub fn add_client(&self, locks: &Locks, host: usize) {
         let mut rules = self.0.lock().unwrap();
         for script in locks.scripts() {
             rules.scripts.insert(script.digest().as_bytes().to_vec(), script.name());
             rules.scripts.insert(script.text().as_bytes().to_vec(), script.name());
         }
         rules.clients.insert(locks.client_id(), locks.clone());
+        rules.crossings.hosts.insert(locks.client_id(), host);
     }
 
     pub fn remove_client(&self, id: &str) {
@@ -301,6 +305,12 @@ impl Rules {
         };
         let script = script.strip_prefix("semaphore/").unwrap_or(script);
         if reply.first().is_some_and(|word| word.starts_with('-')) {
+            if let [id, _lease, _tokens] = args
+                && script == "renew"
+                && reply[0].starts_with("-ASK")
+            {
+                self.crossings.met_ask(lock, text(id));
+            }
             self.check_error(script, &reply[0]);
             return;
         }
@@ -361,6 +371,7 @@ impl Rules {
             reached::by_permits(&self.census, &step);
         } else {
             self.queues.check(&step);
+            self.crossings.look(&step, self.court.now());
             reached::by_change(&self.census, &step);
         }
         self.seen.insert((lock, served.server()), after);

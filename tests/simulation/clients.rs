@@ -168,7 +168,7 @@ async fn run(
     let mut all = Vec::new();
     for prefix in prefixes {
         let locks = connect_in_the_end(&plan, &host, prefix).await;
-        checker.add_client(&locks);
+        checker.add_client(&locks, host.number());
         place.lock().unwrap().push(locks.clone());
         all.push(locks);
     }

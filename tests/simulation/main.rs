@@ -18,6 +18,7 @@ mod clients;
 mod contract;
 mod copies;
 mod court;
+mod crossings;
 mod hash;
 #[path = "../judge/mod.rs"]
 mod judge;
@@ -49,6 +50,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use mutants::Hunt;
 use plan::{Fault, Plan};
 use runs::{Until, runs};
 
@@ -256,10 +258,15 @@ fn mutants() {
 #[test]
 #[ignore = "takes hours"]
 fn mutation_sample() {
-    let (count, seed) = (|name| setting(name).map(|it| it as usize), setting("SEED").unwrap_or(1));
-    match count("SOURCE") {
-        Some(count) => mutants::try_sample_of_source(count, seed),
-        None => mutants::try_sample(count("LUA").unwrap_or(300), seed),
+    let sampling = |count: u64| mutants::Sampling {
+        count: count as usize,
+        seed: setting("SEED").unwrap_or(1),
+        is_quick: setting("QUICK").is_some(),
+        again: setting("AGAIN").is_some(),
+    };
+    match setting("SOURCE") {
+        Some(count) => mutants::try_sample_of_source(sampling(count)),
+        None => mutants::try_sample(sampling(setting("LUA").unwrap_or(300))),
     }
 }
 
@@ -267,7 +274,8 @@ fn mutation_sample() {
 #[test]
 #[ignore = "for the mutants"]
 fn hunt() {
-    mutants::hunt(setting("SECONDS").map_or(mutants::HUNT, Duration::from_secs));
+    let time = setting("SECONDS").map_or(mutants::HUNT, Duration::from_secs);
+    mutants::hunt(setting("RUNS").map_or(Hunt::For(time), Hunt::Through));
 }
 
 /// The rule that is broken first.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::copies::{Finished, build, copy, copy_of_the_source, finish, root, scratch};
 use crate::plan::Plan;
 use crate::runs::{Until, runs};
-use crate::sample::{self, DOES_NOT_BUILD, Fault, Results, SURVIVED};
+use crate::sample::{self, DOES_NOT_BUILD, Fault, Results, SURVIVED, Sampled};
 use crate::{source, watchdog};
 
 /// How long suites may take until a mutant is caught. What is built meanwhile does not count.
@@ -30,8 +30,9 @@ const BUDGET: Duration = Duration::from_secs(120);
 /// How long the simulation may: of a mutant of the scripts, this counts as a part of the above.
 pub const HUNT: Duration = Duration::from_secs(40);
 
-/// The same of a sampled fault.
-const HUNT_OF_SAMPLES: Duration = Duration::from_secs(60);
+/// How many runs look for a sampled fault: those of a minute of two processors. They are counted,
+/// for others may use the machine meanwhile.
+const RUNS_OF_SAMPLES: u64 = 2_000;
 
 /// What the simulation may take beyond that to come to its end.
 const SPARE: Duration = Duration::from_secs(5);
@@ -40,8 +41,29 @@ const SPARE: Duration = Duration::from_secs(5);
 const SUITES_OF_THE_SCRIPTS: [Target; 2] =
     [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] }];
 
+/// The same of a sampled one, which needs no other program than the worlds.
+const QUICK_TWIN: Target = Target { arguments: CHECK.arguments, ..SUITES_OF_THE_SCRIPTS[1] };
+
 const PROTOCOL: Target =
     Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] };
+
+/// The tests among them that find most and take least.
+const PROTOCOL_FIRST: Target = Target {
+    name: "protocol, first",
+    tests: &[
+        "cached::",
+        "changing::",
+        "cost::",
+        "ending::",
+        "handoff::",
+        "holding::",
+        "pushing::",
+        "queueing::",
+        "shapes::",
+        "taking_up::",
+    ],
+    ..PROTOCOL
+};
 
 /// Worlds that are searched in half a minute.
 const CHECK: Target = Target {
@@ -50,8 +72,11 @@ const CHECK: Target = Target {
     tests: &["--include-ignored", "checker::score::the_scripts_as_they_are"],
 };
 
-/// What a sampled fault goes through besides: of the scripts, and of the source.
+/// What a sampled fault of the source goes through besides.
 const SUITES_OF_SAMPLES: [Target; 2] = [PROTOCOL, CHECK];
+
+/// How long a suite may take with a sampled fault: others may use the machine meanwhile.
+const BUDGET_OF_SAMPLES: Duration = Duration::from_secs(600);
 
 /// Where a fault in the client is.
 const SUITES_OF_THE_CLIENT: &[Target] = &[
@@ -176,7 +201,13 @@ pub fn try_all(files: &[PathBuf]) -> usize {
     assert_eq!(misplaced(files).1, [""; 0], "before any of them is tried");
     let (of_scripts, of_source): (Vec<_>, Vec<_>) =
         mutants.iter().partition(|mutant| mutant.is_of_the_scripts());
-    let unchanged = Unchanged::build(!of_scripts.is_empty(), !of_source.is_empty(), false);
+    let mut unchanged = Unchanged::new();
+    if !of_scripts.is_empty() {
+        unchanged = unchanged.with(&SUITES_OF_THE_SCRIPTS, &root());
+    }
+    if !of_source.is_empty() {
+        unchanged = unchanged.with(SUITES_OF_THE_CLIENT, &copy_of_the_source());
+    }
     unchanged.must_pass();
     let mut survivors = 0;
     for (at, mutant) in mutants.iter().enumerate() {
@@ -199,44 +230,54 @@ pub fn try_all(files: &[PathBuf]) -> usize {
     survivors
 }
 
+/// What of a sample is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    pub count: usize,
+    pub seed: u64,
+    /// By the suites alone that find most in seconds.
+    pub is_quick: bool,
+    /// And those that have survived so far once more.
+    pub again: bool,
+}
+
 /// Tries a sample of faults in the scripts, and notes what finds each. It goes on where it ended.
-pub fn try_sample(count: usize, seed: u64) {
-    let file = root().join("docs/results/mutation-lua.tsv");
-    let faults = sample::sample(&root().join("lua"), seed);
-    try_faults(&file, "lua", seed, count, &faults, &Unchanged::build(true, false, true));
+pub fn try_sample(sampling: Sampling) {
+    let targets = [PROTOCOL_FIRST, PROTOCOL, QUICK_TWIN, CHECK];
+    let targets = if sampling.is_quick { &targets[..1] } else { &targets };
+    let unchanged = Unchanged::new().with(targets, &root());
+    try_faults(&sample::scripts(), sampling, &sample::sample(sampling.seed), &unchanged);
 }
 
 /// The same of the source of the client, the router and the protocol.
-pub fn try_sample_of_source(count: usize, seed: u64) {
-    let file = root().join("docs/results/mutation-source.tsv");
-    let faults = source::sample(&root().join("src"), seed);
-    try_faults(&file, "src", seed, count, &faults, &Unchanged::build(false, true, true));
+pub fn try_sample_of_source(sampling: Sampling) {
+    let targets = [SUITES_OF_THE_CLIENT, &SUITES_OF_SAMPLES].concat();
+    let unchanged = Unchanged::new().with(&targets, &copy_of_the_source());
+    try_faults(&source::files(), sampling, &source::sample(sampling.seed), &unchanged);
 }
 
-fn try_faults(
-    file: &Path,
-    part: &str,
-    seed: u64,
-    count: usize,
-    faults: &[Fault],
-    unchanged: &Unchanged,
-) {
-    let mut results = Results::open(file, part, seed);
-    unchanged.must_pass();
-    while results.tried() < count
-        && let Some(fault) = faults.get(results.found.len())
-    {
-        let folder = copy_of_the_source();
-        fault.plant(&folder.join(part));
-        let mut attempt = Attempt { hunts_for: HUNT_OF_SAMPLES, ..Attempt::new(unchanged) };
+fn try_faults(sampled: &Sampled, sampling: Sampling, faults: &[Fault], unchanged: &Unchanged) {
+    let is_of_scripts = sampled.folder == "lua";
+    let name = if is_of_scripts { "lua" } else { "source" };
+    let file = root().join(format!("docs/results/mutation-{name}.tsv"));
+    let mut results = Results::open(&file, sampled, sampling.seed);
+    if !sampling.is_quick {
+        unchanged.must_pass();
+    }
+    let mut survivors = if sampling.again { results.survivors() } else { Vec::new() }.into_iter();
+    loop {
+        let next = (results.tried() < sampling.count).then(|| results.next());
+        let Some(at) = survivors.next().or(next) else { break };
+        let Some(fault) = faults.get(at) else { break };
+        let mut attempt = Attempt::of_a_sample(unchanged);
         let started = Instant::now();
-        let found = match part {
-            "lua" => attempt.on_scripts(&folder.join(part)),
-            _ => attempt.on_copy(&folder, fault),
+        let found = match is_of_scripts {
+            true => attempt.on_sampled_scripts(fault, sampling.is_quick),
+            false => attempt.on_sampled_source(fault, sampling.is_quick),
         };
         let found = found.unwrap_or_else(|| [SURVIVED, &attempt.notes.join("; ")].join(" "));
-        println!("{:>3} {fault}\t{found}", results.found.len() + 1);
-        results.add(fault, started.elapsed().as_secs_f64(), found.trim_end());
+        println!("{:>3} {fault}\t{found}", at + 1);
+        results.set(at, fault, started.elapsed().as_secs_f64(), found.trim_end());
     }
     println!("{}", results.score());
 }
@@ -288,33 +329,28 @@ impl Mutant {
 struct Unchanged {
     /// This program: a copy, for it may be built anew meanwhile.
     simulation: PathBuf,
+    /// The folder of the suites' programs.
+    kept: PathBuf,
     suites: Vec<Suite>,
 }
 
 impl Unchanged {
-    fn build(for_scripts: bool, for_source: bool, for_samples: bool) -> Unchanged {
+    fn new() -> Unchanged {
         let simulation = scratch("simulation").join("simulation");
         fs::copy(std::env::current_exe().unwrap(), &simulation).unwrap();
-        let (mut suites, kept) = (Vec::new(), scratch("unchanged"));
-        let mut build = |target: &Target, folder: &Path| {
+        Unchanged { simulation, kept: scratch("unchanged"), suites: Vec::new() }
+    }
+
+    /// With those of the source in that folder.
+    fn with(mut self, targets: &[Target], folder: &Path) -> Unchanged {
+        for target in targets {
             let mut suite = target.build(folder);
-            let program = kept.join(target.name); // the next build takes the place of this one
+            let program = self.kept.join(target.name); // the next build takes the place of this one
             fs::copy(&suite.program, &program).unwrap();
             suite.program = program;
-            suites.push(suite);
-        };
-        let of_samples = if for_samples { &SUITES_OF_SAMPLES[..] } else { &[] };
-        if for_scripts {
-            let check = of_samples.iter().filter(|target| target.name == CHECK.name);
-            let targets = SUITES_OF_THE_SCRIPTS.iter().chain(check);
-            targets.for_each(|target| build(target, &root()));
+            self.suites.push(suite);
         }
-        if for_source {
-            let source = copy_of_the_source();
-            let targets = SUITES_OF_THE_CLIENT.iter().chain(of_samples);
-            targets.for_each(|target| build(target, &source));
-        }
-        Unchanged { simulation, suites }
+        self
     }
 
     /// Else they would catch everything.
@@ -322,7 +358,7 @@ impl Unchanged {
         let mut attempt = Attempt::new(self);
         assert_eq!(attempt.hunt(&self.simulation, None), None);
         for suite in &self.suites {
-            let outcome = finish(&mut suite.command(), BUDGET, |_| false);
+            let outcome = finish(&mut suite.command(), BUDGET_OF_SAMPLES, |_| false);
             assert_eq!(outcome.is_well, Some(true), "{}: {outcome:?}", suite.target.name);
         }
     }
@@ -336,6 +372,14 @@ impl Unchanged {
     }
 }
 
+/// How long the simulation looks.
+#[derive(Clone, Copy, Debug)]
+pub enum Hunt {
+    For(Duration),
+    /// Through so many runs.
+    Through(u64),
+}
+
 /// The search for one mutant.
 #[derive(Debug)]
 struct Attempt<'a> {
@@ -344,13 +388,20 @@ struct Attempt<'a> {
     used: Duration,
     /// What is odd, and catches nothing.
     notes: Vec<String>,
-    /// How long the simulation may take.
-    hunts_for: Duration,
+    /// What the simulation may take, and how long all of it.
+    hunt: Hunt,
+    budget: Duration,
 }
 
 impl Attempt<'_> {
     fn new(unchanged: &Unchanged) -> Attempt<'_> {
-        Attempt { unchanged, used: Duration::ZERO, notes: Vec::new(), hunts_for: HUNT }
+        let (hunt, budget) = (Hunt::For(HUNT), BUDGET);
+        Attempt { unchanged, used: Duration::ZERO, notes: Vec::new(), hunt, budget }
+    }
+
+    fn of_a_sample(unchanged: &Unchanged) -> Attempt<'_> {
+        let (hunt, budget) = (Hunt::Through(RUNS_OF_SAMPLES), BUDGET_OF_SAMPLES);
+        Attempt { hunt, budget, ..Attempt::new(unchanged) }
     }
 
     /// In a copy of the scripts, which needs no build.
@@ -363,16 +414,31 @@ impl Attempt<'_> {
 
     /// With the scripts of that folder.
     fn on_scripts(&mut self, scripts: &Path) -> Option<String> {
-        let unchanged = self.unchanged;
-        let suite = |name: &str| {
-            let suite = unchanged.suites.iter().find(|suite| suite.target.name == name)?;
-            Some(Suite { scripts: Some(scripts.into()), ..suite.clone() })
-        };
-        suite(PROTOCOL.name)
-            .and_then(|suite| self.examine(&suite))
-            .or_else(|| self.examine(&suite(CHECK.name)?))
-            .or_else(|| self.hunt(&unchanged.simulation, Some(scripts)))
-            .or_else(|| self.examine(&suite("twin")?))
+        self.examine_with(PROTOCOL, scripts)
+            .or_else(|| self.hunt(&self.unchanged.simulation, Some(scripts)))
+            .or_else(|| self.examine_with(SUITES_OF_THE_SCRIPTS[1], scripts))
+    }
+
+    /// In a copy of the scripts, by what takes least first.
+    fn on_sampled_scripts(&mut self, fault: &Fault, is_quick: bool) -> Option<String> {
+        let scripts = scratch("scripts").join("lua");
+        copy(&root().join("lua"), &scripts);
+        fault.plant(&scripts);
+        let found = self.examine_with(PROTOCOL_FIRST, &scripts);
+        if is_quick {
+            return found;
+        }
+        found
+            .or_else(|| self.examine_with(PROTOCOL, &scripts))
+            .or_else(|| self.examine_with(QUICK_TWIN, &scripts))
+            .or_else(|| self.examine_with(CHECK, &scripts))
+            .or_else(|| self.hunt(&self.unchanged.simulation, Some(&scripts)))
+    }
+
+    fn examine_with(&mut self, target: Target, scripts: &Path) -> Option<String> {
+        let suites = &self.unchanged.suites;
+        let suite = suites.iter().find(|suite| suite.target.name == target.name)?;
+        self.examine(&Suite { scripts: Some(scripts.into()), ..suite.clone() })
     }
 
     /// In a copy of the source, which is built anew.
@@ -385,7 +451,9 @@ impl Attempt<'_> {
     }
 
     /// A sampled fault, in a copy of the source: first the tests of its own module.
-    fn on_copy(&mut self, folder: &Path, fault: &Fault) -> Option<String> {
+    fn on_sampled_source(&mut self, fault: &Fault, is_quick: bool) -> Option<String> {
+        let folder = &copy_of_the_source();
+        fault.plant(&folder.join("src"));
         let Some(program) = build(folder, &["--lib"]) else {
             return Some(DOES_NOT_BUILD.into());
         };
@@ -397,6 +465,9 @@ impl Attempt<'_> {
         let caught = [own, *lib].into_iter().find_map(|target| {
             self.examine(&Suite { target, program: program.clone(), scripts: None })
         });
+        if is_quick {
+            return caught;
+        }
         let suites = others.iter().chain(&SUITES_OF_SAMPLES);
         caught
             .or_else(|| suites.into_iter().find_map(|it| self.examine(&it.build(folder))))
@@ -413,14 +484,18 @@ impl Attempt<'_> {
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
         hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
-        let time = self.hunts_for;
-        hunting.env("SECONDS", time.as_secs().to_string());
+        let left = self.budget.saturating_sub(self.used);
+        let (setting, value, wait_limit) = match self.hunt {
+            Hunt::For(time) => ("SECONDS", time.as_secs(), time + SPARE),
+            Hunt::Through(runs) => ("RUNS", runs, left),
+        };
+        hunting.env(setting, value.to_string());
         if let Some(scripts) = scripts {
             hunting.env("RWLEASE_LUA", scripts);
         }
-        let Finished { is_well, text } = self.finish(&mut hunting, time + SPARE, |_| false);
+        let Finished { is_well, text } = self.finish(&mut hunting, wait_limit, |_| false);
         let Some(is_well) = is_well else {
-            self.notes.push("the simulation did not end in time".into());
+            self.notes.push("LATE: the simulation did not end in time".into());
             return None;
         };
         let told =
@@ -440,7 +515,7 @@ impl Attempt<'_> {
     /// A test of the suite that fails, and does not fail without the fault; also if others do not
     /// end with it. The first that fails ends the suite, unless it fails without the fault as well.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
-        let name = suite.target.name;
+        let name = suite.target.name.split(',').next().unwrap_or_default();
         let failed = |text: &str| {
             text.lines()
                 .filter(|line| line.ends_with("FAILED"))
@@ -450,7 +525,7 @@ impl Attempt<'_> {
         let mut innocent = Vec::new();
         let (caught, is_well) = loop {
             let is_new = |text: &str| failed(text).iter().any(|test| !innocent.contains(test));
-            let left = BUDGET.max(3 * self.hunts_for).saturating_sub(self.used);
+            let left = self.budget.saturating_sub(self.used);
             let Finished { is_well, text } = self.finish(&mut suite.command(), left, is_new);
             let mut suspects = failed(&text);
             suspects.retain(|test| !innocent.contains(test));
@@ -511,11 +586,17 @@ impl Suite {
 }
 
 /// Looks for a violation, and says what it has found, for `Attempt::hunt`.
-pub fn hunt(time: Duration) {
-    watchdog::set_patience(HUNT / 3);
+pub fn hunt(hunt: Hunt) {
+    let until = match hunt {
+        Hunt::For(time) => {
+            watchdog::set_patience(time / 3);
+            Until::Violation(time)
+        }
+        Hunt::Through(runs) => Until::ViolationOrSeed(runs),
+    };
     let scripts = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
     let plan = |seed| Plan { scripts: scripts.clone(), ..Plan::from_seed(seed) };
-    let total = runs(1, Until::Violation(time), plan, |_| {});
+    let total = runs(1, until, plan, |_| {});
     let first = total.violations.first();
     if let Some((found, violation)) =
         first.and_then(|found| Some((found, found.violation.as_ref()?)))

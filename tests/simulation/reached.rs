@@ -194,6 +194,10 @@ fn by_caches(census: &Census, step: &Step<'_>, before: &Hash) {
             census.count("a cached write got more tokens");
         }
         ("renew", Some(_), Some(_)) => census.count("a cached holder was in contact"),
+        ("downgrade", Some(had), Some(_)) if had.state == 'c' => {
+            census.count("a cached write became a cached read");
+            census.count("what was called back was downgraded");
+        }
         ("downgrade", Some(_), Some(_)) => census.count("a cached write became a cached read"),
         ("release", Some(had), None) if had.state == 'c' => {
             census.count("what was called back was given back");

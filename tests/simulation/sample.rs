@@ -4,14 +4,17 @@
 //! `make mutation-sample` (`LUA=300`, `SEED=1`) appends a line a fault to
 //! mutation-lua.tsv in `docs/results`, and goes on after the last line that is there. The first
 //! lines of the file say which sample of which scripts it is; of other scripts it begins anew.
+//! `QUICK=1` leaves out what takes minutes, `AGAIN=1` tries those again that have survived so far.
+//! The scripts of the mutex and of the semaphore are not among them.
 
 use std::fmt;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use fastrand::Rng;
+use sha1_smol::Sha1;
+
+use crate::copies::root;
 
 /// What takes the place of what. Longer ones come first.
 const TOKENS: &[(&str, &[&str])] = &[
@@ -41,14 +44,16 @@ pub struct Fault {
     pub file: PathBuf,
     pub at: usize,
     pub line: usize,
+    pub column: usize,
     pub old: String,
     pub new: String,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { file, line, old, new, .. } = self;
-        write!(f, "{}\t{line}\t`{}`\t`{}`", file.display(), in_a_line(old), in_a_line(new))
+        let Fault { file, line, column, old, new, .. } = self;
+        let (old, new) = (in_a_line(old), in_a_line(new));
+        write!(f, "{}\t{line}:{column}\t`{old}`\t`{new}`", file.display())
     }
 }
 
@@ -71,20 +76,58 @@ impl Fault {
     }
 }
 
-/// All faults of the read/write lock's scripts, shuffled by the seed.
-pub fn sample(lua: &Path, seed: u64) -> Vec<Fault> {
-    let mut all: Vec<Fault> = Vec::new();
-    for folder in ["", "lib"] {
-        let mut files: Vec<PathBuf> =
-            fs::read_dir(lua.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        for path in files.iter().filter(|path| path.extension().is_some_and(|it| it == "lua")) {
-            let file = path.strip_prefix(lua).unwrap();
-            all.extend(faults_of(file, &fs::read_to_string(path).unwrap()));
-        }
+/// What faults are drawn from: files below a folder.
+#[derive(Debug)]
+pub struct Sampled {
+    pub folder: &'static str,
+    pub files: Vec<PathBuf>,
+}
+
+impl Sampled {
+    fn path(&self, file: &Path) -> PathBuf {
+        root().join(self.folder).join(file)
     }
-    Rng::with_seed(seed).shuffle(&mut all);
-    all
+
+    /// All their faults, shuffled by the seed.
+    pub fn faults(&self, seed: u64, faults_of: impl Fn(&Path, &str) -> Vec<Fault>) -> Vec<Fault> {
+        let faults = self.files.iter().flat_map(|file| {
+            let text = fs::read_to_string(self.path(file)).unwrap();
+            faults_of(file, &text)
+        });
+        let mut all: Vec<Fault> = faults.collect();
+        Rng::with_seed(seed).shuffle(&mut all);
+        all
+    }
+
+    /// What changes with each of the files, and with no other.
+    fn digest(&self) -> String {
+        let mut digest = Sha1::new();
+        for file in &self.files {
+            digest.update(file.to_string_lossy().as_bytes());
+            digest.update(&fs::read(self.path(file)).unwrap());
+        }
+        digest.digest().to_string().split_off(33)
+    }
+}
+
+/// The read/write lock's scripts.
+pub fn scripts() -> Sampled {
+    let lua = root().join("lua");
+    let mut files = Vec::new();
+    for folder in ["", "lib"] {
+        let entries = fs::read_dir(lua.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.extend(entries.map(|path| path.strip_prefix(&lua).unwrap().to_owned()));
+    }
+    files.retain(|file| {
+        file.extension().is_some_and(|it| it == "lua") && *file != Path::new("lib/semaphore.lua")
+    });
+    files.sort();
+    Sampled { folder: "lua", files }
+}
+
+/// All faults of the read/write lock's scripts, shuffled by the seed.
+pub fn sample(seed: u64) -> Vec<Fault> {
+    scripts().faults(seed, faults_of)
 }
 
 fn faults_of(file: &Path, text: &str) -> Vec<Fault> {
@@ -97,6 +140,7 @@ fn faults_of(file: &Path, text: &str) -> Vec<Fault> {
                 file: file.to_owned(),
                 at: start + at,
                 line: number + 1,
+                column: at + 1,
                 old: old.to_owned(),
                 new: new.to_owned(),
             });
@@ -193,52 +237,66 @@ fn is_statement(code: &str) -> bool {
 #[derive(Debug)]
 pub struct Results {
     path: PathBuf,
-    /// What found each fault so far.
-    pub found: Vec<String>,
+    head: String,
+    /// A line for each fault so far.
+    lines: Vec<String>,
 }
 
 /// Of a fault that is none: the compiler finds it.
 pub const DOES_NOT_BUILD: &str = "does not build";
 
+const COLUMNS: &str = "number\tfile\tplace\told\tnew\tseconds\tfound by";
+
 impl Results {
-    /// Those that are there, if they are of this sample of that folder as it is committed. Else it
-    /// begins anew.
-    pub fn open(path: &Path, folder: &str, seed: u64) -> Results {
-        let tree = format!("HEAD:./{folder}");
-        let tree = Command::new("git").args(["rev-parse", "--short=7", &tree]).output();
-        let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
-        let head = format!("# a sample of faults, seed {seed}, {folder} {}", tree.trim());
+    /// Those that are there, if they are of this sample of these files. Else it begins anew.
+    pub fn open(path: &Path, sampled: &Sampled, seed: u64) -> Results {
+        let (folder, digest) = (sampled.folder, sampled.digest());
+        let head = format!("# a sample of faults, seed {seed}, {folder} {digest}");
         let there = fs::read_to_string(path).unwrap_or_default();
-        // A line that was not written to its end is tried again.
-        let whole = there.rfind('\n').map_or("", |end| &there[..=end]);
-        let mut found = Vec::new();
-        if whole.lines().next() == Some(head.as_str()) {
-            let last = |line: &str| line.rsplit('\t').next().unwrap_or_default().to_owned();
-            found.extend(whole.lines().skip(2).map(last));
-            fs::write(path, whole).unwrap();
-        } else {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let columns = "number\tfile\tline\told\tnew\tseconds\tfound by";
-            fs::write(path, format!("{head}\n{columns}\n")).unwrap();
-        }
-        Results { path: path.to_owned(), found }
+        let is_its = there.lines().next() == Some(head.as_str());
+        let lines =
+            if is_its { there.lines().skip(2).map(str::to_owned).collect() } else { vec![] };
+        Results { path: path.to_owned(), head, lines }
     }
 
-    pub fn add(&mut self, fault: &Fault, seconds: f64, found: &str) {
-        let mut file = fs::OpenOptions::new().append(true).open(&self.path).unwrap();
-        self.found.push(found.to_owned());
-        let number = self.found.len();
-        writeln!(file, "{number}\t{fault}\t{seconds:.1}\t{found}").unwrap();
+    /// What found each fault so far.
+    pub fn found(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(|line| line.rsplit('\t').next().unwrap_or_default())
+    }
+
+    /// What found the fault of that place in the sample, in the place of what did before.
+    pub fn set(&mut self, at: usize, fault: &Fault, seconds: f64, found: &str) {
+        let line = format!("{}\t{fault}\t{seconds:.1}\t{found}", at + 1);
+        match self.lines.get_mut(at) {
+            Some(before) => *before = line,
+            None => self.lines.push(line),
+        }
+        let text = format!("{}\n{COLUMNS}\n{}\n", self.head, self.lines.join("\n"));
+        // A file that ends in between would be of no use.
+        let new = self.path.with_extension("new");
+        fs::create_dir_all(self.path.parent().unwrap()).unwrap();
+        fs::write(&new, text).unwrap();
+        fs::rename(new, &self.path).unwrap();
+    }
+
+    /// The places of the faults that nothing has found.
+    pub fn survivors(&self) -> Vec<usize> {
+        let found = self.found().enumerate();
+        found.filter(|(_, found)| found.starts_with(SURVIVED)).map(|(at, _)| at).collect()
     }
 
     /// How many were tried; what does not build was not.
     pub fn tried(&self) -> usize {
-        self.found.iter().filter(|found| *found != DOES_NOT_BUILD).count()
+        self.found().filter(|found| *found != DOES_NOT_BUILD).count()
+    }
+
+    /// The place of the next one.
+    pub fn next(&self) -> usize {
+        self.lines.len()
     }
 
     pub fn score(&self) -> String {
-        let survivors = self.found.iter().filter(|found| found.starts_with(SURVIVED)).count();
-        let tried = self.tried();
+        let (tried, survivors) = (self.tried(), self.survivors().len());
         let share = 100.0 * (tried - survivors) as f64 / tried.max(1) as f64;
         format!("{} of {tried} found ({share:.0} %)", tried - survivors)
     }
@@ -274,12 +332,11 @@ mod tests {
 
     #[test]
     fn a_sample_is_the_same_each_time_and_has_its_place() {
-        let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
-        let faults = sample(&lua, 1);
+        let faults = sample(1);
         assert!(faults.len() > 300, "{}", faults.len());
-        assert_eq!(faults, sample(&lua, 1));
+        assert_eq!(faults, sample(1));
         for fault in faults {
-            let text = fs::read_to_string(lua.join(&fault.file)).unwrap();
+            let text = fs::read_to_string(scripts().path(&fault.file)).unwrap();
             assert!(text[fault.at..].starts_with(&fault.old), "{fault}");
         }
     }

@@ -8,30 +8,30 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use fastrand::Rng;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
     Attribute, BinOp, Block, Expr, ImplItemFn, ItemFn, ItemMod, Lit, ReturnType, Stmt, Type,
 };
 
-use crate::sample::Fault;
+use crate::copies::root;
+use crate::sample::{Fault, Sampled};
 
 /// Where they are.
 const FOLDERS: [&str; 3] = ["client", "protocol", "router"];
 
-/// All faults, shuffled by the seed.
-pub fn sample(src: &Path, seed: u64) -> Vec<Fault> {
-    let mut files = Vec::new();
+/// The files in them.
+pub fn files() -> Sampled {
+    let (src, mut files) = (root().join("src"), Vec::new());
     FOLDERS.iter().for_each(|folder| files_in(&src.join(folder), &mut files));
     files.sort();
-    let mut all: Vec<Fault> = Vec::new();
-    for path in files {
-        let file = path.strip_prefix(src).unwrap();
-        all.extend(faults_of(file, &fs::read_to_string(&path).unwrap()));
-    }
-    Rng::with_seed(seed).shuffle(&mut all);
-    all
+    let files = files.iter().map(|file| file.strip_prefix(&src).unwrap().to_owned()).collect();
+    Sampled { folder: "src", files }
+}
+
+/// All faults, shuffled by the seed.
+pub fn sample(seed: u64) -> Vec<Fault> {
+    files().faults(seed, faults_of)
 }
 
 /// The source in a folder. What is there for tests or tells of the work is no behaviour.
@@ -65,9 +65,11 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn add(&mut self, place: Range<usize>, new: &str) {
         let old = self.text[place.clone()].to_owned();
-        let line = self.text[..place.start].matches('\n').count() + 1;
+        let before = &self.text[..place.start];
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
         let (file, at) = (self.file.to_owned(), place.start);
-        self.faults.push(Fault { file, at, line, old, new: new.to_owned() });
+        self.faults.push(Fault { file, at, line, column, old, new: new.to_owned() });
     }
 
     fn negate(&mut self, condition: &Expr) {
@@ -229,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_sample_is_the_same_each_time_and_has_its_place() {
-        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let faults = sample(&src, 1);
+        let src = root().join("src");
+        let faults = sample(1);
         assert!(faults.len() > 1_000, "{}", faults.len());
-        assert_eq!(faults, sample(&src, 1));
+        assert_eq!(faults, sample(1));
         for fault in &faults[..50] {
             let text = fs::read_to_string(src.join(&fault.file)).unwrap();
             assert!(text[fault.at..].starts_with(&fault.old), "{fault}");

@@ -1,6 +1,6 @@
 //! What happens to each message.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use fastrand::Rng;
 use rwlease::embedded::{Fate, Kind, Message, Weather};
 
 use crate::census::Census;
+use crate::court::Court;
 use crate::plan::{Fault, Plan};
 
 /// Storms and calms. A clone is the same weather.
@@ -23,17 +24,35 @@ struct Inner {
     odds: f64,
     census: Census,
     doubled: BTreeSet<String>,
+    court: Court,
+    /// The last request of each holder.
+    sent: BTreeMap<String, Sent>,
+}
+
+/// A request of a holder.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub at: Duration,
+    pub is_answered: bool,
 }
 
 impl Storm {
-    pub fn new(plan: &Plan, census: Census) -> Storm {
+    pub fn new(plan: &Plan, census: Census, court: Court) -> Storm {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5707_2d00);
         let odds = match plan.is_about_replicas {
             true => 0.03, // much must be sent again while a replica lags
             false => [0.002, 0.01, 0.03][rng.usize(0..3)],
         };
-        let (faults, doubled) = (plan.faults.clone(), BTreeSet::new());
-        Storm(Arc::new(Mutex::new(Inner { rng, faults, is_calm: true, odds, census, doubled })))
+        Storm(Arc::new(Mutex::new(Inner {
+            rng,
+            faults: plan.faults.clone(),
+            is_calm: true,
+            odds,
+            census,
+            doubled: BTreeSet::new(),
+            court,
+            sent: BTreeMap::new(),
+        })))
     }
 
     pub fn set_calm(&self, is_calm: bool) {
@@ -44,11 +63,19 @@ impl Storm {
     pub fn has_doubled(&self, id: &str) -> bool {
         self.0.lock().unwrap().doubled.contains(id)
     }
+
+    /// What a holder has sent last.
+    pub fn last_of(&self, id: &str) -> Option<Sent> {
+        self.0.lock().unwrap().sent.get(id).copied()
+    }
 }
 
 impl Weather for Storm {
     fn sent(&self, message: &Message<'_>) -> Fate {
-        self.0.lock().unwrap().decide(message)
+        let mut inner = self.0.lock().unwrap();
+        let fate = inner.decide(message);
+        inner.note(message, &fate);
+        fate
     }
 }
 
@@ -89,6 +116,13 @@ impl Inner {
             self.doubled.extend(ids.filter_map(|id| String::from_utf8(id).ok()));
         }
         fate
+    }
+
+    /// Of a holder: its id comes after the server's name.
+    fn note(&mut self, message: &Message<'_>, fate: &Fate) {
+        let sent = Sent { at: self.court.now(), is_answered: !fate.loses_reply };
+        let ids = message.commands().filter_map(|command| command.get(5).map(|id| id.to_vec()));
+        self.sent.extend(ids.filter_map(|id| Some((String::from_utf8(id).ok()?, sent))));
     }
 
     fn strikes(&mut self, fault: Fault) -> bool {

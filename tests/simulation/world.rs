@@ -108,7 +108,7 @@ impl World {
     fn new(plan: &Plan) -> World {
         let engine = Engine::builder().wait_covers(plan.wait_covers).manual_time().build();
         let (court, census) = (Court::new(plan, engine.now()), Census::default());
-        let storm = Storm::new(plan, census.clone());
+        let storm = Storm::new(plan, census.clone(), court.clone());
         let book = Book::new(court.clone(), census.clone(), plan);
         let checker =
             Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);

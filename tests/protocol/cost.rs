@@ -1,0 +1,106 @@
+//! What the usual calls cost: the commands of each, as the heads of the scripts say. By the
+//! machinery it would be more.
+
+use redis::cmd;
+
+use super::lab::{Lab, start};
+use super::shapes::{follow, make, status};
+
+/// From a shape, a call, its answer, and what it calls (`HGET` twice: `hget 2`).
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+/// A key that lives long enough, so that what takes the lock need not set its life.
+const FREE: &str = "write ann, release ann, pass 5, write ann, release ann, pass 5";
+
+const ROWS: &[Row] = &[
+    ("", "write new", "granted", "exists, hget, hset, pexpireat, time"),
+    ("", "read new", "granted", "exists, hget, hset, pexpireat, time"),
+    (FREE, "write new", "granted", "hget, hset, time"),
+    (FREE, "read new", "granted", "hget, hset, time"),
+    (FREE, "wait_write new", "granted", "hget, hset, time"),
+    (FREE, "wait_read new", "granted", "hget, hset, time"),
+    (FREE, "long_write new", "granted", "hget, hset, pexpireat, time"),
+    (FREE, "long_read new", "granted", "hget, hset, pexpireat, time"),
+    ("write ann", "write new", "refused", "hget, time"),
+    ("write ann", "read new", "refused", "hget, time"),
+    ("read ann", "write new", "refused", "hget, time"),
+    ("read ann, read bob", "write new", "refused", "hget, time"),
+    ("write ann, raise ann", "write new", "refused", "hget, hmget, time"),
+    ("read ann, read bob, revoke", "write new", "refused", "hget, hmget, time"),
+    ("read ann, pass 5", "read new", "granted", "hget, hset, pexpireat, time"),
+    ("long_read ann", "read new", "granted", "hget, hset, time"),
+    ("long_read ann, read bob", "read new", "granted", "hget 2, hset, time"),
+    ("write ann", "release ann", "released", "hget, hset"),
+    ("read ann", "release ann", "released", "hget, hset"),
+    ("read ann, read bob", "release bob", "released", "hdel 2, hget 2, hset"),
+    ("read ann, read bob", "release ann", "released", "hdel 2, hget 4, hset"),
+    ("read ann, read bob, release ann", "release bob", "released", "hdel 2, hget 2, hset"),
+    ("write ann, pass 5, renew ann, pass 5", "renew ann", "renewed", "hget, hset, time"),
+    ("write ann", "extend ann", "renewed", "hget, hset, pexpireat, time"),
+    ("read ann, pass 5, renew ann, pass 5", "renew ann", "renewed", "hget, hset, time"),
+    ("read ann, read bob, pass 5, renew ann, pass 5", "renew ann", "renewed", "hget 2, hset, time"),
+    (
+        "write ann, wait_write cat, pass 5, renew ann, pass 5",
+        "renew ann",
+        "renewed",
+        "hget, hmget, hset, time",
+    ),
+    (
+        "read ann, wait_write cat, release cat, pass 5, renew ann, pass 5",
+        "renew ann",
+        "renewed",
+        "hget 2, hset, time",
+    ),
+    // The last holder goes, beside a queue.
+    (
+        "write ann, wait_write cat, release cat",
+        "release ann",
+        "released",
+        "hdel 2, hget, hmget, hset, time",
+    ),
+    ("write ann, wait_write cat", "release ann", "released", "hdel 2, hget 2, hmget, hset, time"),
+    (
+        "write ann, wait_write cat, wait_write dan",
+        "release ann",
+        "released",
+        "hdel 2, hget 3, hmget, hset, time",
+    ),
+    ("read ann, wait_write cat", "release ann", "released", "hdel 2, hget 2, hmget, hset, time"),
+];
+
+#[test]
+fn the_usual_calls_cost_what_they_say() {
+    let server = start("");
+    let mut wrong = Vec::new();
+    for row @ &(from, call, said, costs) in ROWS {
+        let mut lab = Lab::on(&server);
+        follow(&mut lab, from);
+        lab.checked = false; // which would count as well
+        lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
+        let answer = make(&mut lab, call);
+        let found = commands(&mut lab);
+        if (status(&answer), found.as_str()) != (said, costs) {
+            wrong.push(format!("{row:?}: {answer:?}, {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What the script has called, by its names and in their order.
+fn commands(lab: &mut Lab) -> String {
+    let stats: String = lab.command(cmd("INFO").arg("commandstats"));
+    let calls = stats.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let times = rest.split(',').next()?;
+        let is_of_the_test =
+            ["evalsha", "config", "info", "set"].contains(&name.split('|').next()?);
+        let name = if name == "get" { "time" } else { name }; // which the test gives
+        (!is_of_the_test).then(|| match times {
+            "1" => name.to_owned(),
+            _ => format!("{name} {times}"),
+        })
+    });
+    let mut calls: Vec<String> = calls.collect();
+    calls.sort();
+    calls.join(", ")
+}

@@ -1,0 +1,70 @@
+//! What a cached holder sends before it hears of a recall, and what it does not hear of: rare
+//! states that no change of the hash shows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::book::Book;
+use crate::census::Census;
+use crate::checker::Step;
+use crate::hash::{CLIENT, Record};
+use crate::weather::Storm;
+
+pub struct Crossings {
+    census: Census,
+    storm: Storm,
+    book: Book,
+    /// The hosts of the clients.
+    pub hosts: BTreeMap<String, usize>,
+    /// When each holder was called back: lock, acquisition.
+    called_back: BTreeMap<(usize, String), Duration>,
+}
+
+impl Crossings {
+    pub fn new(census: Census, storm: Storm, book: Book) -> Crossings {
+        Crossings { census, storm, book, hosts: BTreeMap::new(), called_back: BTreeMap::new() }
+    }
+
+    /// The contact of a cached holder was redirected by ASK.
+    pub fn met_ask(&self, lock: usize, id: &str) {
+        let host = id.get(..CLIENT).and_then(|client| self.hosts.get(client));
+        if host.is_some_and(|host| !self.book.is_used(lock, *host)) {
+            self.census.count("ASK met an idle cached holder");
+        }
+    }
+
+    pub fn look(&mut self, step: &Step<'_>, now: Duration) {
+        self.by_recall(step);
+        self.by_answer(step);
+        let is_called = |record: &Record| record.state == 'c';
+        for (id, _, _) in step.after.leases(step.now).filter(|(_, _, it)| is_called(it)) {
+            self.called_back.entry((step.lock, id.to_owned())).or_insert(now);
+        }
+    }
+
+    /// It was called back after it had sent this.
+    fn by_recall(&mut self, step: &Step<'_>) {
+        let of = (step.lock, step.id().to_owned());
+        let Some(called) = self.called_back.get(&of) else { return };
+        if self.storm.last_of(&of.1).is_none_or(|sent| sent.at >= *called) {
+            return;
+        }
+        match step.script {
+            "renew" => self.census.count("a recall crossed a contact"),
+            "downgrade" => self.census.count("a recall crossed a downgrade"),
+            "release" => self.census.count("a recall crossed a release"),
+            _ => {}
+        }
+    }
+
+    /// A cached write got tokens that it does not hear of.
+    fn by_answer(&self, step: &Step<'_>) {
+        let has = step.after.lease(step.id(), step.now);
+        let minted = step.before.is_some_and(|before| step.after.fence > before.fence);
+        let is_contact = step.script == "renew" && has.as_ref().is_some_and(Record::is_cached);
+        let is_heard = self.storm.last_of(step.id()).is_none_or(|sent| sent.is_answered);
+        if is_contact && minted && !is_heard {
+            self.census.count("tokens were lost with the answer of a contact");
+        }
+    }
+}
