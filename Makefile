@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish pictures bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -100,8 +100,10 @@ lint-lua: ## Check the scripts as servers get them (needs luacheck)
 	cargo run --quiet -p rwlease --all-features --example scripts -- target/lua
 	luacheck --quiet target/lua
 
-doc: ## Build the documentation, and look for links that lead nowhere
+doc: ## Build the documentation, look for links that lead nowhere and for figures that no result has
 	scripts/check-links
+	scripts/publish --check
+	scripts/pictures --check
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
 .PHONY: book
@@ -120,11 +122,11 @@ package: ## Pack the two crates that are published, and build and run what was p
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --workspace --all-features check licenses bans sources
 
-bench: servers ## Run all benches, with a report in target/bench (CLUSTER=compose: those for clusters, on containers)
-	@CLUSTER=$(CLUSTER) scripts/bench
+bench: servers ## Run the benches that have no result of this version, into docs/results/bench (BENCH="load handoff": of these alone, AGAIN=1, CLUSTER=compose: on containers)
+	@CLUSTER=$(CLUSTER) BENCH="$(BENCH)" AGAIN=$(AGAIN) scripts/bench
 
-bench-publish: ## Take the figures of the last reports over into docs/performance.md (FORCE=1: of a tree with changes too)
-	@FORCE=$(FORCE) scripts/publish-bench
+bench-publish: ## Take the figures of docs/results/bench over into docs/performance.md
+	@scripts/publish docs/performance.md
 
 bench-handoff: servers ## Measure how fast locks are handed over, beside the locks of others
 	cargo bench --quiet -p rwlease-bench --bench handoff
@@ -135,11 +137,14 @@ bench-diff: ## Compare the last two reports of the load (CLUSTER=compose: on con
 repros: servers ## Show the faults of the cluster clients of redis and fred (NAMES="...": some of them; TOKIO=1.53.1: with that version)
 	@TOKIO=$(TOKIO) scripts/repros $(NAMES)
 
-chaos: servers $(SERVER) ## Strike servers and clients under load, and write a scorecard (ROW=..., VARIANT="...", N=..., SEED=..., SERVER=valkey, BACKEND=fred; hours)
-	@$(if $(SERVER),RWLEASE_SERVER=$(CURDIR)/$(VALKEY)) $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) RWLEASE_BUILT="$$(scripts/version || echo unknown)" cargo test --quiet --release --all-features --test chaos -- --run $(ROW) $(N) $(if $(VARIANT),--variant "$(VARIANT)") $(if $(SEED),--seed $(SEED))
+chaos: servers ## Strike servers and clients under load, into docs/results/chaos.jsonl, as often as is missing there (ROW=..., VARIANT="...", N=..., AGAIN=1, SEED=..., SERVER=valkey, BACKEND=fred; hours)
+	@$(if $(SERVER),RWLEASE_SERVER="$$(scripts/get-server $(SERVER:valkey=valkey-9.1))") $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) RWLEASE_BUILT="$$(scripts/version || echo unknown)" cargo test --quiet --release --all-features --test chaos -- --run $(ROW) $(N) $(if $(VARIANT),--variant "$(VARIANT)") $(if $(SEED),--seed $(SEED)) $(if $(AGAIN),--again)
 
-chaos-publish: ## Take the scorecard of the last runs over into docs/reliability.md
-	@FORCE=$(FORCE) scripts/publish-chaos
+chaos-publish: ## Take the scorecard of docs/results/chaos.jsonl over into docs/reliability.md
+	@scripts/publish docs/reliability.md
+
+pictures: ## Draw the pictures of docs/images, the charts of docs/results among them
+	@scripts/pictures
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
 	RWLEASE_COMPOSE=$(or $(RWLEASE_COMPOSE),must) cargo test --all-features --test compose

@@ -44,7 +44,7 @@ impl Limit {
     pub fn said(&self) -> String {
         let tried = CONNECTIONS.map(|count| count.to_string()).join(", ");
         format!(
-            "`{LIMIT} --cluster -t set -P {PIPELINE} -c {}` (the best of {tried} connections) in each round of the uncontended; a pair is two of its commands",
+            "`{LIMIT} --cluster -t set -P {PIPELINE} -c {}`, the best of {tried} connections",
             self.connections
         )
     }

@@ -81,8 +81,8 @@ async fn main() -> Result<ExitCode> {
     let below = folder(&target);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(below);
     report.write(&folder)?;
-    println!("{}", report.markdown(&folder));
-    println!("written to {below}: report.md, report.html and report.tsv");
+    print!("{}", report.markdown());
+    eprintln!("written to {below}: report.html and report.tsv");
     Ok(report.goals().verdict())
 }
 

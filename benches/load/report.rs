@@ -1,4 +1,4 @@
-//! What was measured: `report.md` has what `docs/performance.md` shows of it, `report.html` all of
+//! What was measured: what is printed is what `docs/performance.md` shows, `report.html` has all of
 //! it with plots, `report.tsv` serves comparisons.
 
 use std::fmt::Write;
@@ -17,23 +17,15 @@ use crate::limit::LIMIT;
 use crate::support::Result;
 use crate::svg::{Chart, Series};
 
-/// Other benches, whose output `make bench` leaves beside the report.
-const OTHERS: [(&str, &str); 7] = [
-    ("handoff", "Hand-off"),
-    ("scripts", "Server time and memory"),
-    ("renewal", "Renewal"),
-    ("backends", "Backends"),
-    ("allocations", "Allocations"),
-    ("cached", "Cached locks"),
-    ("local", "In-process parts"),
-];
-
 /// Where many tasks are at work, but not so many that all wait for the processor.
 const MANY: usize = 64;
 
-const GOALS: &str = "Goals of the load";
+const GOALS: &str = "goals";
 
-/// What there are ratios to, where it took part.
+/// What the ratios at each number of tasks are to: the least that a lock costs.
+const FLOOR: &str = "SET NX PX, redis";
+
+/// What there are ratios to in `report.html`, where it took part.
 const BASES: [(&str, &str); 5] = [
     ("of the same scripts", SCRIPTS),
     ("of SET NX PX", SET),
@@ -205,37 +197,50 @@ impl Scenario {
         table
     }
 
-    /// What matters of it, a line for each contender. Its head says what it is, for
-    /// `docs/performance.md` takes it over.
+    /// What matters of it, a line for each contender.
     fn summary(&self) -> Table {
         let tasks = self.tasks();
         if tasks.len() == 1 {
             return self.few_columns();
         }
-        let mut table = Table::new(&[&format!("{}, pairs/s by tasks", self.name)]);
+        let mut table = Table::new(&["pairs/s by tasks"]);
         table.head.extend(tasks.iter().map(usize::to_string));
         table.head.push(format!("median at {MANY}, ms"));
         table.head.push("p99".into());
-        let bases = self.bases();
-        for what in std::iter::once("client's CPU, µs").chain(bases.iter().map(|(what, _)| *what))
-        {
-            table.head.push(format!("{what}, 1 and {MANY}"));
-        }
-        for row in self.rows.iter().filter(|row| row.tasks == tasks[0]) {
-            let at = |tasks| self.row(&row.contender, tasks).expect("all have been at all");
+        table.head.push(format!("client's CPU, µs, 1 and {MANY}"));
+        for name in self.contenders() {
+            let at = |tasks| self.row(name, tasks).expect("all have been at all");
             let many = at(MANY);
-            let both = |text: &dyn Fn(&Row) -> String| {
-                let (few, many) = (text(row), text(many));
-                if few.is_empty() { few } else { format!("{few}, {many}") }
-            };
-            let mut line = vec![row.contender.clone()];
+            let (few, crowd) = (at(tasks[0]).cpu_text(), many.cpu_text());
+            let mut line = vec![name.clone()];
             line.extend(tasks.iter().map(|&tasks| at(tasks).rate_text()));
             line.extend([many.ms_at(0.5), many.ms_at(0.99)]);
-            line.push(both(&Row::cpu_text));
-            line.extend(bases.iter().map(|(_, base)| both(&|row| self.ratio_text(row, base))));
+            line.push(if few.is_empty() { few } else { format!("{few}, {crowd}") });
             table.add(line);
         }
         table
+    }
+
+    /// Of the floor, at each number of tasks. `scripts/pictures` draws it.
+    fn ratios(&self) -> Option<Table> {
+        let tasks = self.tasks();
+        self.row(FLOOR, tasks[0]).filter(|_| tasks.len() > 1 && !self.is_open())?;
+        let mut table = Table::new(&[&format!("pairs/s, of {FLOOR}, by tasks")]);
+        table.head.extend(tasks.iter().map(usize::to_string));
+        for name in self.contenders() {
+            let ratio = |&tasks: &usize| {
+                let (row, floor) = (self.row(name, tasks)?, self.row(FLOOR, tasks)?);
+                Some(format!("{:.2}", row.ratio_to(floor)))
+            };
+            let ratios = tasks.iter().map(|tasks| ratio(tasks).unwrap_or_default());
+            table.add(std::iter::once(name.clone()).chain(ratios));
+        }
+        Some(table)
+    }
+
+    fn contenders(&self) -> impl Iterator<Item = &String> {
+        let first = self.rows.first().map(|row| row.tasks);
+        self.rows.iter().filter(move |row| Some(row.tasks) == first).map(|row| &row.contender)
     }
 
     /// For one number of tasks.
@@ -281,9 +286,7 @@ impl Scenario {
         let mut charts = Vec::new();
         let tasks = self.tasks();
         if tasks.len() > 1 {
-            let names =
-                self.rows.iter().filter(|row| row.tasks == tasks[0]).map(|row| &row.contender);
-            let series = names.map(|name| Series {
+            let series = self.contenders().map(|name| Series {
                 name: name.clone(),
                 points: tasks
                     .iter()
@@ -319,8 +322,6 @@ impl Report {
     pub fn begin(target: &Target, options: &Options) -> Report {
         let head = vec![
             ("cluster", format!("{}, {}", target.version(), target.kind())),
-            ("machine", machine()),
-            ("rwlease", format!("{}, {}", version(), built())),
             (
                 "run",
                 format!("{} rounds after a warm-up, turns of {:?}", options.rounds, options.turn),
@@ -329,10 +330,7 @@ impl Report {
                 "the locks of others",
                 match options.alone {
                     true => "left out".into(),
-                    false => format!(
-                        "by the cluster connection of the client crate that each takes, so on all masters as ours are; turns {SLOWER} times as long where tasks \
-                         share locks"
-                    ),
+                    false => format!("turns {SLOWER} times as long where tasks share locks"),
                 },
             ),
         ];
@@ -347,42 +345,36 @@ impl Report {
         std::fs::create_dir_all(folder)?;
         let _ = std::fs::rename(folder.join("report.tsv"), folder.join("previous.tsv")); // there may be none
         std::fs::write(folder.join("report.tsv"), self.tsv())?;
-        std::fs::write(folder.join("report.md"), self.markdown(folder))?;
-        std::fs::write(folder.join("report.html"), self.html(folder)?)?;
+        std::fs::write(folder.join("report.html"), self.html()?)?;
         Ok(())
     }
 
-    pub fn markdown(&self, folder: &Path) -> String {
-        let mut text = String::from("# Bench report\n\n");
+    /// In sections, for `scripts/publish`.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
         for (what, value) in &self.head {
             let _ = writeln!(text, "- {what}: {value}");
         }
         let _ = writeln!(text, "- the limit: {}\n", self.limit);
         for scenario in &self.scenarios {
-            let _ = writeln!(
-                text,
-                "## {}\n\n{}.\n\n{}",
-                scenario.name,
-                scenario.note,
-                scenario.summary()
-            );
+            let (name, note) = (&scenario.name, &scenario.note);
+            let _ = writeln!(text, "## {name}\n\n{note}.\n\n{}", scenario.summary());
+            if let Some(ratios) = scenario.ratios() {
+                let _ = writeln!(text, "{ratios}");
+            }
         }
-        let _ = writeln!(text, "## {GOALS}\n\n{}", self.goals());
-        for (title, said) in others(folder) {
-            // Not all of them print tables.
-            let fence = if said.contains("\n| ---") { "" } else { "```\n" };
-            let _ = writeln!(text, "## {title}\n\n{fence}{said}\n{fence}");
-        }
+        let _ = write!(text, "## {GOALS}\n\n{}", self.goals());
         text
     }
 
-    fn html(&self, folder: &Path) -> Result<String> {
+    fn html(&self) -> Result<String> {
         let mut text = String::from(
             "<!doctype html><meta charset=utf-8><title>rwlease: bench report</title><style>body{font:15px sans-serif;max-width:75em;margin:2em auto;padding:0 \
              1em}table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}\
              pre{background:#f6f6f6;padding:1em;overflow-x:auto}svg{margin:1em 1em 0 0}</style><h1>Bench report</h1><ul>",
         );
-        for (what, value) in &self.head {
+        let built = ("rwlease", built());
+        for (what, value) in self.head.iter().chain([&built]) {
             let _ = write!(text, "<li>{what}: {}", escaped(value));
         }
         let _ = write!(text, "<li>the limit: {}</ul>", escaped(&self.limit));
@@ -399,9 +391,6 @@ impl Report {
             }
         }
         let _ = write!(text, "<h2>{GOALS}</h2><pre>{}</pre>", escaped(&self.goals().to_string()));
-        for (title, said) in others(folder) {
-            let _ = write!(text, "<h2>{title}</h2><pre>{}</pre>", escaped(&said));
-        }
         Ok(text)
     }
 
@@ -420,15 +409,6 @@ impl Report {
         }
         text
     }
-}
-
-/// The output of the other benches, without what cargo says.
-fn others(folder: &Path) -> Vec<(&'static str, String)> {
-    let read = |(file, title): (&str, &'static str)| {
-        let said = std::fs::read_to_string(folder.join(format!("{file}.txt"))).ok()?;
-        Some((title, said.trim().to_owned()))
-    };
-    OTHERS.into_iter().filter_map(read).collect()
 }
 
 fn html(table: &Table) -> String {
@@ -462,13 +442,6 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// That of the library; this package has none.
-fn version() -> &'static str {
-    let lines = include_str!("../../Cargo.toml").lines();
-    let version = lines.filter_map(|line| line.strip_prefix("version = ")).next();
-    version.unwrap_or_default().trim_matches('"')
-}
-
 /// What was built, by the contents of its folders.
 fn built() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/version");
@@ -478,17 +451,4 @@ fn built() -> String {
         }
         _ => "of no known sources".into(),
     }
-}
-
-fn machine() -> String {
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("unknown");
-    format!(
-        "{cpus} x {}, {}; load before the run {load}",
-        model.map_or("unknown processor", |(_, model)| model),
-        std::env::consts::OS
-    )
 }

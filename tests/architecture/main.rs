@@ -9,6 +9,7 @@ use syn::visit::{self, Visit};
 
 mod items;
 mod page;
+mod results;
 
 /// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
 const LAYERS: [&str; 14] = [

@@ -2,7 +2,10 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use crate::chaos::checker::{Excuses, Findings};
 use crate::chaos::history::{History, Nanos};
@@ -12,7 +15,7 @@ use crate::chaos::rows::{Promise, Row, Variant, rows};
 use crate::chaos::run::{Run, run};
 use crate::chaos::sampler::{Clocks, Sample};
 use crate::chaos::scene::{Fault, shortened};
-use crate::chaos::scorecard::scorecard;
+use crate::chaos::scorecard::count;
 use crate::chaos::verdict::{Outcome, Verdict};
 use crate::smoke::TURNS;
 use crate::support::{Error, Result};
@@ -541,37 +544,81 @@ fn a_pause_is_the_longest_time_without_a_grant_of_what_was_struck() {
     assert_eq!(pause(fault(92, 93, &[8], &[])), Some(3));
 }
 
+/// The result of a run of a row that strikes fifty times.
+fn result(server: &str, faults: u64) -> Value {
+    json!({
+        "version": OF_THIS, "row": "failover", "title": "a replica takes over", "variant": "", "place": [4, 0],
+        "promises": ["NoOverlap"], "server": server, "backend": "redis", "machine": "2 x any",
+        "node_timeout_ms": 3_000, "lease_ms": 12_000, "ended": 1_790_000_000, "seconds": 1_800,
+        "faults": faults, "acquisitions": 1_000, "overlaps": 0, "lost": 1, "vanished": 0, "noticed_late": 0,
+        "releases_unknown": 0, "releases_failed": 2, "orphans": 3, "stale_writes_accepted": 0, "writes_refused": 0,
+        "failed": { "Refused": 4 }, "wait_ns": { "p99": faults * 1_000_000 },
+        "recovery_ns": [1_000_000, 2_000_000_000_u64], "outcome": "kept", "broken": [], "void": [],
+    })
+}
+
+const OF_THIS: &str = "src 1234567, lua 89abcde, cli f012345, Cargo.lock 6789abc";
+
+fn with_field(mut result: Value, field: &str, value: Value) -> Value {
+    result[field] = value;
+    result
+}
+
 #[test]
 fn the_scorecard_adds_up_what_belongs_together() {
-    let row = rows().into_iter().find(|row| row.name == "failover").unwrap();
-    let result = |server: &str, node_timeout: u32, faults: u64| {
-        serde_json::json!({
-            "row": row.name, "variant": "", "server": server, "backend": "redis", "built": "src 1234567, lua 89abcde",
-            "node_timeout_ms": node_timeout, "lease_ms": 12_000, "faults": faults, "acquisitions": 1_000, "lost": 1,
-            "releases_failed": 2, "orphans": 3, "failed": { "Refused": 4 }, "wait_ns": { "p99": faults * 1_000_000 },
-            "recovery_ns": [1_000_000, 2_000_000_000_u64], "broken": ["one"], "void": [],
-        })
-    };
-    let mut void = result("Redis 7.0.15", row.node_timeout, 11);
-    void["void"] = serde_json::json!(["a failover", "an epoch"]);
-    let mut unlooked = result("Valkey 9.1.2", row.node_timeout, 3);
-    unlooked.as_object_mut().unwrap().remove("void");
-    let now = row.node_timeout;
-    let card = scorecard(&[
-        result("Redis 7.0.15", now, 20),
-        result("Valkey 9.1.2", now, 1),
-        result("Redis 7.0.15", now, 30),
-        void, // and counts for nothing else
-        unlooked,
-        result("Redis 7.0.15", now + 1, 7_000), // of a time when the row was another
-    ]);
-    let lines: Vec<&str> = card.lines().filter(|line| line.contains(row.title)).collect();
-    assert_eq!(lines.len(), 2, "{card}");
-    let cells = "| Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0, 4 | 6 | Refused 8 | 30 ms | 2.0 s, 2.0 s | 2 | 1 |";
-    assert!(lines[0].ends_with(cells), "{}", lines[0]);
-    assert!(lines[1].ends_with("| 2 | - |"), "{}", lines[1]);
-    assert_eq!(card.lines().next().unwrap().matches('|').count(), lines[0].matches('|').count());
-    assert!(card.contains("`src 1234567, lua 89abcde`"), "{card}");
+    let (redis, valkey) = ("Redis 7.0.15", "Valkey 9.1.2");
+    let mut of_a_row_that_is_gone = with_field(result(valkey, 9_000), "version", json!("src 0"));
+    of_a_row_that_is_gone["row"] = json!("gone");
+    of_a_row_that_is_gone["place"] = json!([5, 0]);
+    let runs = [
+        of_a_row_that_is_gone,
+        with_field(result(redis, 8_000), "version", json!("src 0, lua 0, cli 0, Cargo.lock 0")),
+        with_field(result(redis, 7_000), "node_timeout_ms", json!(1_000)), // the row was another
+        result(redis, 20),
+        with_field(result(valkey, 1), "broken", json!(["one", "two"])),
+        with_field(result(redis, 11), "void", json!(["a failover"])), // counts for nothing else
+        result(redis, 30),
+    ];
+    let lines: Vec<String> = runs.iter().map(Value::to_string).collect();
+    let file = std::env::temp_dir().join(format!("rwlease-runs-{}.jsonl", std::process::id()));
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/publish");
+    let said = Command::new(script).arg("--scorecard").arg(&file).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let card = String::from_utf8(said.stdout).unwrap();
+    for line in [
+        "| `failover` | a replica takes over | no overlap | 51 | 3,000 | 0 | 2 |",
+        "| `failover` | Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0 | 1 |",
+        "| `failover` | Valkey 9.1.2, redis | 1 | 1,000 | 0 | 1 | 0 | 0 | 0, 0 | 2 | 0 |",
+        "| `failover` | Redis 7.0.15, redis | 30 ms | 2.0 s, 2.0 s | 0, 4 | 6 | Refused 8 |",
+        "- version: src 1234567, lua 89abcde, cli f012345, Cargo.lock 6789abc",
+        "  - gone",
+    ] {
+        assert!(card.lines().any(|one| one == line), "{line}\n{card}");
+    }
+    assert_eq!(card.matches("Redis 7.0.15").count(), 2, "{card}");
+}
+
+#[test]
+fn a_row_goes_on_where_its_results_end() {
+    let (redis, row) = ("Redis 7.0.15", rows().into_iter().find(|row| row.name == "failover"));
+    let row = row.unwrap();
+    let results = [
+        result(redis, 20),
+        result(redis, 7),
+        result("Valkey 9.1.2", 900),
+        with_field(result(redis, 901), "version", json!("src 0, lua 0, cli 0, Cargo.lock 0")),
+        with_field(result(redis, 902), "outcome", json!("broken")),
+        with_field(result(redis, 903), "outcome", json!("void")),
+        with_field(result(redis, 904), "backend", json!("fred")),
+        with_field(result(redis, 905), "variant", json!("unconfirmed")),
+        with_field(result(redis, 906), "row", json!("kill")),
+        with_field(result(redis, 907), "node_timeout_ms", json!(1_000)),
+        with_field(result(redis, 908), "lease_ms", json!(1_000)),
+    ];
+    let lines: Vec<String> = results.iter().map(Value::to_string).collect();
+    let had = count(&lines.join("\n"), OF_THIS, &row, &row.variants[0], redis, "redis");
+    assert_eq!(had.unwrap(), 27);
 }
 
 /// Three masters, and a replica of each, as they begin.

@@ -1,9 +1,9 @@
 //! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it
 //! does nothing, so that `cargo test` does not take hours.
 //!
-//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--smoke`
-//! runs a row only so often that it shows that it works, `--keep` keeps the logs of runs without a
-//! fault too. `--scorecard`, alone, makes the scorecard of the results that there are.
+//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--keep`
+//! keeps the logs of runs without a fault too. A row gets as many faults as its kept results of
+//! this version lack; with `--again`, or with a seed, all of them.
 //!
 //! Its exit status is 0 if all promises were kept, 1 if one was broken or a row could not be run,
 //! and 3 if no promise was broken but something happened to the servers that no row ordered, so
@@ -28,7 +28,7 @@ use chaos::run::{Progress, Run, run};
 use chaos::scorecard;
 use chaos::verdict::Outcome;
 use chaos::worker::work_if_told;
-use support::{Error, Result};
+use support::{Error, Result, Version};
 
 /// Where the results go, below the root of the crate.
 const FOLDER: &str = "target/chaos";
@@ -40,10 +40,9 @@ struct Options {
     variant: Option<String>,
     count: Option<usize>,
     seed: Option<u64>,
-    is_smoke: bool,
     keeps: bool,
-    /// Only the scorecard, of the results that there are.
-    is_card: bool,
+    /// Whatever results there are.
+    again: bool,
 }
 
 fn main() -> ExitCode {
@@ -54,9 +53,6 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) => return code(Err(error)),
     };
-    if options.is_card {
-        return code(scorecard::write(&folder()).map(|()| Outcome::Kept));
-    }
     if !options.is_run {
         println!("not run here: `make chaos` runs it");
         return ExitCode::SUCCESS;
@@ -95,14 +91,19 @@ async fn run_rows(options: &Options) -> Result<Outcome> {
         )));
     }
     let folder = folder();
+    let server = Version::found()?.to_string();
     let mut worst = Outcome::Kept;
     print_head();
     for row in &rows {
         for variant in &row.variants {
+            let count = options.missing(row, variant, &server)?;
+            if count == 0 {
+                println!("{} {}: there are enough results (AGAIN=1)", row.name, variant.name);
+                continue;
+            }
             let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
             let place = folder.join(format!("{}-{seed}", title(row, variant)));
-            let ran =
-                run(row, variant, options.count_of(row), seed, &place, &mut print_progress).await;
+            let ran = run(row, variant, count, seed, &place, &mut print_progress).await;
             match ran {
                 Ok(Some(run)) => worst = worst.max(finish(&folder, &place, &run, options.keeps)?),
                 Ok(None) => println!("{}: not on this server or machine", row.name),
@@ -127,9 +128,9 @@ fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<Outcome
     let picture = format!("{}-{}.svg", title(&run.row, &run.variant), run.version.name);
     let picture = folder.join(picture);
     std::fs::write(&picture, timeline::draw(run))?;
-    scorecard::append(folder, run)?;
-    scorecard::write(folder)?;
+    let results = scorecard::append(run)?;
     println!("{}", run.report());
+    println!("  its counts are in {}", results.display());
     if outcome == Outcome::Kept && !keeps {
         std::fs::remove_dir_all(place)?;
         return Ok(outcome);
@@ -147,8 +148,7 @@ impl Options {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--run" => options.is_run = true,
-                "--smoke" => options.is_smoke = true,
-                "--scorecard" => options.is_card = true,
+                "--again" => options.again = true,
                 "--keep" => options.keeps = true,
                 "--variant" => options.variant = words.next(),
                 "--seed" => options.seed = Some(words.next().unwrap_or_default().parse()?),
@@ -162,11 +162,19 @@ impl Options {
         Ok(options)
     }
 
+    /// How often it is still to be run.
+    fn missing(&self, row: &Row, variant: &Variant, server: &str) -> Result<usize> {
+        let wanted = self.count_of(row);
+        if self.again || self.seed.is_some() {
+            return Ok(wanted);
+        }
+        Ok(wanted.saturating_sub(scorecard::had(row, variant, server)?))
+    }
+
     /// How often, in each variant. Acquisitions of the row in which nothing is done are counted
     /// over all of them.
     fn count_of(&self, row: &Row) -> usize {
-        let usual = if self.is_smoke { row.smoke } else { row.least };
-        let count = self.count.unwrap_or(usual);
+        let count = self.count.unwrap_or(row.least);
         match row.nemesis {
             chaos::nemesis::Nemesis::Nothing => count.div_ceil(row.variants.len()),
             _ => count,

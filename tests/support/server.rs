@@ -593,6 +593,11 @@ impl Version {
         self.name == "Valkey" && (self.major, self.minor) >= (9, 1)
     }
 
+    /// Of the server that tests start.
+    pub fn found() -> Result<Version> {
+        Self::of_binary(&find_binary()?)
+    }
+
     fn of_binary(binary: &Path) -> Result<Version> {
         let output = Command::new(binary).arg("--version").stdin(Stdio::null()).output();
         let output =

@@ -1,0 +1,85 @@
+//! The pages and the charts show what is under `docs/results`, and nothing else: `scripts/publish`
+//! and `scripts/pictures` make them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const VERSION: &str = "src 1234567, lua 89abcde, cli f012345, Cargo.lock 6789abc";
+const OTHER: &str = "src 1234567, lua 0000000, cli f012345, Cargo.lock 6789abc";
+const PAGE: &str = "docs/performance.md";
+
+#[test]
+fn the_pages_show_the_results() {
+    for script in ["publish", "pictures"] {
+        let said = run(script, Path::new(env!("CARGO_MANIFEST_DIR")), &["--check"]);
+        assert!(said.status.success(), "{}", errors(&said));
+    }
+}
+
+#[test]
+fn a_page_takes_over_what_a_bench_printed() {
+    let tree = Tree::with("shown", &[("one", VERSION), ("compose/two", VERSION)]);
+    let page = "<!-- bench: one -->\n<!-- end -->\n\n<!-- bench: one, more -->\nold\n<!-- end -->\n\n\
+                <!-- compose: two, more -->\n<!-- end -->\n\n<!-- bench: two -->\nold\n<!-- end -->\n\n\
+                <!-- chaos: scorecard -->\nas it was\n<!-- end -->\n";
+    fs::write(tree.0.join(PAGE), page).unwrap();
+    assert!(!run("publish", &tree.0, &[PAGE, "--check"]).status.success(), "stale");
+    assert!(run("publish", &tree.0, &[PAGE]).status.success());
+    let shown = fs::read_to_string(tree.0.join(PAGE)).unwrap();
+    let wanted = "<!-- bench: one -->\n\none prints\n\n<!-- end -->\n\n<!-- bench: one, more -->\n\nand more of one\n\n\
+                  <!-- end -->\n\n<!-- compose: two, more -->\n\nand more of compose/two\n\n<!-- end -->\n\n\
+                  <!-- bench: two -->\n\n*Not measured on this version.*\n\n<!-- end -->\n\n\
+                  <!-- chaos: scorecard -->\nas it was\n<!-- end -->\n";
+    assert_eq!(shown, wanted);
+    assert!(run("publish", &tree.0, &[PAGE, "--check"]).status.success());
+}
+
+#[test]
+fn a_mixture_and_changed_sources_are_refused() {
+    let changed = format!("{VERSION}+");
+    for (results, why) in [
+        ([("one", VERSION), ("two", OTHER)], "different versions"),
+        ([("one", &changed), ("two", &changed)], "changed or unknown sources"),
+        ([("one", "unknown"), ("two", "unknown")], "changed or unknown sources"),
+    ] {
+        let tree = Tree::with("refused", &results);
+        fs::write(tree.0.join(PAGE), "<!-- bench: one -->\n<!-- end -->\n").unwrap();
+        let said = run("publish", &tree.0, &[PAGE]);
+        assert!(!said.status.success() && errors(&said).contains(why), "{}", errors(&said));
+        assert!(!fs::read_to_string(tree.0.join(PAGE)).unwrap().contains("one prints"));
+    }
+}
+
+fn run(script: &str, root: &Path, more: &[&str]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script);
+    Command::new(script).args(more).arg("--root").arg(root).output().unwrap()
+}
+
+fn errors(said: &Output) -> String {
+    String::from_utf8_lossy(&said.stderr).into()
+}
+
+/// A tree with results of benches, which goes with this.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn with(name: &str, results: &[(&str, &str)]) -> Tree {
+        let name = format!("rwlease-results-{name}-{}", std::process::id());
+        let tree = Tree(std::env::temp_dir().join(name));
+        fs::create_dir_all(tree.0.join("docs/results/bench/compose")).unwrap();
+        for (name, version) in results {
+            let head = "- command: make bench\n- server: any\n- date: any\n- machine: any";
+            let said = format!("{name} prints\n\n## more\n\nand more of {name}\n");
+            let text = format!("- version: {version}\n{head}\n- load before: 0\n\n{said}");
+            fs::write(tree.0.join(format!("docs/results/bench/{name}.md")), text).unwrap();
+        }
+        tree
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
