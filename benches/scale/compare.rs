@@ -9,7 +9,7 @@ use super::simulation::{Counted, Outcome, Plan, Sent, Simulation, runtime};
 use super::table::Table;
 use super::{grouped, simulation};
 
-const STEADY: Duration = Duration::from_secs(45);
+const STEADY: Duration = Duration::from_secs(30);
 const AFTER: Duration = Duration::from_secs(20);
 /// A tenth.
 const SLOTS: usize = 1_638;
@@ -39,15 +39,15 @@ async fn run(plan: &Plan) -> Comparison {
     let began = Instant::now();
     let model = Model { plan };
     let simulation = Simulation::start(plan).await;
-    let start = phase(&simulation, plan.renewal() + simulation::CALM);
-    simulation.run(plan.lease).await; // each client has fetched the map once by itself
-    phase(&simulation, plan.lease);
+    simulation.run(plan.lease).await; // by then they have come to all of their locks
+    let start = phase(&simulation, plan.renewal() + simulation::CALM + plan.lease);
     simulation.run(STEADY).await;
     let steady = phase(&simulation, STEADY);
+    let crowds_there = simulation.crowds_at(0);
     simulation.kill(0, OUTAGE).await;
     simulation.run(AFTER).await;
     let failover = phase(&simulation, OUTAGE + AFTER);
-    let length = simulation.reshard(SLOTS).await;
+    let (length, crowds_moved) = simulation.reshard(SLOTS).await;
     let resharding = phase(&simulation, length);
     simulation.run(AFTER).await;
     let after = phase(&simulation, AFTER);
@@ -99,8 +99,8 @@ async fn run(plan: &Plan) -> Comparison {
     let tables = vec![
         ("start", at_start(&model, &start)),
         ("steady", at_rest(&model, &steady)),
-        ("failover", in_failover(&model, &steady, &failover)),
-        ("resharding", in_resharding(&model, &steady, &resharding)),
+        ("failover", in_failover(&model, &steady, &failover, crowds_there)),
+        ("resharding", in_resharding(&model, &steady, &resharding, crowds_moved)),
     ];
     Comparison { tables, outcome, facts, is_safe }
 }
@@ -151,19 +151,17 @@ fn shown(value: f64) -> String {
 }
 
 fn at_start(model: &Model<'_>, start: &Phase) -> Table {
-    let mut held = Held::new("all clients start, in 10 s");
+    let mut held = Held::new("all clients start in 10 s, and 35 s after that");
     let count = |sent| start.counted.all(sent) as f64;
     let (commands, subscriptions) = model.connections();
-    held.add("connections for commands", model.clients() * commands, count(Sent::Time));
+    let refreshed = start.seconds - model.plan.renewal().as_secs_f64() / 2.0;
+    let dials = model.clients() * commands + model.seeds() * refreshed;
+    held.add("connections for commands", dials, count(Sent::Time));
     let links = count(Sent::Dial) - count(Sent::Time);
     held.add("connections for subscriptions", model.clients() * subscriptions, links);
-    held.add("slot maps", model.clients() * SAMPLE, count(Sent::Map));
-    held.add(
-        "the same of the server that is queried most",
-        model.clients(),
-        start.counted.most(Sent::Map) as f64,
-    );
-    held.note("dials of that server", start.counted.most(Sent::Dial) as f64);
+    let maps = model.clients() * SAMPLE + model.maps() * refreshed;
+    held.add("slot maps", maps, count(Sent::Map));
+    held.note("dials of the server that is dialled most", start.counted.most(Sent::Dial) as f64);
     held.note("dials of the mean master", count(Sent::Dial) / model.masters());
     held.note("NOSCRIPT", count(Sent::NoScript));
     held.0
@@ -178,17 +176,17 @@ fn at_rest(model: &Model<'_>, steady: &Phase) -> Table {
     held.add("claims", model.hand_overs(), steady.rate(Sent::Claim));
     held.add("polls", model.polls(), steady.rate(Sent::Wait) - steady.rate(Sent::HandOver));
     held.add("slot maps", model.maps(), steady.rate(Sent::Map));
-    held.add("probes of subscriptions, at most", model.probes(), steady.rate(Sent::Subscribe));
+    held.add("probes of subscriptions", model.probes(), steady.rate(Sent::Subscribe));
     held.add(
         "MOVED, ASK, errors",
         0.0,
         [Sent::Moved, Sent::Ask, Sent::Error].map(|sent| steady.rate(sent)).iter().sum(),
     );
-    held.note("dials", steady.rate(Sent::Dial));
+    held.add("dials of seeds", model.seeds(), steady.rate(Sent::Dial));
     held.0
 }
 
-fn in_failover(model: &Model<'_>, usual: &Phase, failover: &Phase) -> Table {
+fn in_failover(model: &Model<'_>, usual: &Phase, failover: &Phase, crowds: usize) -> Table {
     let mut held = Held::new("beyond the usual, of all clients");
     let outage = OUTAGE.as_secs_f64();
     let beyond = |sent| failover.beyond(usual, sent);
@@ -200,26 +198,27 @@ fn in_failover(model: &Model<'_>, usual: &Phase, failover: &Phase) -> Table {
         model.newcomers(),
         failover.counted.at(successor, Sent::Time) as f64,
     );
-    held.add(
-        "SSUBSCRIBEs there",
-        model.subscriptions_of_failover(),
-        failover.counted.at(successor, Sent::Subscribe) as f64,
-    );
+    // For each of the channels: the query of its connection, the join, and a probe.
+    let asked = 3.0 * (crowds * model.plan.crowd) as f64;
+    let subscribed = failover.counted.at(successor, Sent::Subscribe) as f64;
+    held.add("SSUBSCRIBEs and INFO there", asked, subscribed);
     held.note("NOSCRIPT there", failover.counted.at(successor, Sent::NoScript) as f64);
     held.note("MOVED", beyond(Sent::Moved));
     held.0
 }
 
-fn in_resharding(model: &Model<'_>, usual: &Phase, resharding: &Phase) -> Table {
+fn in_resharding(model: &Model<'_>, usual: &Phase, resharding: &Phase, crowds: usize) -> Table {
     let mut held = Held::new("beyond the usual, of all clients");
     let slots = SLOTS as f64;
     let beyond = |sent| resharding.beyond(usual, sent);
-    let moved = model.moved(slots, resharding.seconds);
-    held.add("MOVED", moved, beyond(Sent::Moved));
-    held.add("slot maps", moved * SAMPLE, beyond(Sent::Map));
-    held.add("SSUBSCRIBEs", model.subscriptions_of_moves(slots), beyond(Sent::Subscribe));
+    let found = model.moved(slots, resharding.seconds);
+    let channels = (crowds * model.plan.crowd) as f64;
+    held.add("MOVED", found.calls, beyond(Sent::Moved));
+    held.add("slot maps", (found.fetches + channels) * SAMPLE, beyond(Sent::Map));
+    held.add("SSUBSCRIBEs and INFO", 2.0 * channels, beyond(Sent::Subscribe));
+    let dials = model.dials_of_moves(slots, found.fetches) + channels;
+    held.add("dials", dials, beyond(Sent::Dial));
     held.note("ASK", beyond(Sent::Ask));
     held.note("NOSCRIPT", beyond(Sent::NoScript));
-    held.note("dials", beyond(Sent::Dial));
     held.0
 }

@@ -256,13 +256,13 @@ pub fn resharding(inputs: &Inputs) -> Table {
         inputs,
         vec![
             line("MOVED of one client", |it| {
-                it.model.moved(MOVED, RESHARDING) / it.model.clients()
+                it.model.moved(MOVED, RESHARDING).calls / it.model.clients()
             }),
             line("slot maps a second of each server", |it| {
-                it.per_server(it.model.moved(MOVED, RESHARDING) * SAMPLE) / RESHARDING
+                it.per_server(it.model.moved(MOVED, RESHARDING).fetches * SAMPLE) / RESHARDING
             }),
             line("of a core for them, %", |it| {
-                let maps = it.model.moved(MOVED, RESHARDING) * SAMPLE;
+                let maps = it.model.moved(MOVED, RESHARDING).fetches * SAMPLE;
                 Costs::share(it.per_server(maps) / RESHARDING, it.map())
             }),
             line("SSUBSCRIBEs of all", |it| it.model.subscriptions_of_moves(MOVED)),

@@ -18,8 +18,9 @@ const RENEWAL_MEAN: f64 = 0.95;
 const REFRESH: f64 = 22.5;
 /// Nodes that are queried for one fetch.
 pub const SAMPLE: f64 = 5.0;
-/// A connection for subscriptions on which nothing came for so long is tried, s.
-const SILENCE: f64 = 10.0;
+/// A connection for subscriptions on which nothing came for 10 s is tried. It is looked at once a
+/// second.
+const SILENCE_AND_LOOK: f64 = 10.5;
 /// From a query for the slot map to the next while a server does not answer, s, in the mean: 0.1
 /// to 0.2.
 const URGENT: f64 = 0.15;
@@ -117,9 +118,19 @@ impl Model<'_> {
         self.tasks()
     }
 
-    /// Of a client whose subscriptions bring something every so often, with silence between.
+    /// A connection for subscriptions is tried after each silence. Its tasks' grants break it.
     pub fn probes(&self) -> f64 {
-        self.clients() * self.connections().1 / SILENCE
+        let links = self.connections().1;
+        let grants = self.plan.crowd as f64 * self.plan.hold.as_secs_f64();
+        let between = grants * links / (self.tasks() / self.clients()).max(links);
+        self.clients() * links * (between / SILENCE_AND_LOOK).floor() / between
+    }
+
+    /// A seed is among the nodes that are queried, also one that was never dialled. In the
+    /// simulation all servers are seeds.
+    pub fn seeds(&self) -> f64 {
+        let servers = 2.0 * self.masters();
+        self.clients() / REFRESH * (1.0 - self.connections().0 / servers)
     }
 
     /// While a master is away: the clients that come to it in that time, by their calls.
@@ -163,19 +174,52 @@ impl Model<'_> {
         self.channels() / self.masters()
     }
 
-    /// Calls that find that their slot has moved. Slots move at a steady pace, and each look at the
-    /// map makes good for all before it, so that the time until a call meets one is that of a
-    /// hazard that grows with time.
-    pub fn moved(&self, slots: f64, length: f64) -> f64 {
-        let calls = (2.0 * self.pairs() + self.renewals() + self.polls()) / self.clients();
-        let pace = slots / length;
-        let until_one = (std::f64::consts::FRAC_PI_2 * 16_384.0 / (calls * pace)).sqrt();
-        // The fetches with nothing wrong make good as well.
-        self.clients() * length / (until_one + 0.0 * REFRESH)
+    /// Slots move at a steady pace, and each fetch of the map makes good for all before it. So the
+    /// share of the slots that a client is wrong about grows with the age of its map, until a call
+    /// meets one of them. The renewals of one client come together: one fetch is for them all. The
+    /// release that follows a take, and the next poll, meet none.
+    pub fn moved(&self, slots: f64, length: f64) -> Moved {
+        const STEP: f64 = 0.01;
+        let one = |all: f64| all / self.clients();
+        let (single, held) = (one(self.pairs() + self.hand_overs()), self.plan.held as f64);
+        let rounds = one(self.renewals()) / held.max(1.0);
+        let (mut fresh, mut age, mut calls) = (1.0, 0.0, 0.0);
+        let (mut mean, mut square) = (0.0, 0.0);
+        while fresh > 1e-6 {
+            let wrong = (slots / length * age / 16_384.0).min(1.0);
+            let met = single * wrong + rounds * (1.0 - (1.0 - wrong).powf(held));
+            calls += fresh * STEP * (single + rounds * held) * wrong;
+            // A fetch with nothing wrong makes good as well.
+            let lost = fresh * (1.0 - (-(met + 1.0 / REFRESH) * STEP).exp());
+            mean += fresh * STEP;
+            square += 2.0 * age * fresh * STEP;
+            (fresh, age) = (fresh - lost, age + STEP);
+        }
+        // The first map is new when the first slot moves: that counts where few fetches follow.
+        let ends = length / mean + (square / mean / mean - 2.0) / 2.0;
+        let fetches = self.clients() * (ends - length / REFRESH).max(0.0);
+        Moved { calls: self.clients() * calls * ends.max(0.0), fetches }
+    }
+
+    /// A lock that has moved brings its client to another master, which it may not be connected
+    /// to; and each fetch of the map to a seed.
+    pub fn dials_of_moves(&self, slots: f64, fetches: f64) -> f64 {
+        let connected = self.connections().0;
+        let locks = self.clients() * self.locks_of_one() * slots / 16_384.0;
+        locks * (1.0 - connected / self.masters()).max(0.0)
+            + fetches * (1.0 - connected / self.masters() / 2.0)
     }
 
     /// Each channel of a slot that moves is subscribed anew.
     pub fn subscriptions_of_moves(&self, slots: f64) -> f64 {
         self.channels() * slots / 16_384.0
     }
+}
+
+/// What clients find of slots that move.
+pub struct Moved {
+    /// Calls that are answered by MOVED.
+    pub calls: f64,
+    /// Fetches of the slot map for these, each from several nodes.
+    pub fetches: f64,
 }

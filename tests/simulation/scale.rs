@@ -14,6 +14,11 @@ const CROWDS: u64 = 20;
 const CROWD: u64 = 5;
 /// Nodes that are queried for one fetch of the slot map.
 const SAMPLE: u64 = 5;
+/// Locks that a client has: held, taken in pairs, and shared.
+const LOCKS: u64 = HELD + NAMES + CROWDS * CROWD / CLIENTS;
+const NAMES: u64 = 10;
+/// Scripts that the fleet uses.
+const SCRIPTS: u64 = 3;
 const LENGTH: Duration = Duration::from_secs(30);
 
 fn plan() -> Plan {
@@ -23,7 +28,7 @@ fn plan() -> Plan {
         clients: CLIENTS as usize,
         held: HELD as usize,
         pairs: 0.5,
-        names: 10,
+        names: NAMES as usize,
         crowds: CROWDS as usize,
         crowd: CROWD as usize,
         hold: Duration::from_secs(2),
@@ -64,25 +69,31 @@ fn a_fleet_sends_no_more_than_the_model_says() {
         simulation.order_failover(0).await;
         let (failover, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
-        println!("{renewals} {maps}");
-        for it in [Sent::Map, Sent::Subscribe, Sent::NoScript, Sent::Moved, Sent::Error, Sent::Dial]
-        {
-            println!("{it:?} {} {}", usual.all(it), failover.all(it));
-        }
+        assert_bounded(&failover, LENGTH);
+        // One caller of a client brings the text of a script, and the others wait.
+        let unknown = failover.all(Sent::NoScript);
+        assert!((1..=CLIENTS * SCRIPTS).contains(&unknown), "{unknown}");
 
-        simulation.reshard(1_638).await;
+        let (length, _) = simulation.reshard(1_638).await;
         let (moves, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
-        for it in [
-            Sent::Map,
-            Sent::Subscribe,
-            Sent::NoScript,
-            Sent::Moved,
-            Sent::Ask,
-            Sent::Error,
-            Sent::Dial,
-        ] {
-            println!("{it:?} {}", moves.all(it));
-        }
+        assert_bounded(&moves, length + LENGTH);
+        // Each lock moves once, with a tenth of the slots.
+        let moved = moves.all(Sent::Moved);
+        assert!((1..=CLIENTS * LOCKS / 5).contains(&moved), "{moved}");
     });
+}
+
+/// The slot map is fetched every 15 s at most, and once for each call and each subscription that
+/// finds a slot moved. Each subscription is made anew at most once, with one query, and tried after
+/// each 10 s of silence.
+fn assert_bounded(sent: &Counted, length: Duration) {
+    let rounds = |seconds: u64| length.as_secs() / seconds + 1;
+    let channels = CROWDS * CROWD;
+    let found = sent.all(Sent::Moved) + channels;
+    let maps = sent.all(Sent::Map);
+    assert!(maps <= (CLIENTS * rounds(15) + found) * SAMPLE, "{maps} maps, {found} found");
+    let subscribed = sent.all(Sent::Subscribe);
+    assert!(subscribed <= channels * (2 + rounds(10)), "{subscribed}");
+    assert_eq!(sent.all(Sent::Error), 0);
 }

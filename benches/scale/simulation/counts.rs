@@ -132,7 +132,7 @@ impl Counter {
 }
 
 /// What the keys of locks begin with.
-const PREFIX: &str = "rwlease:";
+pub const PREFIX: &str = "rwlease:";
 
 impl Watcher for Counter {
     fn served(&mut self, served: &Served<'_>) {

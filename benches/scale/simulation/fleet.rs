@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::embedded::{Host, Network};
-use rwlease::{Locks, Result, WriteGuard};
+use rwlease::{Locks, Result, Slot, WriteGuard};
 
 use super::book::Book;
+use super::counts::PREFIX;
 use super::plan::Plan;
 
 /// How long a lock is held that nobody else wants.
@@ -16,6 +17,7 @@ const SHORT: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(100);
 
 pub struct Fleet {
+    crowds: usize,
     guards: Guards,
 }
 
@@ -40,7 +42,12 @@ impl Fleet {
             let host = network.host(number, Duration::ZERO, 0);
             tokio::spawn(begin(number, plan.clone(), host, book.clone(), guards.clone()));
         }
-        Fleet { guards }
+        Fleet { crowds: plan.crowds, guards }
+    }
+
+    /// The slots of the locks that many want.
+    pub fn crowds(&self) -> impl Iterator<Item = Slot> {
+        (0..self.crowds).map(|crowd| Slot::of(format!("{PREFIX}{}", crowd_name(crowd))))
     }
 
     pub fn held(&self) -> usize {
@@ -66,7 +73,7 @@ async fn begin(number: usize, plan: Arc<Plan>, host: Host, book: Book, guards: G
     // Tasks are dealt out to the clients in turn.
     let tasks = client.plan.crowds * client.plan.crowd;
     for task in (number..tasks).step_by(client.plan.clients) {
-        tokio::spawn(client.clone().crowded(task % client.plan.crowds));
+        tokio::spawn(client.clone().crowded(task / client.plan.crowd));
     }
 }
 
@@ -91,7 +98,7 @@ impl Client {
 
     /// Waits for a lock that many want, has it for a while, and waits again.
     async fn crowded(self, crowd: usize) {
-        let lock = self.locks.rwlock(format!("c{crowd}")).unwrap();
+        let lock = self.locks.rwlock(crowd_name(crowd)).unwrap();
         loop {
             let since = self.host.now();
             let Ok(guard) = lock.write().await else {
@@ -112,4 +119,8 @@ impl Client {
             self.book.failed();
         }
     }
+}
+
+fn crowd_name(crowd: usize) -> String {
+    format!("c{crowd}")
 }

@@ -85,6 +85,12 @@ impl Simulation {
         }
     }
 
+    /// How many locks with a crowd a master serves.
+    pub fn crowds_at(&self, master: usize) -> usize {
+        let faults = self.faults();
+        self.fleet.crowds().filter(|slot| faults.master_of(*slot) == master).count()
+    }
+
     /// A replica takes the place of a master, which has lost nothing.
     pub async fn order_failover(&self, master: usize) {
         self.faults().promote(master, 0).expect("it has a replica");
@@ -98,29 +104,27 @@ impl Simulation {
     }
 
     /// Moves so many slots, one after another: of each master its first ones, to the next master.
-    /// Tells how long it took.
-    pub async fn reshard(&self, slots: usize) -> Duration {
+    /// Tells how long it took, and how many locks with a crowd have moved.
+    pub async fn reshard(&self, slots: usize) -> (Duration, usize) {
         let faults = self.faults();
-        let masters: Vec<usize> = {
-            let mut masters: Vec<usize> = all_slots().map(|slot| faults.master_of(slot)).collect();
-            masters.dedup();
-            masters
-        };
-        let began = self.engine.now();
-        for (at, &from) in masters.iter().enumerate() {
-            let to = masters[(at + 1) % masters.len()];
-            let share = (slots * (at + 1) / masters.len()) - (slots * at / masters.len());
-            let own: Vec<Slot> =
-                all_slots().filter(|slot| faults.master_of(*slot) == from).take(share).collect();
-            for slot in own {
-                assert!(faults.begin_move(slot, to));
+        let owners: Vec<(Slot, usize)> =
+            all_slots().map(|slot| (slot, faults.master_of(slot))).collect();
+        let shares: Vec<&[(Slot, usize)]> =
+            owners.chunk_by(|left, right| left.1 == right.1).collect();
+        let (began, mut crowds) = (self.engine.now(), 0);
+        for (at, share) in shares.iter().enumerate() {
+            let (_, to) = shares[(at + 1) % shares.len()][0];
+            let count = slots * (at + 1) / shares.len() - slots * at / shares.len();
+            for (slot, _) in &share[..count] {
+                assert!(faults.begin_move(*slot, to));
                 self.run(OPEN).await;
-                while faults.move_key(slot) {}
+                while faults.move_key(*slot) {}
                 self.run(OPEN).await;
-                assert!(faults.finish_move(slot));
+                assert!(faults.finish_move(*slot));
+                crowds += self.fleet.crowds().filter(|crowd| crowd == slot).count();
             }
         }
-        self.engine.now() - began
+        (self.engine.now() - began, crowds)
     }
 
     fn faults(&self) -> Faults {
