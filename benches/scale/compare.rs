@@ -14,7 +14,7 @@ const AFTER: Duration = Duration::from_secs(20);
 /// A tenth.
 const SLOTS: usize = 1_638;
 
-/// Counts are compared by ratios from here to its inverse.
+/// What came of a simulation, beside the model.
 pub struct Comparison {
     pub tables: Vec<(&'static str, Table)>,
     pub outcome: Table,
@@ -54,14 +54,14 @@ async fn run(plan: &Plan) -> Comparison {
 
     let held = plan.clients * plan.held;
     let facts = format!(
-        "{} clients on {} masters with a replica each, {} locks held all the time: {} are held at the end. \
-         It took {:.0} s and {:.1} GB: {} KB a client.",
+        "- {} clients on {} masters with a replica each\n\
+         - {} locks held all the time: {} are held at the end\n\
+         - it took {:.0} s, and {} KB of memory a client",
         grouped(plan.clients as f64),
         plan.masters,
         grouped(held as f64),
         grouped(simulation.held() as f64),
         began.elapsed().as_secs_f64(),
-        resident() / 1e9,
         grouped(resident() / plan.clients as f64 / 1e3),
     );
     let mut outcome = Table::new(&[

@@ -140,8 +140,8 @@ impl Model<'_> {
         self.clients() * (1.0 - (-each * outage).exp())
     }
 
-    /// Queries for the slot map from the death of a master until its replica serves: those who call
-    /// it begin at a random moment.
+    /// Queries for the slot map from the death of a master until its replica serves. The clients
+    /// that call it begin at a random moment.
     pub fn maps_in_outage(&self, outage: f64) -> f64 {
         self.callers(outage) * (outage / 2.0 / URGENT + SAMPLE)
     }
