@@ -36,6 +36,7 @@ mod reentrant;
 mod report;
 mod runs;
 mod sample;
+mod scale;
 mod semaphores;
 mod shrink;
 mod source;

@@ -1,0 +1,93 @@
+//! What locks cost at scale: a model, held against a simulation.
+//!
+//! `cargo bench -p rwlease-bench --bench scale` measures the inputs that no other bench prints,
+//! prints the tables of `docs/scale.md`, and runs the simulation. `-- --publish` takes what it
+//! printed over into that page. `-- --simulate MASTERS CLIENTS` runs a simulation of another size
+//! alone. It exits with 3 if a lease was lost, or two held one lock.
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    unreachable_pub
+)]
+
+mod compare;
+mod costs;
+#[path = "../common/goal.rs"]
+mod goal;
+mod inputs;
+mod measure;
+mod model;
+mod publish;
+mod simulation;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+#[path = "../common/table.rs"]
+mod table;
+
+use std::process::ExitCode;
+
+use compare::Comparison;
+use inputs::Inputs;
+
+const MASTERS: u16 = 100;
+const CLIENTS: usize = 1_000;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let mut sections = Vec::new();
+    if !has("--simulate") {
+        sections.extend(of_the_model());
+    }
+    let mut sizes = arguments.iter().filter_map(|argument| argument.parse::<usize>().ok());
+    let masters = sizes.next().map_or(MASTERS, |masters| masters as u16);
+    let Comparison { tables, outcome, facts, is_safe } =
+        compare::compare(masters, sizes.next().unwrap_or(CLIENTS));
+    sections.push(("the simulation".into(), format!("{facts}\n\n{outcome}")));
+    for (name, table) in tables {
+        sections.push((format!("simulated {name}"), table.to_string()));
+    }
+    for (name, text) in &sections {
+        println!("## {name}\n\n{text}");
+    }
+    if has("--publish") {
+        publish::publish(&sections);
+    }
+    goal::verdict(is_safe)
+}
+
+/// Sections by their names.
+type Sections = Vec<(String, String)>;
+
+fn of_the_model() -> Sections {
+    let mut inputs = Inputs::of_other_benches();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let version = runtime.block_on(measure::measure(&mut inputs));
+    let section = |name: &str, table: table::Table| (name.to_string(), table.to_string());
+    vec![
+        ("inputs".into(), format!("{version}\n\n{}", inputs.table())),
+        section("capacity", costs::capacity(&inputs)),
+        section("steady", costs::steady(&inputs)),
+        section("a client", costs::of_a_client(&inputs)),
+        section("the most clients", costs::most_clients(&inputs)),
+        section("failover", costs::storms(&inputs)),
+        section("resharding", costs::resharding(&inputs)),
+    ]
+}
+
+/// A whole number with a comma before each three digits.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value <= -0.5 { format!("-{text}") } else { text }
+}

@@ -1,0 +1,225 @@
+//! What a fleet costs, by formulas: each says in a line what it rests on.
+//!
+//! The constants are the defaults of the library, and the time on the wire is that of the
+//! simulation. Rates are of the whole cluster, a second.
+
+use super::simulation::Plan;
+
+/// Between two polls of the head of a queue; each place behind it adds as much.
+const POLL: f64 = 0.25;
+/// How long a place in the queue lives without a poll, s: it is polled for at least this often by
+/// three.
+const WAITER_TTL: f64 = 10.0;
+/// A wait until a poll is shorter by a random part, of a tenth in the mean.
+const POLL_MEAN: f64 = 0.9;
+/// The same of a renewal, which is due after a third of the lease.
+const RENEWAL_MEAN: f64 = 0.95;
+/// Between two fetches of the slot map with nothing wrong, s, in the mean: 15 to 30.
+const REFRESH: f64 = 22.5;
+/// Nodes that are queried for one fetch.
+pub const SAMPLE: f64 = 5.0;
+/// A connection for subscriptions on which nothing came for 10 s is tried. It is looked at once a
+/// second.
+const SILENCE_AND_LOOK: f64 = 10.5;
+/// From a query for the slot map to the next while a server does not answer, s, in the mean: 0.1
+/// to 0.2.
+const URGENT: f64 = 0.15;
+/// Back-off of dials: first and longest, s, and what of it is waited for in the mean.
+const DIALS: (f64, f64, f64) = (0.02, 1.0, 0.75);
+/// There and back.
+pub const ROUND_TRIP: f64 = 0.0005;
+/// How long the simulation holds a lock that nobody else wants.
+const SHORT: f64 = 0.005;
+
+/// A fleet, by numbers.
+pub struct Model<'a> {
+    pub plan: &'a Plan,
+}
+
+impl Model<'_> {
+    pub fn masters(&self) -> f64 {
+        f64::from(self.plan.masters)
+    }
+
+    pub fn clients(&self) -> f64 {
+        self.plan.clients as f64
+    }
+
+    /// Tasks in crowds: holders and waiters.
+    fn tasks(&self) -> f64 {
+        (self.plan.crowds * self.plan.crowd) as f64
+    }
+
+    pub fn waiters(&self) -> f64 {
+        self.tasks() - self.plan.crowds as f64
+    }
+
+    pub fn holders(&self) -> f64 {
+        self.clients() * self.plan.held as f64 + self.plan.crowds as f64
+    }
+
+    /// Pairs of locks that nobody else wants: each takes two round trips and the time between.
+    pub fn pairs(&self) -> f64 {
+        match self.plan.pairs {
+            pairs if pairs > 0.0 => self.clients() / (1.0 / pairs + SHORT + 2.0 * ROUND_TRIP),
+            _ => 0.0,
+        }
+    }
+
+    /// Each guard at a third of its lease.
+    pub fn renewals(&self) -> f64 {
+        let interval = self.plan.lease.as_secs_f64() / 3.0 * RENEWAL_MEAN + ROUND_TRIP;
+        self.clients() * self.plan.held as f64 / interval
+    }
+
+    /// A crowd hands over whenever a hold ends; release and push are one round trip.
+    pub fn hand_overs(&self) -> f64 {
+        self.plan.crowds as f64 / (self.plan.hold.as_secs_f64() + ROUND_TRIP)
+    }
+
+    /// Who has released joins the queue again. The others poll, the less often the further back.
+    pub fn polls(&self) -> f64 {
+        let places = self.plan.crowd.saturating_sub(1);
+        let queue: f64 = (1..=places)
+            .map(|place| {
+                let interval = (POLL * place as f64).min(WAITER_TTL / 3.0);
+                1.0 / (interval * POLL_MEAN + ROUND_TRIP)
+            })
+            .sum();
+        self.plan.crowds as f64 * queue
+    }
+
+    /// Queries for the slot map, of all nodes.
+    pub fn maps(&self) -> f64 {
+        self.clients() * SAMPLE / REFRESH
+    }
+
+    /// All of one client's locks.
+    fn locks_of_one(&self) -> f64 {
+        let names = if self.plan.pairs > 0.0 { self.plan.names } else { 0 };
+        (self.plan.held + names) as f64 + self.tasks() / self.clients()
+    }
+
+    /// Masters that so many locks are on, by chance.
+    fn touched(&self, locks: f64) -> f64 {
+        self.masters() * (1.0 - (1.0 - 1.0 / self.masters()).powf(locks))
+    }
+
+    /// Of one client: for commands, and for subscriptions.
+    pub fn connections(&self) -> (f64, f64) {
+        let commands = self.touched(self.locks_of_one());
+        // Those that were queried for the map and serve none of its locks.
+        let others = SAMPLE.min(2.0 * self.masters()) * (1.0 - commands / self.masters());
+        (commands + others, self.touched(self.tasks() / self.clients()))
+    }
+
+    /// One for each client and slot with a waiter.
+    pub fn channels(&self) -> f64 {
+        self.tasks()
+    }
+
+    /// A connection for subscriptions is tried after each silence. Its tasks' grants break it.
+    pub fn probes(&self) -> f64 {
+        let links = self.connections().1;
+        let grants = self.plan.crowd as f64 * self.plan.hold.as_secs_f64();
+        let between = grants * links / (self.tasks() / self.clients()).max(links);
+        self.clients() * links * (between / SILENCE_AND_LOOK).floor() / between
+    }
+
+    /// A seed is among the nodes that are queried, also one that was never dialled. In the
+    /// simulation all servers are seeds.
+    pub fn seeds(&self) -> f64 {
+        let servers = 2.0 * self.masters();
+        self.clients() / REFRESH * (1.0 - self.connections().0 / servers)
+    }
+
+    /// While a master is away: the clients that come to it in that time, by their calls.
+    fn callers(&self, outage: f64) -> f64 {
+        let calls = 2.0 * self.pairs() + self.renewals() + self.polls();
+        let each = calls / self.clients() / self.masters();
+        self.clients() * (1.0 - (-each * outage).exp())
+    }
+
+    /// Queries for the slot map from the death of a master until its replica serves. The clients
+    /// that call it begin at a random moment.
+    pub fn maps_in_outage(&self, outage: f64) -> f64 {
+        self.callers(outage) * (outage / 2.0 / URGENT + SAMPLE)
+    }
+
+    /// Clients that connect to the new master, sooner or later.
+    pub fn newcomers(&self) -> f64 {
+        self.clients() * self.touched(self.locks_of_one()) / self.masters()
+    }
+
+    /// Dials to the master that is away, and then to its successor.
+    pub fn dials_of_failover(&self, outage: f64) -> f64 {
+        let attempts = |until: f64| {
+            let (first, most, mean) = DIALS;
+            let (mut at, mut pause, mut count) = (0.0, first, 0.0);
+            while at < until {
+                count += 1.0;
+                at += pause * mean;
+                pause = (2.0 * pause).min(most);
+            }
+            count
+        };
+        let links = self.tasks() / self.masters();
+        self.callers(outage) * attempts(outage / 2.0)
+            + links * (attempts(outage) + 1.0)
+            + self.newcomers()
+    }
+
+    /// Subscriptions that are made anew when a master is replaced.
+    pub fn subscriptions_of_failover(&self) -> f64 {
+        self.channels() / self.masters()
+    }
+
+    /// Slots move at a steady pace, and each fetch of the map makes good for all before it. So the
+    /// share of the slots that a client is wrong about grows with the age of its map, until a call
+    /// meets one of them. The renewals of one client come together: one fetch is for them all. The
+    /// release that follows a take, and the next poll, meet none.
+    pub fn moved(&self, slots: f64, length: f64) -> Moved {
+        const STEP: f64 = 0.01;
+        let one = |all: f64| all / self.clients();
+        let (single, held) = (one(self.pairs() + self.hand_overs()), self.plan.held as f64);
+        let rounds = one(self.renewals()) / held.max(1.0);
+        let (mut fresh, mut age, mut calls) = (1.0, 0.0, 0.0);
+        let (mut mean, mut square) = (0.0, 0.0);
+        while fresh > 1e-6 {
+            let wrong = (slots / length * age / 16_384.0).min(1.0);
+            let met = single * wrong + rounds * (1.0 - (1.0 - wrong).powf(held));
+            calls += fresh * STEP * (single + rounds * held) * wrong;
+            // A fetch with nothing wrong makes good as well.
+            let lost = fresh * (1.0 - (-(met + 1.0 / REFRESH) * STEP).exp());
+            mean += fresh * STEP;
+            square += 2.0 * age * fresh * STEP;
+            (fresh, age) = (fresh - lost, age + STEP);
+        }
+        // The first map is new when the first slot moves: that counts where few fetches follow.
+        let ends = length / mean + (square / mean / mean - 2.0) / 2.0;
+        let fetches = self.clients() * (ends - length / REFRESH).max(0.0);
+        Moved { calls: self.clients() * calls * ends.max(0.0), fetches }
+    }
+
+    /// A lock that has moved brings its client to another master, which it may not be connected
+    /// to; and each fetch of the map to a seed.
+    pub fn dials_of_moves(&self, slots: f64, fetches: f64) -> f64 {
+        let connected = self.connections().0;
+        let locks = self.clients() * self.locks_of_one() * slots / 16_384.0;
+        locks * (1.0 - connected / self.masters()).max(0.0)
+            + fetches * (1.0 - connected / self.masters() / 2.0)
+    }
+
+    /// Each channel of a slot that moves is subscribed anew.
+    pub fn subscriptions_of_moves(&self, slots: f64) -> f64 {
+        self.channels() * slots / 16_384.0
+    }
+}
+
+/// What clients find of slots that move.
+pub struct Moved {
+    /// Calls that are answered by MOVED.
+    pub calls: f64,
+    /// Fetches of the slot map for these, each from several nodes.
+    pub fetches: f64,
+}

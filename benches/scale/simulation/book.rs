@@ -1,0 +1,76 @@
+//! Who holds which of the locks that many want, and how long they have waited.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rwlease::Lease;
+
+/// A clone is the same book.
+#[derive(Clone)]
+pub struct Book(Arc<Mutex<Entries>>);
+
+struct Entries {
+    holders: Vec<Option<Lease>>,
+    outcome: Outcome,
+}
+
+/// What came of the locks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Two believed at the same time that they hold one lock.
+    pub overlaps: u64,
+    /// Leases that their holders were told are lost.
+    pub lost: u64,
+    /// Requests and releases that failed.
+    pub failed: u64,
+    /// Pairs of locks that nobody else wants.
+    pub pairs: u64,
+    /// The longest wait for such a lock.
+    pub longest: Duration,
+    /// Grants of locks that many want.
+    pub grants: u64,
+    /// The longest wait in a crowd.
+    pub longest_in_crowd: Duration,
+}
+
+impl Book {
+    pub fn new(crowds: usize) -> Book {
+        let holders = (0..crowds).map(|_| None).collect();
+        Book(Arc::new(Mutex::new(Entries { holders, outcome: Outcome::default() })))
+    }
+
+    pub fn enters(&self, crowd: usize, lease: &Lease, waited: Duration) {
+        let mut entries = self.0.lock().unwrap();
+        let before = entries.holders[crowd].replace(lease.clone());
+        let overlaps = before.is_some_and(|before| before.is_held() && lease.is_held());
+        let outcome = &mut entries.outcome;
+        outcome.overlaps += u64::from(overlaps);
+        outcome.grants += 1;
+        outcome.longest_in_crowd = outcome.longest_in_crowd.max(waited);
+    }
+
+    pub fn leaves(&self, crowd: usize, lease: &Lease) {
+        let holder = &mut self.0.lock().unwrap().holders[crowd];
+        if holder.as_ref().is_some_and(|holder| holder.id() == lease.id()) {
+            *holder = None;
+        }
+    }
+
+    pub fn took(&self, waited: Duration) {
+        let outcome = &mut self.0.lock().unwrap().outcome;
+        outcome.pairs += 1;
+        outcome.longest = outcome.longest.max(waited);
+    }
+
+    pub fn lost(&self) {
+        self.0.lock().unwrap().outcome.lost += 1;
+    }
+
+    pub fn failed(&self) {
+        self.0.lock().unwrap().outcome.failed += 1;
+    }
+
+    pub fn take(&self) -> Outcome {
+        std::mem::take(&mut self.0.lock().unwrap().outcome)
+    }
+}

@@ -1,0 +1,155 @@
+//! A fleet: real clients on the embedded servers, under simulated time, which is moved by hand.
+//!
+//! `tests/simulation/scale.rs` runs a small one.
+
+// The bench and the test compile this as a module of their own, and need only a part of it each.
+#![allow(dead_code, unused_imports)]
+
+mod book;
+mod counts;
+mod fleet;
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rwlease::Slot;
+use rwlease::embedded::{Engine, Faults, Network, Served};
+
+use book::Book;
+use counts::{Counter, Wire};
+use fleet::Fleet;
+
+pub use book::Outcome;
+pub use counts::{Counted, Sent};
+pub use plan::Plan;
+
+/// Time moves by multiples of this, so that what happens at about the same time is one step.
+const GRAIN: Duration = Duration::from_micros(250);
+
+/// A slot is open for this long before its keys move, and for as long after that.
+const OPEN: Duration = Duration::from_millis(7);
+
+/// After the last client has come, until its fleet is taken to have started.
+pub const CALM: Duration = Duration::from_secs(5);
+
+pub struct Simulation {
+    engine: Engine,
+    counter: Counter,
+    book: Book,
+    fleet: Fleet,
+}
+
+impl Simulation {
+    /// Connects all clients, and has them take what they hold, spread over one renewal interval.
+    pub async fn start(plan: &Plan) -> Simulation {
+        fastrand::seed(plan.seed);
+        let engine = Engine::builder().masters(plan.masters).replicas(1).manual_time().build();
+        let counter = Counter::new(2 * usize::from(plan.masters));
+        engine.watch(counter.clone());
+        let network = Network::new(&engine, Arc::new(Wire(counter.clone())));
+        let book = Book::new(plan.crowds);
+        let fleet = Fleet::start(plan, &network, &book);
+        let simulation = Simulation { engine, counter, book, fleet };
+        simulation.run(plan.renewal() + CALM).await;
+        simulation
+    }
+
+    /// What was sent since this was last called.
+    pub fn take_counts(&self) -> Counted {
+        self.counter.take()
+    }
+
+    /// What came of the locks since this was last called.
+    pub fn take_outcome(&self) -> Outcome {
+        self.book.take()
+    }
+
+    /// How many of the locks that are held all the time are held now.
+    pub fn held(&self) -> usize {
+        self.fleet.held()
+    }
+
+    /// Lets time pass.
+    pub async fn run(&self, length: Duration) {
+        let until = self.engine.now() + length;
+        loop {
+            settle().await;
+            let now = self.engine.now();
+            if now >= until {
+                return;
+            }
+            let next = self.engine.until_next_wake().unwrap_or(length).min(until - now);
+            let grains = next.as_nanos().div_ceil(GRAIN.as_nanos()).max(1) as u32;
+            self.engine.advance(GRAIN * grains);
+        }
+    }
+
+    /// How many locks with a crowd a master serves.
+    pub fn crowds_at(&self, master: usize) -> usize {
+        let faults = self.faults();
+        self.fleet.crowds().filter(|slot| faults.master_of(*slot) == master).count()
+    }
+
+    /// A replica takes the place of a master, which has lost nothing.
+    pub async fn order_failover(&self, master: usize) {
+        self.faults().promote(master, 0).expect("it has a replica");
+    }
+
+    /// A master dies, and after a while its replica takes its place.
+    pub async fn kill(&self, master: usize, outage: Duration) {
+        self.faults().stop(master);
+        self.run(outage).await;
+        self.faults().promote(master, 0).expect("it has a replica");
+    }
+
+    /// Moves so many slots, one after another: of each master its first ones, to the next master.
+    /// Tells how long it took, and how many locks with a crowd have moved.
+    pub async fn reshard(&self, slots: usize) -> (Duration, usize) {
+        let faults = self.faults();
+        let owners: Vec<(Slot, usize)> =
+            all_slots().map(|slot| (slot, faults.master_of(slot))).collect();
+        let shares: Vec<&[(Slot, usize)]> =
+            owners.chunk_by(|left, right| left.1 == right.1).collect();
+        let (began, mut crowds) = (self.engine.now(), 0);
+        for (at, share) in shares.iter().enumerate() {
+            let (_, to) = shares[(at + 1) % shares.len()][0];
+            let count = slots * (at + 1) / shares.len() - slots * at / shares.len();
+            for (slot, _) in &share[..count] {
+                assert!(faults.begin_move(*slot, to));
+                self.run(OPEN).await;
+                while faults.move_key(*slot) {}
+                self.run(OPEN).await;
+                assert!(faults.finish_move(*slot));
+                crowds += self.fleet.crowds().filter(|crowd| crowd == slot).count();
+            }
+        }
+        (self.engine.now() - began, crowds)
+    }
+
+    fn faults(&self) -> Faults {
+        self.engine.faults()
+    }
+}
+
+impl Drop for Simulation {
+    /// Else the engine and what watches it would keep each other.
+    fn drop(&mut self) {
+        self.engine.watch(|_: &Served<'_>| {});
+    }
+}
+
+/// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses,
+/// moves only then.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+fn all_slots() -> impl Iterator<Item = Slot> {
+    (0..16_384).filter_map(Slot::new)
+}
+
+/// A runtime whose time stands still, for one simulation.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}

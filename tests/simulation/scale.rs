@@ -1,0 +1,99 @@
+//! A small fleet of the bench `scale`: what its clients send is bounded by the model of
+//! `docs/scale.md`, also in an ordered failover and while slots move.
+
+#[path = "../../benches/scale/simulation/mod.rs"]
+mod simulation;
+
+use std::time::Duration;
+
+use simulation::{Counted, Outcome, Plan, Sent, Simulation};
+
+const CLIENTS: u64 = 50;
+const HELD: u64 = 8;
+const CROWDS: u64 = 20;
+const CROWD: u64 = 5;
+/// Nodes that are queried for one fetch of the slot map.
+const SAMPLE: u64 = 5;
+/// Locks that a client has: held, taken in pairs, and shared.
+const LOCKS: u64 = HELD + NAMES + CROWDS * CROWD / CLIENTS;
+const NAMES: u64 = 10;
+/// Scripts that the fleet uses.
+const SCRIPTS: u64 = 3;
+const LENGTH: Duration = Duration::from_secs(30);
+
+fn plan() -> Plan {
+    Plan {
+        seed: 23,
+        masters: 10,
+        clients: CLIENTS as usize,
+        held: HELD as usize,
+        pairs: 0.5,
+        names: NAMES as usize,
+        crowds: CROWDS as usize,
+        crowd: CROWD as usize,
+        hold: Duration::from_secs(2),
+        lease: Duration::from_secs(30),
+    }
+}
+
+/// Lets time pass, and tells what was sent and what came of it.
+async fn pass(simulation: &Simulation, length: Duration) -> (Counted, Outcome) {
+    simulation.run(length).await;
+    (simulation.take_counts(), simulation.take_outcome())
+}
+
+fn assert_safe(simulation: &Simulation, outcome: &Outcome) {
+    assert_eq!((outcome.overlaps, outcome.lost, outcome.failed), (0, 0, 0), "{outcome:?}");
+    assert_eq!(simulation.held() as u64, CLIENTS * HELD);
+}
+
+#[test]
+fn a_fleet_sends_no_more_than_the_model_says() {
+    simulation::runtime().block_on(async {
+        let simulation = Simulation::start(&plan()).await;
+        let started = pass(&simulation, LENGTH).await.0;
+        // Each client has a connection to each server at most, and one more for subscriptions to
+        // each master.
+        assert!(started.all(Sent::Time) <= CLIENTS * 20, "{}", started.all(Sent::Time));
+
+        let (usual, outcome) = pass(&simulation, LENGTH).await;
+        assert_safe(&simulation, &outcome);
+        // A third of a lease of 30 s, less at most a tenth of it.
+        let renewals = usual.all(Sent::Renew);
+        assert!((CLIENTS * HELD * 3..=CLIENTS * HELD * 4).contains(&renewals), "{renewals}");
+        // Every 15 to 30 s.
+        let maps = usual.all(Sent::Map);
+        assert!((CLIENTS * SAMPLE..=CLIENTS * SAMPLE * 2).contains(&maps), "{maps}");
+        assert_eq!([Sent::Moved, Sent::Ask, Sent::Error].map(|it| usual.all(it)), [0; 3]);
+
+        simulation.order_failover(0).await;
+        let (failover, outcome) = pass(&simulation, LENGTH).await;
+        assert_safe(&simulation, &outcome);
+        assert_bounded(&failover, LENGTH);
+        // One caller of a client brings the text of a script, and the others wait.
+        let unknown = failover.all(Sent::NoScript);
+        assert!((1..=CLIENTS * SCRIPTS).contains(&unknown), "{unknown}");
+
+        let (length, _) = simulation.reshard(1_638).await;
+        let (moves, outcome) = pass(&simulation, LENGTH).await;
+        assert_safe(&simulation, &outcome);
+        assert_bounded(&moves, length + LENGTH);
+        // Each lock moves once, with a tenth of the slots.
+        let moved = moves.all(Sent::Moved);
+        assert!((1..=CLIENTS * LOCKS / 5).contains(&moved), "{moved}");
+    });
+}
+
+/// The slot map is fetched every 15 s at most, and once for each call and each subscription that
+/// finds a slot moved. Each subscription is made anew at most once, with one query, and tried after
+/// each 10 s of silence.
+fn assert_bounded(sent: &Counted, length: Duration) {
+    let rounds = |seconds: u64| length.as_secs() / seconds + 1;
+    let channels = CROWDS * CROWD;
+    let found = sent.all(Sent::Moved) + channels;
+    let maps = sent.all(Sent::Map);
+    assert!(maps <= (CLIENTS * rounds(15) + found) * SAMPLE, "{maps} maps, {found} found");
+    let subscribed = sent.all(Sent::Subscribe);
+    assert!(subscribed <= channels * (2 + rounds(10)), "{subscribed}");
+    assert_eq!(sent.all(Sent::Error), 0);
+}
