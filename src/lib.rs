@@ -136,6 +136,22 @@ pub use slot::{CrossSlot, Slot, assert_same_slot};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/quick-start.md")]
+struct QuickStart;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/caching.md")]
+struct Caching;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/leading.md")]
+struct Leading;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/handing-on.md")]
+struct HandingOn;
+
 #[cfg(all(doctest, feature = "legacy"))]
 #[doc = include_str!("../docs/migrating.md")]
 struct Migrating;

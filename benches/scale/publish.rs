@@ -1,4 +1,4 @@
-//! Takes what was printed over into the page, as `scripts/publish-bench` does for another one.
+//! Takes what was printed over into the page, as `scripts/publish` does for the others.
 
 use std::fs;
 

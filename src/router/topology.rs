@@ -373,7 +373,8 @@ impl Topology {
         let begins = self.membership.known().kind == Kind::Nothing;
         if let (true, Told::Cluster { map, .. }) = (begins, &view.told) {
             let unseen = |node: &&Address| !self.seeds.contains(node);
-            let named = map.nodes().iter().filter(unseen).cloned();
+            let mut named: Vec<_> = map.nodes().iter().filter(unseen).cloned().collect();
+            fastrand::shuffle(&mut named);
             survey.candidates.extend(named);
         }
         survey.views.push(view);
@@ -477,7 +478,12 @@ impl Topology {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
         match known.kind {
-            Kind::Nothing => return self.seeds.clone(),
+            // All clients of a fleet have the same seeds: the first one is not to meet them all.
+            Kind::Nothing => {
+                let mut seeds = self.seeds.clone();
+                fastrand::shuffle(&mut seeds);
+                return seeds;
+            }
             Kind::Single(_) => return nodes,
             Kind::Cluster => {}
         }
