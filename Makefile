@@ -9,9 +9,10 @@ REDIS_6 := target/servers/redis-6.2
 REDIS_8 := target/servers/redis-8.2
 # What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
 VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
-# How many tests of a program run at a time: most of them wait most of the time. The servers that they start have a bound
-# of their own, in tests/support/turn.rs.
-# A suite of the command goes with one of the library: alone, it has all built again, with fewer features.
+# How many tests of a program run at a time: most of them wait most of the time.
+# tests/support/turn.rs limits the servers that they start.
+# A suite of the command goes with one of the library: alone, it has all built again, with fewer
+# features.
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
