@@ -1,11 +1,14 @@
 //! An answer that is waited for.
 
+#[cfg(feature = "native")]
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
+#[cfg(feature = "native")]
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+#[cfg(feature = "native")]
 use tokio::sync::oneshot;
 
 use crate::node::{NodeError, NodeFuture};
@@ -14,6 +17,7 @@ use crate::node::{NodeError, NodeFuture};
 /// caller has gone.
 pub(crate) enum Answering<T> {
     /// A task of the connection tells it. This takes no box, and no future of the backend's own.
+    #[cfg(feature = "native")]
     Told {
         told: oneshot::Receiver<Result<T, NodeError>>,
         _kept: Kept,
@@ -22,6 +26,7 @@ pub(crate) enum Answering<T> {
 }
 
 /// What the answer needs, and is kept until it has come: the connection.
+#[cfg(feature = "native")]
 pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 impl<T> Future for Answering<T> {
@@ -29,6 +34,7 @@ impl<T> Future for Answering<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
+            #[cfg(feature = "native")]
             Answering::Told { told, .. } => Pin::new(told).poll(context).map(|told| {
                 told.unwrap_or_else(|_| {
                     let gone = NodeError::unsent("the connection is gone");
