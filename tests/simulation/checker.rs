@@ -404,7 +404,7 @@ impl Rules {
     }
 
     fn check_tokens(&mut self, step: &Step<'_>) {
-        // A semaphore whose life is over is made anew by `set_limit` without a token: the next one is
+        // `set_limit` makes a semaphore whose life is over anew, without a token: the next one is
         // of the clock, and greater.
         let lives = |before: &&Hash| before.expires.is_none_or(|expires| expires > step.now);
         if let Some(before) = step.before.filter(lives)
