@@ -129,8 +129,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "release.lua",
-            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 31) }",
-            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 15) .. '0000000000000001' }",
+            "local free = '2F' .. sub(line, 3, 31)",
+            "local free = '2F' .. sub(line, 3, 15) .. '0000000000000001'",
         ],
     ),
     planted(
@@ -145,8 +145,8 @@ const PLANTED: &[Planted] = &[
         REVOKED,
         [
             "renew.lua",
-            "string.sub(line, 46) == caller and flag <= '1' then",
-            "string.sub(line, 46) == caller then",
+            "sub(line, 46) == caller and flag <= '1' then",
+            "sub(line, 46) == caller then",
         ],
     ),
     planted(
@@ -211,7 +211,7 @@ const PLANTED: &[Planted] = &[
         "a release ends all",
         &[W, R, R],
         NONE,
-        ["release.lua", "(end_writing(ARGV[2]) or end_reading(ARGV[2]))", "end_writing(ARGV[2])"],
+        ["release.lua", "(end_writing(caller) or end_reading(caller))", "end_writing(caller)"],
     ),
     planted("a release ends all", &[RU, R], CANCEL, ["release.lua", "    forget(entry)\n", ""]),
     planted(
@@ -292,25 +292,21 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "lib/simple.lua",
-            "string.find(line, '^2F%d+$') and #line == 31 and",
-            "string.find(line, '^2[FRS]%d+') and",
+            "find(line, '^2F%d+$') and #line == 31 and",
+            "find(line, '^2[FRS]%d+') and",
         ],
     ),
     planted(
         "nobody overtakes a writer",
         &[W, R],
         NONE,
-        ["acquire_read.lua", "elseif shape == 'R' and flag <= '1' then", "elseif flag <= '1' then"],
+        ["acquire_read.lua", "if stands and stands ~= 'W' then", "if stands then"],
     ),
     planted(
         "nothing is left behind",
         &[W],
         NONE,
-        [
-            "release.lua",
-            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 31) }",
-            "#ARGV[2] >= 12 then\n      set = { 's', line }",
-        ],
+        ["release.lua", "local free = '2F' .. sub(line, 3, 31)", "local free = line"],
     ),
     planted(
         "marks fall",

@@ -226,6 +226,7 @@ const FILES: &[(&str, &str)] = files![
     "semaphore/inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
+    "lib/time.lua",
     "lib/head.lua",
     "lib/usual.lua",
     "lib/simple.lua",
