@@ -17,6 +17,9 @@ use crate::node::{Command, NodeError};
 /// A buffer that has become larger than this is not kept.
 const KEPT: usize = 64 << 10;
 
+/// The most turns that the writer gives to others before it takes what there is.
+const MOST_TURNS: u32 = 4;
+
 /// A connection, as all share it that have to do with it.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -115,7 +118,7 @@ impl Wire {
             Found::One => {}
             // A task that is woken goes next: without a turn for the others, each caller would have
             // its command written before the next one can put its own in.
-            Found::Several => tokio::task::yield_now().await,
+            Found::Several => self.let_others_put().await,
             Found::End => return false,
         }
         batch.clear();
@@ -123,6 +126,19 @@ impl Wire {
         let mut state = self.lock();
         mem::swap(&mut state.outgoing, batch);
         state.ended.is_none()
+    }
+
+    /// Gives other tasks turns for as long as they put more in, within limits. On several threads
+    /// the callers that were woken together do not all run in one turn.
+    async fn let_others_put(&self) {
+        let mut put = self.lock().put;
+        for _ in 0..MOST_TURNS {
+            tokio::task::yield_now().await;
+            let before = mem::replace(&mut put, self.lock().put);
+            if put == before {
+                return;
+            }
+        }
     }
 
     /// What it means that this was said, in the same order. It is for the caller to pass that on:
