@@ -194,7 +194,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 ///
 /// # Cost
 ///
-/// One round trip. If more than 16 dead readers are in the way of a writer, one more for every 16.
+/// One round trip. If many dead readers are in the way of a writer, one more for every 16 of them.
 ///
 /// # Errors, Cancel safety
 ///
