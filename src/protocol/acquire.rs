@@ -71,7 +71,7 @@ pub(crate) struct Wait {
     pub(crate) window: Duration,
     /// How long the place is kept without a poll.
     pub(crate) waiter_ttl: Duration,
-    /// The ticket that was given before, 0 if none was.
+    /// The ticket from an earlier call, or 0.
     pub(crate) ticket: u64,
     /// The maximum number of waiters in the queue.
     pub(crate) limit: u64,

@@ -26,7 +26,7 @@ pub(crate) enum Raised {
     Done,
     /// The token is this far ahead of the member's clock, and was refused.
     Ahead(Duration),
-    /// The acquisition does not hold there.
+    /// The acquisition does not hold the lock there.
     Lost,
 }
 
