@@ -53,7 +53,7 @@ pub enum ErrorKind {
     CrossSlot,
     /// The lock's queue has reached its limit.
     TooManyWaiters,
-    /// The semaphore has another limit than the caller gave, or than the call needs.
+    /// The semaphore has another limit than the caller gave, or one that is too low for the call.
     /// [`Error::limit`] returns the limit it has.
     LimitMismatch,
 }

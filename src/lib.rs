@@ -66,7 +66,7 @@
 
 // The test support names the crate as its users do.
 #[cfg(test)]
-#[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
+#[allow(unused_extern_crates)] // unused without the backends of real servers
 extern crate self as rwlease;
 
 mod backoff;

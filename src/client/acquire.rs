@@ -41,7 +41,7 @@ pub(crate) async fn take_up(
 ) -> Result<Arc<Acquisition>> {
     let goal = Goal::TakeUp { mode, from, token };
     let taken = reach(client, lock, (goal, mode), options, WaitPolicy::strict_try(until)).await?;
-    taken.ok_or_else(|| lock.with_lock(lost())) // it is never refused as a try is
+    taken.ok_or_else(|| lock.with_lock(lost())) // unlike a try, it is never refused
 }
 
 /// Runs a new acquisition. `None` if it was a try and others hold the lock.

@@ -47,7 +47,7 @@ impl Hold {
         client.on_at(sent, acquisition, Event::Release);
         let held = acquisition.holding(|holding| (holding.ends, holding.is_replaced()));
         let Some((ends, replaced)) = held else {
-            return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
+            return Ok(Released::AlreadyLost); // its client was shut down; the worker releases it
         };
         let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
         let until = sent.after(client.settings.call_timeout);
@@ -65,7 +65,7 @@ impl Hold {
         // more release later.
         client.on_at(received, acquisition, Event::GivenBack(told));
         Ok(match ended {
-            _ if replaced => Released::AlreadyLost, // what was released now is another lease
+            _ if replaced => Released::AlreadyLost, // another lease was released
             Ended::Released if sent < ends => Released::Released,
             Ended::Absent if repeated && is_good => Released::Released,
             Ended::Absent if repeated => Released::Unknown,
@@ -95,7 +95,7 @@ impl Hold {
             Err(error) => Err(error),
         };
         let left = self.0.remaining();
-        client.on(acquisition, Event::Keep); // and so the drop finds nothing to release
+        client.on(acquisition, Event::Keep); // so the drop has nothing to release
         renewed.map(|()| left)
     }
 }

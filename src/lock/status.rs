@@ -125,8 +125,8 @@ impl<'a> StatusQuery<'a> {
     }
 
     /// The page after this one. It shows the lock as it is then, so holders and waiters that came
-    /// or left meanwhile may be missing or appear twice. The list of waiters is empty if the one
-    /// that the page would begin with has left.
+    /// or left meanwhile may be missing or appear twice. If the waiting writer that the page would
+    /// begin with has left, the page shows no waiting writers, and likewise for waiting readers.
     pub fn after(mut self, status: &Status) -> Self {
         self.page = status.next.clone().unwrap_or_else(|| Page::from(status.readers, None, None));
         self

@@ -279,7 +279,7 @@ impl Acquiring {
                 refuse(ErrorKind::TooManyWaiters, &message)
             }
             Acquired::Limit(limit) => Turn::Nothing(Next::Failed(self.off_limit(limit))),
-            Acquired::Stale => Turn::Next(Next::Again), // it came too late
+            Acquired::Stale => Turn::Next(Next::Again), // the call arrived too late
             Acquired::Conflict => refuse(
                 ErrorKind::Conflict,
                 "another reader waits to be upgraded: one of the two must release",

@@ -111,7 +111,7 @@ impl Releasing {
                 if !failure.is_passing() {
                     let error = Error::from(failure);
                     if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) {
-                        fx.over = true; // no lock is left there that it could be released from
+                        fx.over = true; // there is no lock left to release
                         return;
                     }
                     fx.note = Some(Note::ReleaseFailed(error));

@@ -291,7 +291,7 @@ impl Keeper {
             hold.word.only_reads(); // the server has made it a read
         }
         if !hold.has_token_to_read() && !hold.look().may_write() {
-            return Step::Close; // a read gets no more of them
+            return Step::Close; // a read gets no more tokens
         }
         if contact.claimed && !look.is_open() && !(hold.is_used_up() && look.may_write()) {
             hold.word.open();
@@ -338,7 +338,7 @@ impl Keeper {
                 }
             }
             None if head == Some(Mode::Write) && !look.may_write() => {
-                return Step::Close; // there is no upgrade: it asks for a write
+                return Step::Close; // a hold is not upgraded: acquire a write
             }
             None => {
                 if let Some(since) = self.called_back.take() {
@@ -432,7 +432,7 @@ async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
         client.on(&acquisition, Event::GivenBack(told));
     }
     if !acquisition.is_over() {
-        give_back(&client, &acquisition); // what may still arrive, the worker sees to
+        give_back(&client, &acquisition); // the worker handles what may still arrive
     }
 }
 

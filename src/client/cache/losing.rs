@@ -17,7 +17,7 @@ pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
     // If another history of the lock is served by now, the lease may still be there.
     entry.client.on_at(now, &hold.acquisition, Event::Drop);
     let Some((mode, ends)) = held else {
-        return; // by the end of the client
+        return; // the client has ended
     };
     telemetry::lost(&entry.lock, guards > 0);
     if guards > 0 {

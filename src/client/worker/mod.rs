@@ -93,7 +93,7 @@ async fn go_on(client: Arc<Client>, lock: LockKey) {
             .map(|answer| pumped(answer.reply))
         {
             Ok(Ok(Envelope { more: true, .. })) => {}
-            _ => return, // what is still left is found by the head of the queue when it polls
+            _ => return, // the head of the queue finds the rest when it polls
         }
     }
 }

@@ -83,8 +83,8 @@ impl Builder {
         self
     }
 
-    /// How often the head of a queue polls. Each place behind it adds the same time. Default: 250
-    /// ms.
+    /// How often the head of a queue polls. Each place behind it adds the same time. Default:
+    /// 250 ms.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll.interval = interval;
         self

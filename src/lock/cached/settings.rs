@@ -16,8 +16,8 @@ use crate::client::settings::CacheSettings;
 pub struct Cache(pub(crate) CacheSettings);
 
 impl Cache {
-    /// How long after its grant a lease that others want may still serve local requests, 0 to 100
-    /// ms. It matters for contended locks only: a lease without guards is released at once.
+    /// How long after its grant a lease that others want may still serve local requests, 0 to
+    /// 100 ms. It matters for contended locks only: a lease without guards is released at once.
     /// Default: 5 ms, about ten times as long as a handover between two clients takes.
     pub fn min_hold(mut self, time: Duration) -> Self {
         self.0.min_hold = time;
@@ -25,8 +25,8 @@ impl Cache {
     }
 
     /// How long a try waits for a lock that other clients only have cached, up to 10 s. It applies
-    /// to all tries of the client, also those of plain locks. With 0 a try never waits. Default: 50
-    /// ms.
+    /// to all tries of the client, also those of plain locks. With 0, tries do not wait for such
+    /// locks. Default: 50 ms.
     pub fn try_wait(mut self, time: Duration) -> Self {
         self.0.try_wait = time;
         self

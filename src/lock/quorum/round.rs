@@ -116,7 +116,7 @@ impl Round<'_> {
             let nearest = written.refused.iter().min_by_key(|(_, by)| *by);
             let Some(&(place, by)) = nearest.filter(|_| written.refused.len() >= written.count)
             else {
-                break; // too few have said anything
+                break; // too few have answered
             };
             let behind = self.member(&guard.holds[place]);
             for hold in guard.holds.extract_if(.., |hold| hold.0.token() == written.token) {

@@ -141,7 +141,7 @@ impl Semaphore {
             match set {
                 LimitSet::Set => return Ok(None),
                 LimitSet::Other(limit) => return Ok(Some(limit)),
-                LimitSet::Stale => {} // it came too late, by another server's clock
+                LimitSet::Stale => {} // the call arrived too late by another server's clock
             }
         }
         let message = "the slot could not be served in time";
