@@ -35,7 +35,6 @@ fn left(grant: Grant, now: u64) -> Duration {
 /// The client did not see the start of such a lease. There are two limits, of which the earlier one
 /// counts: `bound` says before which moment the server's clock cannot reach the deadline, and the
 /// server read `push_now` before the message arrived.
-/// the two differ, the earlier one counts.
 pub(crate) fn pushed_ends(
     grant: Grant,
     push_now: u64,

@@ -107,9 +107,8 @@ impl Multi {
     /// Takes all of them, or returns `None` if others are in the way.
     ///
     /// Clients that have one of the locks [cached](crate::RwLock::cached) do not count: it waits
-    /// for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by default. One round
-    /// trip in time; one more if a lock is not free.
-    /// not free.
+    /// for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by default. The time
+    /// of one round trip; one more if a lock is not free.
     ///
     /// # Errors, Cancel safety
     ///
@@ -325,8 +324,8 @@ impl MultiGuard {
         any_lost(&self.0).await;
     }
 
-    /// Extends all leases to their requested lengths. Needed only for leases that are not
-    /// [renewed](crate::Renewal) by the client. One round trip in time.
+    /// Extends all leases to their requested lengths, in the time of one round trip. Needed only
+    /// for leases that are not [renewed](crate::Renewal) by the client.
     ///
     /// # Errors, Cancel safety
     ///
@@ -336,7 +335,7 @@ impl MultiGuard {
         renewed.into_iter().collect()
     }
 
-    /// Releases all locks. One round trip in time.
+    /// Releases all locks, in the time of one round trip.
     ///
     /// Returns [`Released`](Released::Released) if all were held until now,
     /// [`AlreadyLost`](Released::AlreadyLost) if one was known to be lost before, and otherwise

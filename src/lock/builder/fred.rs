@@ -21,7 +21,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range, a setting that
-    /// belongs into the configuration (URLs, credentials, the client's name, certificates), or a
+    /// belongs in the configuration (URLs, credentials, the client's name, certificates), or a
     /// configuration for Sentinel or a Unix socket; [`Unavailable`](crate::ErrorKind::Unavailable)
     /// if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if a server rejects the
     /// client.

@@ -97,8 +97,8 @@ impl QuorumGuard {
         }
     }
 
-    /// Extends the leases to their requested length, on a majority of the members. Needed only for
-    /// leases that are not [renewed](crate::Renewal) by the client. One round trip in time.
+    /// Extends the leases to their requested length, on a majority of the members, in the time of
+    /// one round trip. Needed only for leases that are not [renewed](crate::Renewal) by the client.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl QuorumGuard {
         }
     }
 
-    /// Releases the lock on all members. One round trip in time. Members that do not answer in time
-    /// are released in the background.
+    /// Releases the lock on all members, in the time of one round trip. Members that do not answer
+    /// in time are released in the background.
     ///
     /// Returns [`Released`](Released::Released) if a majority confirms that the lock was held until
     /// now, [`AlreadyLost`](Released::AlreadyLost) if so many report the opposite that there was no

@@ -48,9 +48,8 @@ use crate::protocol::{Kind, Mode};
 /// It is as safe as the members' clocks: each must run at about the speed of this process's clock,
 /// and none may jump ahead. A member that restarts without its data must stay away for the longest
 /// lease. Otherwise a second client can get a majority. As with every lease, a process that was
-/// stopped does not know that it lost the lock. Only a store that checks
-/// [tokens](crate::QuorumGuard::token) protects the data then, or data that a second writer cannot
-/// corrupt.
+/// stopped does not know that it lost the lock. Then only a store that checks
+/// [tokens](crate::QuorumGuard::token) protects the data, unless a second writer cannot harm it.
 ///
 /// The clocks of the members should agree within seconds. A member refuses a token that is more
 /// than a minute ahead of its clock. Otherwise one member with a wrong clock would give the lock's

@@ -28,9 +28,9 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 ///
 /// # Cost
 ///
-/// One round trip in time for each try, to all members at once. A read/write lock takes one more,
-/// which writes its token back, and one for each member whose clock is wrong. A dead or slow member
-/// adds as much time again as the majority took, at most the [member
+/// The time of one round trip for each try, to all members at once. A read/write lock takes one
+/// more, which writes its token back, and one for each member whose clock is wrong. A dead or slow
+/// member adds as much time again as the majority took, at most the [member
 /// timeout](Self::member_timeout).
 ///
 /// # Fairness
@@ -50,7 +50,6 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 ///
 /// Cancel safe: dropping the future leaves nothing on any member that can be reached. On the
 /// others, the lease ends the lock.
-/// lease ends it.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct QuorumAcquire {
