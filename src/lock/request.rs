@@ -114,8 +114,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
-    /// Ignored by a [`Mutex`](crate::Mutex) and a [`Semaphore`](crate::Semaphore).
+    /// The policy that orders waiting readers and writers. Default: the client's, phase-fair unless
+    /// set. Ignored by a [`Mutex`](crate::Mutex) and a [`Semaphore`](crate::Semaphore).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.options.fairness = fairness;
         self

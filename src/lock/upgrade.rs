@@ -62,7 +62,8 @@ impl ReadGuard {
     }
 }
 
-/// A request to turn a read into a write, sent when it is awaited.
+/// A request to turn a read into a write. It is sent when it is awaited, and returns a
+/// [`WriteGuard`].
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ use crate::decimal::Decimal;
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Who goes first when readers and writers wait.
+/// The policy that orders waiting readers and writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fairness {

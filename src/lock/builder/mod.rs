@@ -70,7 +70,7 @@ impl Builder {
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: phase-fair.
+    /// The policy that orders waiting readers and writers. Default: phase-fair.
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.settings.fairness = fairness;
         self

@@ -55,8 +55,8 @@ use crate::protocol::{Kind, Mode};
 /// than a minute ahead of its clock. Otherwise one member with a wrong clock would give the lock's
 /// key a life of years on all others. If so many members refuse a read/write lock's token, or would
 /// refuse it, that no majority accepts it, the member that gave the token is left out of that lock
-/// as if it had not answered, and is released. The event `rwlease.clock` names it, and so does the
-/// error if less than a majority is left.
+/// as if it had not answered, and the lock is released there. The event `rwlease.clock` names that
+/// member, and so does the error if less than a majority is left.
 ///
 /// For both sides of the debate, see the [description of the
 /// algorithm](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/) and Martin
