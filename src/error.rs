@@ -31,7 +31,8 @@ pub enum ErrorKind {
     TimedOut,
     /// The limit on the number of tries was reached.
     TriesUsedUp,
-    /// The client was shut down, or the caller's own token cancelled the wait.
+    /// The client was shut down, or the caller cancelled the wait, by
+    /// [`cancel_on`](crate::Acquire::cancel_on).
     Cancelled,
     /// The lease is lost. Stop: the fencing token is stale.
     Lost,

@@ -35,7 +35,7 @@ pub enum Released {
     Unknown,
 }
 
-/// Releases the lease when dropped. The client's worker does that, on whatever thread the drop is.
+/// Releases the lease when dropped, on any thread: the client's worker sends the release.
 #[derive(Debug)]
 pub(crate) struct Hold(pub(crate) Lease);
 

@@ -33,9 +33,10 @@ pub enum LeaseState {
 /// the lock.
 ///
 /// The deadline counts from the moment when the granted request was sent, less a margin, by a clock
-/// that also runs while the machine is suspended. So the lease ends here before it ends at the
-/// server, whatever the network did. A stopped process learns of the loss only when it runs again;
-/// until then only the [token](Lease::token) protects the data.
+/// that also runs while the machine is suspended. That of a pushed grant comes from a bound of the
+/// server's clock, less the margin. So the lease ends here before it ends at the server, whatever
+/// the network did. A stopped process learns of the loss only when it runs again; until then only
+/// the [token](Lease::token) protects the data.
 ///
 /// The clock is `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it is that of
 /// [`std::time::Instant`], which may stand still during a suspend. The library assumes that the

@@ -26,9 +26,12 @@ use crate::router::{Router, RouterSettings, Transport};
 /// A client of one cluster, or of a single server. It makes locks and keeps their leases.
 ///
 /// Clones are cheap and share everything. One client is enough for a process. It has one connection
-/// to each master that it uses, and one more to each master where it waits, for subscriptions. One
-/// task renews and releases the leases. It runs on the runtime that [`connect`](Builder::connect)
-/// was called on, and ends when all clones, all their locks and all guards are dropped.
+/// to each master that it uses, one more to each master where it waits, for subscriptions, and
+/// others for calls that [replicas](crate::Acquire::replicas) must confirm.
+///
+/// Background tasks keep the leases and the connections, on the runtime that
+/// [`connect`](Builder::connect) was called on. They end when all clones, all their locks and all
+/// guards are dropped and the leases are released.
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) client: Arc<Handle>,

@@ -1,4 +1,4 @@
-//! The one task of a client. It renews, changes and releases leases, and receives grants.
+//! The worker: the task of a client that renews, changes and releases leases.
 //!
 //! It never waits for one server: calls are grouped by server and sent independently, and each
 //! answer is handled when it arrives.
