@@ -1,4 +1,4 @@
-//! Requests for a cached lock. They allocate only when they have to wait.
+//! Requests for a cached lock. They allocate only if they must wait.
 
 use std::fmt;
 use std::future::Future;
@@ -16,20 +16,20 @@ use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedGuard, Held};
 use crate::lock::wait::{Cancel, Wait};
 
-/// A request for a cached lock, sent when it is awaited; gives a guard.
+/// A request for a cached lock. It is sent when it is awaited, and returns a guard.
 ///
 /// # Cost
 ///
-/// None but for some 100 ns where the lease is cached. Else as [`Acquire`](crate::Acquire).
+/// Some 100 ns and no message if the lease is cached. Otherwise as [`Acquire`](crate::Acquire).
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters) also where
-/// as many requests wait in this client.
+/// As [`Acquire`](crate::Acquire). [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters) also if
+/// that many requests wait in this client.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: dropping the future gives up its place, and what it was granted is given back.
+/// Cancel safe: dropping the future gives up its place and releases a grant that is under way.
 #[must_use = "a request does nothing until it is awaited"]
 pub struct CachedAcquire<'a, G> {
     entry: &'a Arc<Entry>,
@@ -51,8 +51,8 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         self
     }
 
-    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that
-    /// of a cancellation token, a channel, a signal. Default: never.
+    /// Gives up with [`Cancelled`](crate::ErrorKind::Cancelled) as soon as this future completes,
+    /// for example that of a cancellation token, a channel or a signal. Default: never.
     pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
         self.cancel = Cancel::on(cancelled);
         self
@@ -81,7 +81,8 @@ impl<'a, G: CachedGuard + 'a> Future for CachedAcquire<'a, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.waiting.is_none() {
             if self.timeout != Some(Duration::ZERO) {
-                // A task that locks in a loop must let others run: the one that hears of recalls.
+                // A task that locks in a loop must let other tasks run, such as the one that
+                // receives recalls.
                 let budget = ready!(coop::poll_proceed(context));
                 if let Some(share) = self.entry.enter(G::MODE) {
                     budget.made_progress();
@@ -97,8 +98,8 @@ impl<'a, G: CachedGuard + 'a> Future for CachedAcquire<'a, G> {
     }
 }
 
-/// A request for a cached lock that does not wait for others; gives a guard, or nothing if others
-/// are in the way.
+/// A request for a cached lock that does not wait for others. It returns a guard, or `None` if
+/// others are in the way.
 ///
 /// # Cost, Errors, Cancel safety
 ///
@@ -116,7 +117,7 @@ impl<'a, G: CachedGuard> TryCached<'a, G> {
         TryCached { entry, timeout: None, waiting: None, guard: PhantomData }
     }
 
-    /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
+    /// The longest time to wait for the server's answer. Default: the client's call timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
