@@ -113,10 +113,10 @@ pub(crate) enum Reason {
     Refused(ServerError),
     /// No server could be reached to begin with, the last one for this reason.
     #[error("no server can be reached (tried {0}): {1}")]
-    Unreachable(Tried, NodeError),
+    Unreachable(Tried, String),
     /// None of the sentinels could be reached to begin with, the last one for this reason.
     #[error("no sentinel can be reached (tried {0}): {1}")]
-    NoSentinel(Tried, NodeError),
+    NoSentinel(Tried, String),
     /// The seeds are no deployment: several servers without a cluster.
     #[error("{0}")]
     Invalid(String),

@@ -569,10 +569,10 @@ impl Unfound {
                 (Reason::Permanent, Some(failure))
             }
             Unfound::Untold(Untold::Unheard(tried, failure)) => {
-                (Reason::NoSentinel(tried, failure.clone()), Some(failure))
+                (Reason::NoSentinel(tried, failure.to_string()), Some(failure))
             }
             Unfound::Failed(tried, failure) => {
-                (Reason::Unreachable(tried, failure.clone()), Some(failure))
+                (Reason::Unreachable(tried, failure.to_string()), Some(failure))
             }
         };
         CallError { reason, in_doubt: None, last }
