@@ -46,12 +46,13 @@ pub struct Servers {
     pub urls: Vec<String>,
 
     /// The user to connect as; its password is taken from RWLEASE_PASSWORD
-    #[arg(long, value_name = "NAME", env = "RWLEASE_USER", global = true)]
+    #[arg(long, value_name = "NAME", env = "RWLEASE_USER", hide_env_values = true, global = true)]
     pub user: Option<String>,
 
     /// The user to connect to sentinels as; its password is taken from RWLEASE_SENTINEL_PASSWORD,
     /// also without a user
-    #[arg(long, value_name = "NAME", env = "RWLEASE_SENTINEL_USER", global = true)]
+    #[arg(long, value_name = "NAME", env = "RWLEASE_SENTINEL_USER", hide_env_values = true)]
+    #[arg(global = true)]
     pub sentinel_user: Option<String>,
 
     /// Root certificates (PEM) to trust instead of the system's

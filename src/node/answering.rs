@@ -35,12 +35,9 @@ impl<T> Future for Answering<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             #[cfg(feature = "native")]
-            Answering::Told { told, .. } => Pin::new(told).poll(context).map(|told| {
-                told.unwrap_or_else(|_| {
-                    let gone = NodeError::unsent("the connection is gone");
-                    Err(NodeError { maybe_sent: true, ..gone })
-                })
-            }),
+            Answering::Told { told, .. } => Pin::new(told)
+                .poll(context)
+                .map(|told| told.unwrap_or_else(|_| Err(NodeError::gone_unanswered()))),
             Answering::Future(future) => future.as_mut().poll(context),
         }
     }

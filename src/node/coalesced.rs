@@ -113,9 +113,7 @@ impl Queue {
         if let Some(task) = task {
             task.wake();
         }
-        let gone =
-            |_| NodeError { maybe_sent: true, ..NodeError::unsent("the connection is gone") };
-        told.await.map_err(gone)?
+        told.await.map_err(|_| NodeError::gone_unanswered())?
     }
 
     /// Waits until there is something to hand over.

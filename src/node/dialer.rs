@@ -1,6 +1,7 @@
 //! The way to servers that URLs name: TCP or TLS, and who the client says it is. For all backends
 //! that are given URLs.
 
+mod shown;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
@@ -19,7 +20,8 @@ use tokio_rustls::client::TlsStream;
 use crate::node::{Address, Command, Credentials, CredentialsProvider, NodeError};
 use tcp::dial;
 
-pub(crate) use url::{SentinelUrl, Server, sentinel};
+pub(crate) use shown::Shown;
+pub(crate) use url::{SentinelUrl, Server, UrlError, sentinel};
 
 /// Certificates in PEM, where the system's do not do.
 #[derive(Clone, Default)]

@@ -117,6 +117,18 @@ impl NodeError {
             source: None,
         }
     }
+
+    /// The connection has ended, and no other reason is known.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn gone() -> NodeError {
+        NodeError::unsent("the connection is gone")
+    }
+
+    /// The same, of a command that may have been sent.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn gone_unanswered() -> NodeError {
+        NodeError { maybe_sent: true, ..NodeError::gone() }
+    }
 }
 
 impl fmt::Display for NodeError {

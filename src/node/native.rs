@@ -30,7 +30,7 @@ use crate::node::{
 use expected::{Expected, Outcome};
 use subscription::NativeSubscription;
 use tasks::{Listener, Tasks};
-use wire::{GONE, Wire};
+use wire::Wire;
 
 /// Opens connections.
 #[derive(Clone, Debug, Default)]
@@ -150,8 +150,7 @@ impl Connection {
 }
 
 async fn answer(told: oneshot::Receiver<Outcome>) -> Outcome {
-    let gone = |_| NodeError { maybe_sent: true, ..NodeError::unsent(GONE) };
-    told.await.map_err(gone)?
+    told.await.map_err(|_| NodeError::gone_unanswered())?
 }
 
 /// A connection that carries commands.

@@ -233,7 +233,7 @@ impl Node for RedisNode {
 
 impl RedisNode {
     fn check(&self) -> Result<(), NodeError> {
-        if self.is_usable() { Ok(()) } else { Err(NodeError::unsent("the connection is gone")) }
+        if self.is_usable() { Ok(()) } else { Err(NodeError::gone()) }
     }
 
     /// A failure after the command was handed over. How far it got nobody can tell.

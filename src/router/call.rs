@@ -11,6 +11,7 @@
 
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
+use crate::router::tried::Tried;
 use crate::slot::Slot;
 
 /// A Lua script of the protocol.
@@ -110,12 +111,12 @@ pub(crate) enum Reason {
     /// The server said no: rights, memory, wrong type, a script error.
     #[error("{0}")]
     Refused(ServerError),
-    /// No node of the cluster could be reached to begin with.
-    #[error("no node of the cluster can be reached")]
-    Unreachable,
-    /// None of the sentinels could be reached to begin with.
-    #[error("no sentinel can be reached")]
-    NoSentinel,
+    /// No server could be reached to begin with, the last one for this reason.
+    #[error("no server can be reached (tried {0}): {1}")]
+    Unreachable(Tried, String),
+    /// None of the sentinels could be reached to begin with, the last one for this reason.
+    #[error("no sentinel can be reached (tried {0}): {1}")]
+    NoSentinel(Tried, String),
     /// The seeds are no deployment: several servers without a cluster.
     #[error("{0}")]
     Invalid(String),

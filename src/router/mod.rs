@@ -31,6 +31,7 @@ mod time_out;
 mod topology;
 mod translation;
 mod transport;
+mod tried;
 mod views;
 mod watchers;
 

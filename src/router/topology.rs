@@ -21,6 +21,7 @@ use crate::router::membership::Membership;
 use crate::router::sentinels::{Sentinels, Untold};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
+use crate::router::tried::Tried;
 use crate::router::views::view;
 use crate::router::watchers::Watchers;
 use crate::router::{Slot, lock};
@@ -89,7 +90,8 @@ pub(crate) enum Unfound {
     Several(String),
     /// Sentinels do not name a master.
     Untold(Untold),
-    Failed(NodeError),
+    /// None of these servers tells it.
+    Failed(Tried, NodeError),
 }
 
 /// A node that was queried, and what it said.
@@ -100,7 +102,7 @@ struct Survey<'a> {
     /// To be queried yet.
     candidates: VecDeque<Address>,
     queries: FuturesUnordered<BoxFuture<'a, Heard>>,
-    queried: usize,
+    queried: Vec<Address>,
     views: Vec<View>,
     /// The node that is in trouble: only queried if the others cannot settle it.
     spared: Option<Address>,
@@ -266,7 +268,7 @@ impl Topology {
         let mut survey = Survey {
             candidates: self.candidates(from).into(),
             queries: FuturesUnordered::new(),
-            queried: 0,
+            queried: Vec::new(),
             views: Vec::new(),
             spared: None,
             gone: HashSet::new(),
@@ -276,7 +278,7 @@ impl Topology {
             self.query_next(&mut survey);
             if survey.queries.is_empty() {
                 telemetry::refresh_failed(&survey.last_failure);
-                return Err(Unfound::Failed(survey.last_failure));
+                return Err(Unfound::Failed(Tried(survey.queried), survey.last_failure));
             }
             let response_timeout = self.clock.sleep_until(self.clock.now().after(STAGGER));
             tokio::select! {
@@ -328,7 +330,8 @@ impl Topology {
             return Ok(false);
         }
         if begins {
-            self.connections.connect(&master).await.map_err(Unfound::Failed)?;
+            let failed = |failure| Unfound::Failed(Tried(vec![master.clone()]), failure);
+            self.connections.connect(&master).await.map_err(failed)?;
         }
         Ok(self.install(View { node: master, told: Told::Alone(None) }, since))
     }
@@ -336,7 +339,7 @@ impl Topology {
     /// Queries the next node, if there is one.
     fn query_next<'a>(&'a self, survey: &mut Survey<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
-            survey.queried += 1;
+            survey.queried.push(node.clone());
             survey.queries.push(self.query(node).boxed());
         }
     }
@@ -384,7 +387,7 @@ impl Topology {
             survey.spared = (survey.candidates.len() < all).then(|| troubled.clone());
         }
         let most = if is_alone && begins { usize::MAX } else { SAMPLE };
-        while survey.queried < most && !survey.candidates.is_empty() {
+        while survey.queried.len() < most && !survey.candidates.is_empty() {
             self.query_next(survey);
         }
         let until = self.clock.now().after(STAGGER);
@@ -560,12 +563,17 @@ impl Unfound {
         let (reason, last) = match self {
             Unfound::Several(why) => (Reason::Invalid(why), None),
             Unfound::Untold(Untold::NoSuchMaster(why)) => (Reason::Invalid(why), None),
-            Unfound::Untold(Untold::Unheard(failure)) => match failure.permanent {
-                true => (Reason::Permanent, Some(failure)),
-                false => (Reason::NoSentinel, Some(failure)),
-            },
-            Unfound::Failed(failure) if failure.permanent => (Reason::Permanent, Some(failure)),
-            Unfound::Failed(failure) => (Reason::Unreachable, Some(failure)),
+            Unfound::Untold(Untold::Unheard(_, failure)) | Unfound::Failed(_, failure)
+                if failure.permanent =>
+            {
+                (Reason::Permanent, Some(failure))
+            }
+            Unfound::Untold(Untold::Unheard(tried, failure)) => {
+                (Reason::NoSentinel(tried, failure.to_string()), Some(failure))
+            }
+            Unfound::Failed(tried, failure) => {
+                (Reason::Unreachable(tried, failure.to_string()), Some(failure))
+            }
         };
         CallError { reason, in_doubt: None, last }
     }

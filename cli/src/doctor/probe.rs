@@ -256,7 +256,7 @@ impl Entrance {
             let mut connection = match self.open(seed).await {
                 Ok(connection) => connection,
                 Err(error) => {
-                    last = Some(error);
+                    last = Some((seed, error));
                     continue;
                 }
             };
@@ -274,7 +274,7 @@ impl Entrance {
             };
         }
         Err(match last {
-            Some(error)
+            Some((_, error))
                 if error.kind() == ErrorKind::AuthenticationFailed
                     || error.to_string().contains("WRONGPASS") =>
             {
@@ -285,8 +285,8 @@ impl Entrance {
                     ),
                 )
             }
-            error => {
-                let why = error.map(|error| error.to_string()).unwrap_or_default();
+            last => {
+                let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
                 Failure::new(
                     UNAVAILABLE,
                     format!(

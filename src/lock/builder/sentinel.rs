@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::node::dialer::{Channels, Dialer, SentinelUrl, sentinel};
+use crate::node::dialer::{Channels, Dialer, SentinelUrl, Shown, UrlError, sentinel};
 use crate::node::{Address, Credentials, CredentialsProvider};
 
 /// The sentinels that watch a server with replicas, and its name there, for
@@ -116,10 +116,12 @@ impl Sentinel {
         if self.nodes.is_empty() {
             return Err(Error::invalid("no sentinel was named"));
         }
-        let nodes = self.nodes.iter().map(|node| sentinel(node));
-        nodes.collect::<Result<_, _>>().map_err(|error| {
-            Error::invalid("a sentinel is named that is no `host:port`").with_source(error)
-        })
+        let address = |node: &String| {
+            sentinel(node).map_err(|why| {
+                Error::invalid(format!("{} is not `host:port` of a sentinel: {why}", Shown(node)))
+            })
+        };
+        self.nodes.iter().map(address).collect()
     }
 
     pub(super) fn uses_tls(&self) -> bool {
@@ -152,10 +154,10 @@ impl FromStr for Sentinel {
     type Err = Error;
 
     fn from_str(url: &str) -> Result<Sentinel> {
-        let url: SentinelUrl = url
-            .parse()
-            .map_err(|error| Error::invalid("not the URL of sentinels").with_source(error))?;
-        let SentinelUrl { sentinels, master, tls, credentials, database } = url;
+        let SentinelUrl { sentinels, master, tls, credentials, database } =
+            url.parse().map_err(|why: UrlError| {
+                Error::invalid(format!("{} is not the URL of sentinels: {why}", Shown(url)))
+            })?;
         Ok(Sentinel {
             master,
             nodes: sentinels.iter().map(ToString::to_string).collect(),

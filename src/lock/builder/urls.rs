@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::lock::locks::Locks;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::node::dialer::TlsFiles;
-use crate::node::dialer::{Dialer, SentinelUrl, Server};
+use crate::node::dialer::{Dialer, SentinelUrl, Server, Shown, UrlError};
 #[cfg(feature = "native")]
 use crate::node::native::NativeConnector;
 #[cfg(feature = "redis")]
@@ -204,12 +204,12 @@ fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sen
 
 /// The servers, and how to dial all of them: by the URLs, which must agree, and by the settings.
 fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
-    let mut servers = Vec::new();
+    let mut servers: Vec<Server> = Vec::new();
     for url in urls {
-        let server: Server = url
-            .parse()
-            .map_err(|error| Error::invalid("not the URL of a server").with_source(error))?;
-        servers.push(server);
+        let server = url.parse().map_err(|why: UrlError| {
+            Error::invalid(format!("{} is not the URL of a server: {why}", Shown(url)))
+        });
+        servers.push(server?);
     }
     let Some(first) = servers.first() else {
         return Err(Error::invalid("no server was named"));
@@ -240,4 +240,42 @@ fn dialer_to(servers: &Servers, uses_tls: bool, mut dialer: Dialer) -> Result<Di
             servers.credentials.clone().map(|credentials| Arc::new(credentials) as _);
     }
     Ok(dialer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn errors_show_the_url_and_no_password() {
+        for (url, shown) in [
+            ("redis://locker:SECRET@h:port", "`redis://locker:***@h:port`"),
+            ("redis://:SECRET@h/x", "`redis://:***@h/x`"),
+            ("redis://locker:SECRET", "`redis://locker:***`"),
+            ("locker:SECRET@h", "`locker:***@h`"),
+            ("redis+sentinel://locker:SECRET@s", "`redis+sentinel://locker:***@s`"),
+            ("redis://locker:SECRET@127.0.0.1:1", "127.0.0.1:1"),
+            ("redis+sentinel://locker:SECRET@127.0.0.1:1/m", "127.0.0.1:1"),
+        ] {
+            let builder = Locks::builder().servers([url]);
+            let settings = format!("{builder:?}");
+            let error = builder.connect().await.unwrap_err();
+            assert!(error.to_string().contains(shown), "{url}: {error}");
+            for said in [settings, error.to_string(), format!("{error:#?}")] {
+                assert!(!said.contains("SECRET"), "{url}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_has_a_password_shows_it() {
+        let url = "redis+sentinel://locker:SECRET@s/m";
+        let sentinel: Sentinel = url.parse().unwrap();
+        let sentinel = sentinel.credentials(crate::Credentials::password("SECRET"));
+        let said = format!("{sentinel:?} {:?}", Locks::builder().sentinel(sentinel.clone()));
+        assert!(!said.contains("SECRET"), "{said}");
+        let wrong = Sentinel::new("m").node("locker:SECRET@s").nodes().unwrap_err();
+        assert!(wrong.to_string().contains("`locker:***@s`"), "{wrong}");
+        assert!(!format!("{wrong:?}").contains("SECRET"), "{wrong:?}");
+    }
 }

@@ -32,9 +32,9 @@ pub(crate) struct SentinelUrl {
     pub(crate) database: i64,
 }
 
-/// Not the URL of a server. (The URL itself is left out: it may have a password in it.)
+/// What is wrong with a URL. (The URL itself is left out: it may have a password in it.)
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the URL of a server: {0}")]
+#[error("{0}")]
 pub(crate) struct UrlError(&'static str);
 
 impl std::str::FromStr for Server {
@@ -265,8 +265,7 @@ mod tests {
             "redis://h?protocol=resp3",
             "redis://h#name",
         ] {
-            let error = server(url).unwrap_err();
-            assert!(error.to_string().starts_with("not the URL of a server: "), "{url}: {error}");
+            assert!(server(url).is_err(), "{url}");
         }
         assert!(
             !server("redis://user:secret@host:port").unwrap_err().to_string().contains("secret")

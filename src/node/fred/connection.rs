@@ -88,7 +88,7 @@ impl Connection {
         F: Future<Output = Result<T, Error>> + 'a,
     {
         if !self.is_usable() {
-            return Err(NodeError::unsent("the connection is gone"));
+            return Err(NodeError::gone());
         }
         match select(pin!(act(&self.client)), self.task.ended.clone()).await {
             Either::Left((outcome, _)) => outcome.map_err(|error| failed(&error)),

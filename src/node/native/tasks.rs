@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::node::native::decoder::{Decoder, Garbled, Said};
 use crate::node::native::expected::Meaning;
-use crate::node::native::wire::{GONE, Wire};
+use crate::node::native::wire::Wire;
 use crate::node::task::Task;
 use crate::node::{MessageHandler, NodeError, Notice};
 
@@ -51,7 +51,7 @@ struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.wire.end(NodeError::unsent(GONE));
+        self.wire.end(NodeError::gone());
         self.wire.settle(self.written);
     }
 }
@@ -99,7 +99,7 @@ struct Reader(Arc<Wire>);
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.0.end(NodeError::unsent(GONE));
+        self.0.end(NodeError::gone());
     }
 }
 

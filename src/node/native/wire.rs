@@ -185,7 +185,7 @@ impl Wire {
     pub(super) fn settle(&self, written: u64) {
         let (mut expectations, why) = {
             let mut state = self.lock();
-            let why = state.ended.get_or_insert_with(|| NodeError::unsent(GONE)).clone();
+            let why = state.ended.get_or_insert_with(NodeError::gone).clone();
             (mem::take(&mut state.expectations), why)
         };
         expectations.fail(written, &why);
@@ -209,6 +209,3 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Said where no other reason is known.
-pub(super) const GONE: &str = "the connection is gone";

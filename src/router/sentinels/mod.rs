@@ -22,6 +22,7 @@ use crate::router::lock;
 use crate::router::telemetry;
 use crate::router::tenure::Tenure;
 use crate::router::translation::Translation;
+use crate::router::tried::Tried;
 use belief::{Belief, Learned, is_majority};
 use report::{Peer, Report, questions};
 
@@ -82,8 +83,8 @@ pub(crate) struct Master {
 pub(crate) enum Untold {
     /// Those that answer know no master of that name.
     NoSuchMaster(String),
-    /// None answers.
-    Unheard(NodeError),
+    /// None of these answers.
+    Unheard(Tried, NodeError),
 }
 
 impl Sentinels {
@@ -101,7 +102,7 @@ impl Sentinels {
     pub(crate) async fn query(&self) -> Result<Master, Untold> {
         let (reports, last_failure) = self.reports().await;
         if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
-            return Err(Untold::Unheard(failure));
+            return Err(Untold::Unheard(Tried(self.nodes()), failure));
         }
         self.learn(&reports)
     }
@@ -315,7 +316,7 @@ impl From<Untold> for NodeError {
     fn from(untold: Untold) -> NodeError {
         match untold {
             Untold::NoSuchMaster(why) => NodeError::unsent(why),
-            Untold::Unheard(failure) => NodeError {
+            Untold::Unheard(_, failure) => NodeError {
                 permanent: failure.permanent,
                 source: Some(Arc::new(failure)),
                 ..NodeError::unsent("no sentinel tells where the master is")

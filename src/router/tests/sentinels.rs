@@ -207,13 +207,15 @@ async fn sentinels_that_cannot_be_reached_are_told_apart() {
     for door in [Door::Refuses, Door::Hangs, Door::Unreachable] {
         SENTINELS.iter().for_each(|sentinel| fakes.set_door(sentinel, door));
         let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
-        assert!(matches!(error.reason, Reason::NoSentinel), "{door:?}: {error:?}");
+        assert!(matches!(error.reason, Reason::NoSentinel(..)), "{door:?}: {error:?}");
+        let named = error.to_string();
+        assert!(named.contains("(tried s1:1, s2:1, s3:1): "), "{named}");
     }
     SENTINELS.iter().for_each(|sentinel| fakes.set_door(sentinel, Door::Locked));
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
     let error = connect_by(&fakes, &["a"]).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::NoSentinel), "it is none: {error:?}");
+    assert!(matches!(error.reason, Reason::NoSentinel(..)), "it is none: {error:?}");
 }
 
 #[tokio::test(start_paused = true)]
