@@ -188,7 +188,7 @@ impl Faults {
     }
 
     /// Makes a server's memory full, or not. When it is full, a script is refused at its first
-    /// write that may need memory.
+    /// write, if that write may need memory.
     pub fn set_full_memory(&self, server: usize, is_full: bool) {
         self.at(server, |server| server.memory_full = is_full);
     }
