@@ -107,8 +107,8 @@ impl ClusterAdapter {
         Err(beyond("replicas cannot be waited for"))
     }
 
-    /// One placeholder, because the connection does not say which servers there are. [`Self::query`]
-    /// refuses it.
+    /// One placeholder, because the connection does not say which servers there are.
+    /// [`Self::query`] refuses it.
     pub(crate) fn masters(&self) -> Vec<Address> {
         vec![somewhere()]
     }

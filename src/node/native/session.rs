@@ -9,7 +9,7 @@ use crate::node::{
     is_about_credentials,
 };
 
-/// The user to whom a password without a user name belongs.
+/// The user of a password without a user name.
 const DEFAULT_USER: &str = "default";
 
 /// Starts RESP3, which separates the server's pushes from replies, authenticates, and names the
