@@ -1,10 +1,10 @@
-//! The suites that need real clusters, against the containers of `cluster-compose/`; a node that
-//! the engine kills or stops, and one that is cut off.
+//! The suites that need real clusters, run on the containers of `cluster-compose/`; a node that the
+//! engine kills or stops, and one that is cut off.
 //!
-//! All tests of a network share one cluster, so they go one after the other, and the containers are
-//! removed at the end: hence a runner of its own. Words on the command line choose tests, and
-//! `--skip` leaves some out. Where no container engine answers they are skipped, unless
-//! `RWLEASE_COMPOSE=must` says that there has to be one; `RWLEASE_COMPOSE=no` skips them anyway.
+//! All tests of a network share one cluster, so they run one after the other, and the containers
+//! are removed at the end: therefore this program has its own runner. Words on the command line
+//! choose tests, and `--skip` leaves some out. If no container engine answers, the tests are
+//! skipped, unless `RWLEASE_COMPOSE=must` requires one; `RWLEASE_COMPOSE=no` always skips them.
 
 // A runner prints. The ban on direct clocks is for the library.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! Each example runs to its end, on servers in its own process and on a cluster.
+//! Runs each example to its end, on embedded servers and on a cluster.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods)]

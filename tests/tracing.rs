@@ -1,4 +1,4 @@
-//! What a client tells by `tracing`: every name with its fields, and no name that
+//! The `tracing` events of a client: every name with its fields, and no name that
 //! `docs/observing.md` does not list.
 
 // The ban on direct clocks is for the library.

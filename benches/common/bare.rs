@@ -1,5 +1,5 @@
-//! The floor: the client crates, or the least connection of one's own, without this library, with
-//! one connection to each master and the slots known.
+//! The minimum without this library: the client crates, or the smallest connection of our own, with
+//! one connection to each master and known slots.
 
 use std::io::Write;
 use std::sync::Arc;

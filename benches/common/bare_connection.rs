@@ -1,5 +1,5 @@
-//! The floor of a connection of one's own: it writes together what is ready, and counts replies. It
-//! panics where a library returns errors, and knows no TLS, no pushes and no time limits.
+//! The minimum for a connection of our own: it writes ready commands together, and counts replies.
+//! It panics where a library returns errors, and has no TLS, no pushes and no time limits.
 
 use std::collections::VecDeque;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! How a bench says whether it reached its goals. (A file of its own, for benches that need
-//! little of what is shared.)
+//! How a bench reports whether it reached its goals. (In a separate file, for benches that share
+//! little else.)
 
 // Every user compiles this as a module of its own and needs only a part of it.
 #![allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The contenders.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A thousand that wait for one lock.
+//! A thousand tasks wait for one lock.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The one generator of load. (The package of the other locks has it too.)
+//! The generator of load, which the package of the other locks uses too.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

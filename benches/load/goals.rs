@@ -1,4 +1,4 @@
-//! What the locks should reach beside the others in the same rounds.
+//! The goals of the locks, compared with the other contenders in the same rounds.
 
 use crate::common::Goals;
 use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET};

@@ -1,5 +1,5 @@
-//! What the servers can do at most: bare `SET`s by their own tool, pipelined, which no lock can be,
-//! for a pair's second command waits for the first one's answer.
+//! The limit of the servers: bare `SET`s by their own tool, pipelined. No lock can reach it,
+//! because the second command of a pair waits for the answer to the first.
 
 use std::time::Duration;
 

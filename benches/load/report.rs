@@ -1,5 +1,5 @@
-//! What was measured: what is printed is what `docs/performance.md` shows, `report.html` has all of
-//! it with plots, `report.tsv` serves comparisons.
+//! The results: `docs/performance.md` shows what is printed, `report.html` has everything with
+//! plots, and `report.tsv` is for comparisons.
 
 use std::fmt::Write;
 use std::path::Path;

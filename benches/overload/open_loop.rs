@@ -1,4 +1,5 @@
-//! An open loop: so many pairs a second are begun, whatever comes of those before.
+//! An open loop: it starts a fixed number of pairs a second, whether or not earlier ones have
+//! ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A proxy that lets so many scripts a second through to one server, and keeps account of them.
+//! A proxy that passes a fixed number of scripts a second to one server, and counts them.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The simulation, and what the model says of it.
+//! Compares the simulation with the model.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The tables of the page: what the model says of large fleets.
+//! The tables of the page: the model's figures for large fleets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! All figures that the model is fed with.
+//! All input figures of the model.
 
 use super::table::Table;
 

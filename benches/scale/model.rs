@@ -1,7 +1,7 @@
-//! What a fleet costs, by formulas: each says in a line what it rests on.
+//! The cost of a fleet, by formulas. Each formula says in a line what it is based on.
 //!
-//! The constants are the defaults of the library, and the time on the wire is that of the
-//! simulation. Rates are of the whole cluster, a second.
+//! The constants are the defaults of the library, and the network delay is that of the simulation.
+//! Rates are of the whole cluster, per second.
 
 use super::simulation::Plan;
 

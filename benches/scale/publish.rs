@@ -1,4 +1,4 @@
-//! Takes what was printed over into the page, as `scripts/publish` does for the others.
+//! Copies the printed tables into the page, as `scripts/publish` does for the others.
 
 use std::fs;
 

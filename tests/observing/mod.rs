@@ -1,5 +1,5 @@
-//! What the tests of tracing and metrics share: the names in the code and in the words about it,
-//! and a slot that moves.
+//! Shared by the tests of tracing and metrics: the names in the code and in the documentation, and
+//! a slot that moves.
 
 // Each user needs a part of it.
 #![allow(dead_code, unreachable_pub)]

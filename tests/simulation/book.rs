@@ -1,4 +1,4 @@
-//! Who believes to hold what, and the stores that the locks protect.
+//! Tracks what each client believes that it holds, and the stores that the locks protect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What is looked at whenever a server has run a script.
+//! The checks after each script that a server has run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What was requested, granted and refused in a run, for the judge of whole histories.
+//! Records what was requested, granted and refused in a run, to judge whole histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The clients: how they come, go, and come again.
+//! The clients: how they start, end and restart.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Where a violation is brought to, and the history that goes with it.
+//! Reports a violation, with the history that led to it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

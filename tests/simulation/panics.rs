@@ -1,4 +1,4 @@
-//! Panics of tasks, which the runtime keeps to itself.
+//! Collects panics of tasks, which the runtime catches.
 
 use std::cell::RefCell;
 use std::panic;

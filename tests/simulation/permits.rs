@@ -1,4 +1,4 @@
-//! What one run of a semaphore's script must do, and must not, beside what those of locks must.
+//! The rules for one run of a semaphore's script, beside those of locks.
 
 use crate::checker::Step;
 use crate::court::Court;

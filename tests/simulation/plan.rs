@@ -1,4 +1,4 @@
-//! What one run is made of. All of it comes from the seed, and a plan can be made smaller.
+//! The parameters of one run. All of them come from the seed, and a plan can be made smaller.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The rules of the queue: who may go before which other.
+//! The rules of the queue: which waiter may go before which other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Users that hold the same lock again.
+//! Users that take the same lock again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Many runs, on all processors, and what came of them together.
+//! Many runs, on all processors, and their combined result.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,5 +1,4 @@
-//! What the users of a client do: request, wait, lose interest, hold, write, renew, release,
-//! forget.
+//! The actions of a client's users: request, wait, give up, hold, write, renew, release, forget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

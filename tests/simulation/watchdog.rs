@@ -1,5 +1,5 @@
-//! A run that does not end would keep its seed to itself: nothing stops a script, or a task that
-//! never waits.
+//! Prints the seed of a run that does not end: nothing else stops a script, or a task that never
+//! waits.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};

@@ -1,4 +1,4 @@
-//! One run: everything that there is in it, and the loop that moves time.
+//! One run: its parts, and the loop that moves time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the locks under test connect by: the one place where that is chosen.
+//! The backend of the locks under test: the one place where it is chosen.
 
 use rwlease::{Builder, Error, Locks};
 

@@ -1,4 +1,4 @@
-//! Connections that the server ends.
+//! Closing connections at the server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A cluster of local processes, and the moment when all its nodes tell the same story.
+//! A cluster of local processes, and a wait until all its nodes agree.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,5 +1,4 @@
-//! Servers in containers: what the engine does to one of them, and the cluster of
-//! `cluster-compose/`.
+//! Servers in containers: faults that the engine causes, and the cluster of `cluster-compose/`.
 
 use std::fmt;
 use std::process::{Command, Stdio};

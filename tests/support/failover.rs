@@ -1,4 +1,4 @@
-//! Masters that change: by order, or after a death.
+//! Failovers: ordered ones, and those after a death.
 
 use std::time::Duration;
 

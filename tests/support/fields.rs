@@ -1,4 +1,4 @@
-//! A lock's hash as a server has it, read past the library.
+//! A lock's hash, read from a server without the library.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a server counts: commands and memory.
+//! The server's counters of commands and memory.
 
 use std::collections::BTreeMap;
 

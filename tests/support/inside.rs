@@ -1,4 +1,4 @@
-//! Whether locks exclude: a writer that is not alone is noticed.
+//! Checks exclusion: it notices a writer that is not alone.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! loopback ports that end with the process that started them.
 //!
 //! Used as `mod support;` in `tests/`, and as `#[path = "../tests/support/mod.rs"] mod support;`
-//! elsewhere, by other packages too. It knows nothing of the crate's inside, so that it can judge
-//! it from outside.
+//! elsewhere, by other packages too. It uses only the crate's public interface, so that it can test
+//! the crate from outside.
 
 // Every user compiles this as a module of its own and needs only a part of it; the ban on direct
 // clocks is for the library.

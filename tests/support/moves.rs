@@ -1,5 +1,5 @@
-//! Slots that change their master: key by key, in steps that a test can act between, or at once
-//! where the server can.
+//! Slots that change their master: key by key, in steps between which a test can act, or at once
+//! where the server supports that.
 
 use redis::{Cmd, cmd};
 

@@ -1,5 +1,5 @@
-//! A network of its own for some processes, with one cable to this one that can be pulled. It needs
-//! the right to make it (root, on Linux).
+//! A separate network for some processes, with one link to this one that can be cut. It needs the
+//! right to make it (root, on Linux).
 
 use std::process::{Command, Stdio};
 

@@ -1,8 +1,8 @@
 //! A proxy in front of one server that makes the network bad: late, stuck, silent, cut, or cut at
 //! one chosen command.
 //!
-//! Clients of a cluster follow the addresses that the nodes announce, so for a cluster there is a
-//! proxy for each node and a translation of addresses for the client to use.
+//! Clients of a cluster follow the addresses that the nodes announce. So for a cluster there is a
+//! proxy for each node, and a translation of addresses for the client.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A lock of redis-py, in a process of its own: what everybody else's mutex does.
+//! A lock of redis-py in a separate process, as an example of other libraries' mutexes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,5 @@
 //! One server, a process or a container: found, started on a free port, killed, frozen, restarted,
-//! and gone when it is dropped.
+//! and ended when it is dropped.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! A bound for the servers of the tests that run at a time: a program has many tests, and a machine
-//! few processors.
+//! Limits how many servers of the tests run at a time: a program has many tests, and a machine few
+//! processors.
 //!
-//! A test waits for its turn before it starts its first server, and for nothing later: whoever
-//! waits has nothing that another one could wait for.
+//! A test waits for its turn before it starts its first server, and never later, so a test that
+//! waits holds nothing that another one could wait for.
 
 use std::sync::Arc;
 

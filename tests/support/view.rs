@@ -1,4 +1,4 @@
-//! What one node says of its cluster: `CLUSTER NODES`, parsed.
+//! One node's view of its cluster: `CLUSTER NODES`, parsed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,9 +1,9 @@
 //! No server outlives the process that started it, however that process ends.
 //!
 //! A destructor does not run when a test is killed, and a parent-death signal needs unsafe code. So
-//! one small shell per process reads the ids of the living servers from a pipe; when the pipe
-//! closes, the process has ended, and what is still listed is killed. An id is struck off before
-//! its process is reaped, so it cannot belong to another by then.
+//! one small shell for each process reads the ids of the running servers from a pipe. When the pipe
+//! closes, the process has ended, and the shell kills the servers that are still listed. An id is
+//! removed before its process is reaped, so it cannot belong to another process by then.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

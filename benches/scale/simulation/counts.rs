@@ -1,4 +1,4 @@
-//! Counts what goes over the wire, and what the servers answer.
+//! Counts the messages on the wire, and the servers' answers.
 
 use std::collections::HashMap;
 use std::ops::{AddAssign, Index, IndexMut};

@@ -1,5 +1,5 @@
-//! The read/write lock in one hash: a `read` and a `write` timestamp, both by the clock of whoever
-//! came last.
+//! The read/write lock in one hash: a `read` and a `write` timestamp, both by the clock of the last
+//! caller.
 
 use redis::aio::MultiplexedConnection;
 
