@@ -1,4 +1,4 @@
-//! The minimum without this library: the client crates, or the smallest connection of our own, with
+//! The floor, without this library: the client crates, or the smallest connection of our own, with
 //! one connection to each master and known slots.
 
 use std::io::Write;

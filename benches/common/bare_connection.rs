@@ -1,4 +1,4 @@
-//! The minimum for a connection of our own: it writes ready commands together, and counts replies.
+//! The floor of a connection of our own: it writes ready commands together, and counts replies.
 //! It panics where a library returns errors, and has no TLS, no pushes and no time limits.
 
 use std::collections::VecDeque;

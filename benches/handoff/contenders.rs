@@ -1,4 +1,4 @@
-//! The contenders that run in this process: this library, and the minimum without it.
+//! The contenders that run in this process: this library, and the floor without it.
 
 use std::sync::Arc;
 
