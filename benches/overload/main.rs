@@ -31,7 +31,7 @@ use paced::Paced;
 use support::{Result, Single};
 use table::Table;
 
-/// Scripts a second that the proxy lets through. A pair of acquire and release is two.
+/// Scripts a second that the proxy passes. A pair of acquire and release is two.
 const CAPACITY: u32 = 5_000;
 
 /// The load of each stage, in capacities.

@@ -4,7 +4,7 @@ use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scale.md");
 
-/// What stands between `<!-- figures: SECTION -->` and `<!-- end -->` becomes that section.
+/// Replaces what is between `<!-- figures: SECTION -->` and `<!-- end -->` by that section.
 pub fn publish(sections: &[(String, String)]) {
     let page = fs::read_to_string(PAGE).expect("the page is there");
     fs::write(PAGE, replaced(&page, sections)).expect("the page can be written");
