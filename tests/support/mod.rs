@@ -5,8 +5,8 @@
 //! elsewhere, by other packages too. It uses only the crate's public interface, so that it can test
 //! the crate from outside.
 
-// Every user compiles this as a module of its own and needs only a part of it; the ban on direct
-// clocks is for the library.
+// Every user compiles this as its own module and needs only a part of it. The ban on direct clocks
+// is for the library.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 

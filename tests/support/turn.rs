@@ -14,11 +14,11 @@ const NODES: u32 = 18;
 static FREE: Semaphore = Semaphore::const_new(NODES as usize);
 
 thread_local! {
-    /// Each test has a thread of its own, with which its turn ends.
+    /// Each test has its own thread, and its turn ends with the thread.
     static TURN: Arc<OnceCell<Option<SemaphorePermit<'static>>>> = Arc::default();
 }
 
-/// Waits until so many nodes may be started, if this thread has started none yet.
+/// Waits until that many nodes may be started, if this thread has started none so far.
 pub(super) async fn turn(nodes: usize) {
     let turn = TURN.with(Arc::clone);
     let nodes = u32::try_from(nodes).unwrap_or(NODES).min(NODES);
