@@ -54,7 +54,7 @@ async fn servers_that_are_not_there() -> Result {
         &["release", "--force", "a"],
         &["doctor"],
     ] {
-        fails(&tool, args, 69, "see that").await?;
+        fails(&tool, args, 69, "check that").await?;
     }
     fails(&tool, &["list", "--tls-roots", "/no/such/file"], 71, "/no/such/file").await
 }

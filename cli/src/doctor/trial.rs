@@ -47,7 +47,7 @@ async fn one(locks: &Locks, slot: Slot) -> Finding {
     };
     match tried {
         Ok(took) => {
-            let swift = if took < Duration::from_millis(100) { "" } else { ", slowly" };
+            let swift = if took < Duration::from_millis(100) { "" } else { " slowly" };
             Finding::new(Level::Fine, format!("a lock was taken, handed over{swift} and released"))
         }
         Err(error) => Finding::new(Level::Wrong, with_reasons(&error)),
