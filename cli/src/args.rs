@@ -89,9 +89,9 @@ pub enum Command {
     /// Free a lock at once, although its holders are not stopped
     ///
     /// The old holders believe that they hold the lock until they learn otherwise, while others
-    /// already hold it. Those with waiters or a cached lease usually learn it at once, the others
-    /// at their next renewal. Until then, only a store that compares fencing tokens is safe. Prefer
-    /// `rwlease revoke`, which waits for the leases to end.
+    /// already hold it. Holders that waited for the lock, or cache it, usually learn it at once;
+    /// the others learn it at their next renewal. Until then, only a store that compares fencing
+    /// tokens is safe. Prefer `rwlease revoke`, which waits for the leases to end.
     #[command(after_help = "Example:\n  rwlease release --force backup")]
     Release(Release),
     /// Look for what would break a lock here
