@@ -1,4 +1,4 @@
-//! For each rule a fault that breaks it: a rule that cannot fail says nothing.
+//! Plants a fault for each rule: a rule that cannot fail proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -423,8 +423,8 @@ fn find(plan: Plan, changed: Changed<'_>) -> Option<Violation> {
 }
 
 impl Planted {
-    /// Its rule finds it, without any other one. That it finds nothing in the scripts as they ship,
-    /// the worlds show.
+    /// Checks that its rule alone finds it. The worlds show that the rule finds nothing in the
+    /// scripts as they ship.
     fn is_found(&self) {
         let Planted { rule, programs, budget, .. } = *self;
         let fault = Fault::new(&format!("lua/{}", self.file), self.old, self.new);
@@ -459,7 +459,7 @@ fn no_rule_is_without_a_fault() {
     assert_eq!(&planted | &clients, known);
 }
 
-/// The client has a fault: all rules are judged, and this one finds it.
+/// Plants a fault in the client. All rules are judged, and this one must find it.
 fn is_found_in_the_client(rule: &str, fault: ClientFault, budget: Budget) {
     is_found_in_clients(&[W, R], rule, fault, budget);
 }
@@ -502,13 +502,13 @@ fn who_uses_a_token_again_is_found() {
     is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NONE);
 }
 
-/// That it dies is no way out.
+/// Its death is no way out.
 #[test]
 fn who_never_polls_has_no_way_out() {
     is_found_in_the_client(A_WAY_OUT, ClientFault::NeverPolls, CRASH);
 }
 
-/// A client keeps its letter though the search puts clients that are alike into another order.
+/// A client keeps its letter although the search reorders equal clients.
 #[test]
 fn a_history_tells_of_the_same_client_by_the_same_letter() {
     let plan = Plan { budget: SLOW, call_slice: UNIT, ..Plan::new("planted", &[W, W]) };

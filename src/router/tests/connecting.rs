@@ -141,7 +141,7 @@ async fn refreshes_that_bring_nothing_new_become_rare() {
     );
     let four = spent(4).await;
     assert!((Duration::from_secs(4)..=Duration::from_secs(8)).contains(&four), "{four:?}");
-    // What is learned from a redirect ends that.
+    // A redirect that teaches something ends that.
     bench.fakes.set_slots(&[(0, 8191, "a"), (8192, 16383, "b")]);
     bench.fakes.script("a", [redirect("MOVED", "x", "b")]);
     bench.call("x").await.unwrap();
