@@ -16,3 +16,26 @@ pub(super) async fn give_turns<T: PartialEq>(put: impl Fn() -> T) {
         before = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    async fn looks(put: impl Fn(u32) -> u32) -> u32 {
+        let looks = Cell::new(0);
+        give_turns(|| {
+            looks.set(looks.get() + 1);
+            put(looks.get())
+        })
+        .await;
+        looks.get()
+    }
+
+    #[tokio::test]
+    async fn turns_are_given_while_more_is_put_in_and_not_for_longer() {
+        assert_eq!(looks(|_| 1).await, 2, "one turn");
+        assert_eq!(looks(|look| look).await, 1 + MOST, "no more than the most");
+    }
+}
