@@ -22,8 +22,9 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) use entries::Entries;
-pub(crate) use entry::{Entry, Granted};
+pub(crate) use entry::{Begun, Entry, Granted, Place};
 pub(crate) use hold::Share;
+pub(crate) use queue::Turn;
 
 /// How long a hold goes without a contact, at the most: what bounds a lost recall.
 const CONTACT: Duration = Duration::from_secs(1);

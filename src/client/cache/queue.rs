@@ -12,7 +12,7 @@ use crate::protocol::Mode;
 
 /// What a local request waits for.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     Share(Share),
     /// It is to go on by a request of its own: for this reason, or because the lease that it waited
     /// for could not be acquired.

@@ -64,14 +64,10 @@ pub(super) fn granted(mode: Mode, grants: u32) {
     let _ = (mode, grants);
 }
 
-/// A request goes to the server by itself.
-pub(super) fn plain(why: PlainBecause) {
-    plain_for(why.word());
-}
-
-/// The same, of a request that had waited for a cached lease which could not be acquired.
-pub(super) fn plain_after_failure() {
-    plain_for("failed");
+/// A request goes to the server by itself; for no reason but that the cached lease that it waited
+/// for could not be acquired, if none is given.
+pub(crate) fn plain(why: Option<PlainBecause>) {
+    plain_for(why.map_or("failed", PlainBecause::word));
 }
 
 /// The same, of a try: it acquires no lease that is cached.
